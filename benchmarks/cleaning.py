@@ -44,8 +44,8 @@ class Cleaning:
     async def _clean(self) -> None:
         async with wiring.stores.open_stores(self._settings, create=True) as stores:
             while not self._over.is_set():
-                await wiring.upkeep.sweeping(stores).run(time.time())
-                await wiring.upkeep.retention(self._settings, stores).run(time.time())
+                await wiring.worker.sweeping(stores).run(time.time())
+                await wiring.worker.retention(self._settings, stores).run(time.time())
                 self._rounds += 1
                 await asyncio.sleep(_BREATH)
 

@@ -7,7 +7,9 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import redis.asyncio
 import uvloop
 from redis.asyncio.cluster import RedisCluster
 
@@ -29,24 +31,24 @@ async def main() -> None:
     print("|-----------------------|--------:|----------------:|---------:|----------------:|")
     with running_server(folder / "single") as single:
         await _row("one Redis", Multiplexed(f"redis://127.0.0.1:{single.port}"))
+        await _redis_py(redis.asyncio.Redis(port=single.port, protocol=2))
     with running_cluster(folder / "cluster") as cluster:
         await _row("cluster, no replicas", ClusterRedis(cluster.url))
-        await _redis_py(cluster.url)
+        await _redis_py(RedisCluster.from_url(cluster.url.replace("+cluster", ""), protocol=2))
     with running_cluster(folder / "replicas", replicas=1) as cluster:
         await _row("cluster with replicas", ClusterRedis(cluster.url))
 
 
-async def _row(name: str, redis: Redis) -> None:
+async def _row(name: str, connection: Redis) -> None:
     async def call(script: Script, key: str) -> None:
-        await redis.script(script, [key], ["1"])
+        await connection.script(script, [key], ["1"])
 
     await _print(name, call)
-    await redis.aclose()
+    await connection.aclose()
 
 
-async def _redis_py(url: str) -> None:
-    """For comparison: the cluster client of redis-py, which takes a connection from a pool for each call."""
-    client = RedisCluster.from_url(url.replace("+cluster", ""), protocol=2)
+async def _redis_py(client: Any) -> None:
+    """For comparison: a client of redis-py, which takes a connection from a pool for each call."""
     scripts = {script.name: client.register_script(script.text) for script in (READ, WRITE)}
 
     async def call(script: Script, key: str) -> None:

@@ -16,15 +16,14 @@ from typing import Any, cast
 from benchmarks.shelves import entry
 from benchmarks.world import rewritten
 from microsub.delivery.fan_out import FanOut
-from microsub.delivery.stages import Stages
-from microsub.feeds.announcing import Announcing
-from microsub.feeds.store.events import Events
-from microsub.feeds.store.record import FeedRecord
+from microsub.delivery.stage import Stages
+from microsub.feeds.events import Announcing, Events
+from microsub.feeds.record import FeedRecord
 from microsub.model.jf2 import Feed
 from microsub.model.settings import OwnChannelSettings
 from microsub.posts.entries import items_to_store
-from microsub.posts.messages import EntriesFound, ItemsStored
-from microsub.posts.values import ItemToStore
+from microsub.posts.ingest import Ingest, PostWriter
+from microsub.posts.values import ItemsStored, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.streams import Message, Stream
@@ -114,8 +113,8 @@ class Followers:
             if place < number:
                 feed = self._feeds[number]
                 await self._stores.channels.follow(name, HOME, feed, f"https://blog.example/{number}.xml", self._now)
+                await self._stores.channels.update_subscription(name, HOME, feed, unread_from=0.0)
                 await self._stores.feeds.subscribe(feed, name, HOME)
-        await self._redis.command("DEL", keys.channel_unfilled(name, HOME))
         if place % FULL == 0:
             settings = OwnChannelSettings(max_items=length_of(name))
             await self._stores.channels.set_settings(name, HOME, settings, self._now)
@@ -142,7 +141,7 @@ class Followers:
     async def whole(self, followers: int) -> Turn:
         """Hand a post to a worker that knows nothing of the feed or its followers, as a poll does that has found it.
 
-        The clock runs from before the message is written until the last timeline holds the post.
+        The clock runs from before the post is stored until the last timeline holds the post.
         """
         feed, post, now = await self._post(followers)
         stores = Stores(self._redis, self._stores.url, self._stores.where, self._stores.watch)
@@ -155,8 +154,7 @@ class Followers:
         running = asyncio.create_task(stages.run(1.0))
         await asyncio.sleep(_BREATH)
         redis, worker, began = await self._redis_time(), _own_time(), time.perf_counter()
-        await stages.entries.add([EntriesFound(feed.id, now, (post,)).to_fields()])
-        stages.wake()
+        await Ingest(self._redis, stores.feeds, stores.items, announcing, notify=stages.wake).add(feed, [post], now, "")
         async with asyncio.timeout(_LATE):
             await last.over.wait()
         turn = Turn(
@@ -174,7 +172,7 @@ class Followers:
         Without `check` nobody looks whether it has arrived everywhere, so that delivering can go on at once.
         """
         feed, post, now = await self._post(followers)
-        stored = await self._stores.items.store(feed, [post], now)
+        stored = await PostWriter(self._redis).write(feed, [post], now)
         await self._stores.items.done(feed.id, [item.id for item in stored.new])
         await self._stream.add([ItemsStored(feed.id, tuple(item.id for item in stored.new)).to_fields()])
         redis, worker, began = await self._redis_time(), _own_time(), time.perf_counter()

@@ -18,7 +18,7 @@ from benchmarks.refresh.processes import children, processor_seconds
 from benchmarks.shelves import Shelf, fill
 from benchmarks.world import SETTINGS, free_port, rewritten, running
 from microsub import wiring
-from microsub.formats.entry_id import host_of
+from microsub.kit.urls import host_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.settings import Settings

@@ -6,9 +6,8 @@ import time
 from dataclasses import replace
 from statistics import median
 
-from microsub.demo.cast import BY_SLUG
+from microsub.demo.cast import BY_SLUG, posts
 from microsub.demo.documents import WRITERS
-from microsub.demo.posts import posts
 from microsub.formats.parse import parse
 
 FEED_BYTES = 27_000

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.publishers import DAY, HABITS, HOSTER, habit_of, hosts_of
 from benchmarks.simulation import Tally, adaptive, fixed, play
-from microsub.polling.policy import PollPolicy
+from microsub.polling.plan import PollPolicy
 
 _CHUNK = 200
 

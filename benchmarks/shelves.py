@@ -15,18 +15,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from microsub.feeds.store.record import Feeds
+from microsub.feeds.record import Feeds
 from microsub.formats.wire import dump, to_wire
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import Cursor
-from microsub.posts.store.items import Items
+from microsub.posts.ingest import PostWriter
+from microsub.posts.items import Items
 from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
-from microsub.redis.scores import score_text
-from microsub.timelines.store.channels import Channels
+from microsub.redis.replies import score_text
+from microsub.timelines.channels import Channels
 
 HOME = "home"
 CHANNELS = 50
@@ -117,7 +118,7 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
         ItemToStore(f"{user}/{at}", dump(to_wire(entry(at, newest - at * SPACING))), "-", newest - at * SPACING)
         for at in real
     ]
-    stored = await items.store(feed, candidates, now)
+    stored = await PostWriter(redis).write(feed, candidates, now)
     await items.done(feed.id, [item.id for item in stored.new])
     for at, item in zip(real, stored.new, strict=True):
         ids[at], scores[at] = item.id, item.score

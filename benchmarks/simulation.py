@@ -16,9 +16,18 @@ from heapq import heapify, heapreplace
 from random import Random
 
 from benchmarks.publishers import DAY, MINUTE, WINDOW, Host, Publisher
-from microsub.feeds.store.queue import FEEDS_FOR_A_HOLD, LONGEST_HOLD
-from microsub.polling.plan import Answered, Failed, Gone, Outcome, PollHistory, plan_move, plan_next
-from microsub.polling.policy import HostManners, PollPolicy
+from microsub.feeds.queue import FEEDS_FOR_A_HOLD, LONGEST_HOLD
+from microsub.polling.plan import (
+    Failed,
+    FeedAnswered,
+    Gone,
+    HostManners,
+    Outcome,
+    PollHistory,
+    PollPolicy,
+    plan_move,
+    plan_next,
+)
 
 MANNERS = HostManners()
 PUSH_WORKS = 0.97
@@ -28,7 +37,7 @@ COUNTED_DAYS_BEFORE_END = 2
 """Posts of the last days don't count: a schedule deserves the time to find them."""
 
 START = 1_800_000_000.0
-_QUIET = Answered()
+_QUIET = FeedAnswered()
 
 
 @dataclass(slots=True)
@@ -40,7 +49,7 @@ class Polled:
     validators: bool = False
     first: bool = True
     history: PollHistory = field(default_factory=PollHistory)
-    quiet: Answered = _QUIET
+    quiet: FeedAnswered = _QUIET
 
 
 Plan = Callable[[Polled, Outcome, bool, float, Random], tuple[float, float | None]]
@@ -202,7 +211,7 @@ class _Queue:
             self._note_hold(number, hold, now)
         return now, next_due
 
-    def _answer(self, feed: Polled, begin: float, now: float) -> Answered:
+    def _answer(self, feed: Polled, begin: float, now: float) -> FeedAnswered:
         """The document as it is at `begin`; what is new in it has been found `now`."""
         publisher = feed.publisher
         count = publisher.count(begin)
@@ -215,10 +224,10 @@ class _Queue:
         if feed.first:
             feed.first, feed.validators = False, publisher.habit.validators
             # A 304 repeats nothing here: what the first reply said has to be remembered.
-            feed.quiet = Answered(not_modified=True) if feed.validators else Answered(max_age=publisher.max_age)
-            return Answered(min(count, WINDOW), 0, publisher.max_age, publisher.ttl, dates)
+            feed.quiet = FeedAnswered(not_modified=True) if feed.validators else FeedAnswered(max_age=publisher.max_age)
+            return FeedAnswered(min(count, WINDOW), 0, publisher.max_age, publisher.ttl, dates)
         new = self._find(publisher, known, count, now)
-        return Answered(new, int(publisher.habit.restless), publisher.max_age, publisher.ttl, dates)
+        return FeedAnswered(new, int(publisher.habit.restless), publisher.max_age, publisher.ttl, dates)
 
     def _find(self, publisher: Publisher, known: int, count: int, now: float) -> int:
         """Count how late each post of `known` to `count` is; how many of them no hub had brought."""

@@ -1,4 +1,4 @@
-"""The web application: which address is answered by what, and what needs no token.
+"""The web application: its routes, and who may see metrics.
 
 The Microsub endpoint is found before Starlette's own routing, because it is asked a thousand times more often than
 everything else and its two addresses need no pattern.
@@ -7,8 +7,12 @@ everything else and its two addresses need no pattern.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import hmac
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import orjson
 from starlette.applications import Starlette
@@ -18,17 +22,73 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from microsub.identity.api.oauth import PATHS as OAUTH_PATHS
-from microsub.identity.api.oauth import OAuthEndpoint
+from microsub.identity.api import PATHS as OAUTH_PATHS
+from microsub.identity.api import OAuthEndpoint
 from microsub.identity.pages import page_routes
-from microsub.identity.web.routing import missing_page
-from microsub.identity.web.site import PageSite, make_site
+from microsub.identity.pages.visit import PageSite, missing_page
+from microsub.kit.http.headers import is_loopback
 from microsub.kit.http.responses import CORS
 from microsub.library.api import PATH as POST_STORE
 from microsub.library.api import PostStoreEndpoint
-from microsub.monitoring import Monitors
+from microsub.settings import METRICS_NETWORKS, Network
 from microsub.surface import Services
 from microsub.timelines.api.endpoint import MicrosubEndpoint
+
+_FORWARDED = re.compile(r"(x-)?(original-)?forwarded(-.*)?|via|cdn-loop|cf-.*|(.*-)?(client|connecting|real|remote)-ip")
+"""What web servers and content networks add to the requests that they pass on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Monitors:
+    """Clients in `networks`, as `proxies` name them, and clients with the bearer token `token`."""
+
+    networks: Sequence[Network] = METRICS_NETWORKS
+    token: str | None = None
+    proxies: Sequence[Network] = ()
+
+    def admits(self, request: Request) -> bool:
+        """Whether the request comes from one of them.
+
+        What came through a web server that isn't one of `proxies` may come from anywhere, whatever that server's own
+        address is. From this machine comes what came through none, and names it.
+        """
+        if self.token is not None and self._shows_token(request):
+            return True
+        address = _parsed(request.client.host if request.client else "")
+        if address is None or not _within(address, self.networks):
+            return False
+        forwarded = any(_FORWARDED.fullmatch(name) for name in request.headers)
+        if address.is_loopback:
+            return not forwarded and is_loopback(request.headers.get("host", ""))
+        return not forwarded or self._is_told_by_proxy(request, address)
+
+    def _shows_token(self, request: Request) -> bool:
+        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), (self.token or "").encode())
+
+    def _is_told_by_proxy(self, request: Request, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+        """Whether the proxies name that client: the last address of the list that isn't theirs."""
+        if not self.proxies:
+            return False
+        told = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
+        outside = [one for one in map(_parsed, told) if one is None or not _within(one, self.proxies)]
+        if outside:
+            return outside[-1] == address
+        return bool(told) and _parsed(told[0]) == address
+
+
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found
+
+
+def _within(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Sequence[Network]) -> bool:
+    return any(address in network for network in networks)
+
 
 ENDPOINT = "/microsub"
 
@@ -42,7 +102,7 @@ class Application(Starlette):
 
     def __init__(self, services: Services, base_url: str | None, monitors: Monitors) -> None:
         self._endpoint = MicrosubEndpoint(services, ENDPOINT)
-        site = make_site(services, base_url)
+        site = PageSite.at(services, base_url)
         oauth = OAuthEndpoint(services, site.address.base)
         routes = [
             Route("/health", _health(services, monitors)),
@@ -75,7 +135,7 @@ def create_app(services: Services, *, base_url: str | None = None, monitors: Mon
 
 
 def is_endpoint(path: str) -> bool:
-    """Whether `path` is the Microsub endpoint's: with or without a user, with or without a slash at its end."""
+    """Whether `path` is the Microsub endpoint's, with or without user and final slash."""
     if path == ENDPOINT:
         return True
     if not path.startswith(f"{ENDPOINT}/"):
@@ -94,6 +154,8 @@ def _health(services: Services, monitors: Monitors) -> Page:
                 content["worker_last_seen_seconds"] = report.worker_age
             if report.reason is not None:
                 content["reason"] = report.reason
+            if report.dead_letters:
+                content["dead_letters"] = report.dead_letters
         return _json(content, 200 if report.status == "ok" else 503)
 
     return health

@@ -1,4 +1,4 @@
-"""Back up and restore: the data of an embedded Redis and backend.json with its versions, in one archive.
+"""Backup and restore: data of an embedded Redis and backend.json, in one archive.
 
 The archive is a gzipped tar file with `backup.json` (which versions made it), `redis.rdb` (Redis' own snapshot, of one
 moment), `backend.json` and the files of `backend.json.versions`. A snapshot is a valid append-only file: Redis writes
@@ -28,8 +28,7 @@ from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from microsub.migrations import VERSION
 from microsub.redis import keys
 from microsub.redis.embedded.datafolder import Folder, Record, has_data, prepared, require_data
-from microsub.redis.embedded.program import choose, programs
-from microsub.redis.embedded.server import start_embedded
+from microsub.redis.embedded.server import choose, programs, start_embedded
 
 _FACTS, _DATA, _BACKEND, _VERSIONS = "backup.json", "redis.rdb", "backend.json", "backend.json.versions"
 _POLL = 0.05
@@ -40,7 +39,7 @@ _YEAR_10000 = 253_402_300_800
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a backup says of itself: when it was made (Unix time), by which version, Redis and layout of the data."""
+    """Facts of a backup: time (Unix seconds), version, Redis and layout of the data."""
 
     made: float
     microsub: str

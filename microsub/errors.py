@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree. An error carries its subject; `kit.http.responses` alone turns it into a response.
+"""All errors as one tree; `kit.http.responses` alone turns them into responses.
 
     MicrosubError
     ├── RequestError              the caller must change something
@@ -45,7 +45,7 @@ class MicrosubError(Exception):
 
 
 class RequestError(MicrosubError):
-    """A request that can't be served as it is. `code` and `status` are the wire's (Microsub, RFC 6750)."""
+    """A request that can't be served; `code` and `status` are the wire's (RFC 6750)."""
 
     code = "invalid_request"
     status = 400
@@ -60,7 +60,7 @@ class InvalidRequest(RequestError):
 
 
 class PostDeleted(InvalidRequest):
-    """A post that would be saved was deleted, or has left the store by its age: `guid` says which."""
+    """The post `guid`, which was to be saved, was deleted, or has left the store by its age."""
 
     def __init__(self, guid: str) -> None:
         super().__init__(f"'guid' can't be used: found '{guid[:80]}', a post that was deleted and doesn't come back")
@@ -137,7 +137,7 @@ class MethodNotAllowed(RequestError):
 
 
 class SignInFailed(RequestError):
-    """Somebody can't be signed in: `title` says it in a few words, the description what happened and what to do."""
+    """A failed sign-in: `title` in a few words, the description says what to do."""
 
     code = "access_denied"
 
@@ -165,7 +165,9 @@ class TooManyRequests(RequestError):
 
 
 class StoreError(MicrosubError):
-    """Redis can't do what is asked; nothing was half written."""
+    """Redis can't do it; nothing was half written. `passing`: it may be possible later."""
+
+    passing = True
 
 
 class StoreUnavailable(StoreError):
@@ -173,7 +175,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreUnreached(StoreUnavailable):
-    """Redis can't be reached, or isn't ready, and has run nothing of what was asked: asking again is safe."""
+    """Redis can't be reached or isn't ready, and has run nothing: asking again is safe."""
 
 
 class StoreFull(StoreError):
@@ -183,6 +185,8 @@ class StoreFull(StoreError):
 class StoreDamaged(StoreError):
     """What stands under `key` can't be decoded, and nobody may go on as if it weren't there."""
 
+    passing = False
+
     def __init__(self, key: str) -> None:
         super().__init__(f"what stands in Redis under '{key}' can't be decoded: nothing of this server wrote it")
         self.key = key
@@ -190,6 +194,8 @@ class StoreDamaged(StoreError):
 
 class SchemaMismatch(StoreError):
     """The data needs a newer (or other) version of this software or of Redis."""
+
+    passing = False
 
 
 class ProviderUnavailable(MicrosubError):
@@ -290,7 +296,7 @@ class ParseError(MicrosubError):
 
 
 class ParsingStopped(ParseError):
-    """Bytes from `url` that would take too much time or memory to read; `seconds` of processor time went into them."""
+    """Bytes from `url` that cost too much to read; `seconds` of processor time were spent."""
 
     def __init__(self, url: str, detail: str, seconds: float = 0.0) -> None:
         super().__init__(url, detail)

@@ -1,4 +1,4 @@
-"""Whether the product works: Redis answers and takes writes, and a worker gave a sign of life lately."""
+"""Health: Redis answers and takes writes, and a worker gave a sign of life lately."""
 
 from __future__ import annotations
 
@@ -31,10 +31,14 @@ class Signs(Protocol):
         """Write next to nothing. Raises StoreFull where Redis refuses it."""
         ...
 
+    async def dead_letters(self) -> int:
+        """How many messages are kept because no attempt could handle them."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What works; `worker_age` is seconds since the last sign of life of any worker, or None without one.
+    """What works; `worker_age` is seconds since a worker's last sign of life, or None.
 
     `reason` says what is known of Redis' trouble, in a sentence that strangers may read. `backend` is about
     backend.json: `refused` while it can't be used and the configuration before it stays active, `lost` while Redis has
@@ -46,6 +50,7 @@ class HealthReport:
     worker_age: float | None = None
     reason: str | None = None
     backend: BackendState = "ok"
+    dead_letters: int = 0
 
     @property
     def status(self) -> Literal["ok", "degraded", "failing"]:
@@ -56,7 +61,7 @@ class HealthReport:
 
 
 class Health:
-    """Asks for the newest sign of life, which also shows that Redis answers, and now and then writes a little.
+    """Asks Redis for the newest sign of life, and now and then writes a little.
 
     `status` says what is known of backend.json.
     """
@@ -75,18 +80,19 @@ class Health:
 
     async def _check(self, now: float) -> HealthReport:
         try:
-            last = await self._signs.last_sign()
+            last, letters = await self._signs.last_sign(), await self._signs.dead_letters()
             await self._probe(now)
         except StoreError:
             return HealthReport("unreachable", "unknown")
         redis: RedisState = "ok" if self._refusal is None else "full"
         if last is None:
-            return HealthReport(redis, "silent", reason=self._refusal)
+            return HealthReport(redis, "silent", reason=self._refusal, dead_letters=letters)
         age = max(0.0, now - last)
-        return HealthReport(redis, "ok" if age <= WORKER_SILENCE else "silent", round(age, 1), self._refusal)
+        state: WorkerState = "ok" if age <= WORKER_SILENCE else "silent"
+        return HealthReport(redis, state, round(age, 1), self._refusal, dead_letters=letters)
 
     async def _probe(self, now: float) -> None:
-        """Renew what is known of writes where that is old. Who asks meanwhile gets the answer before."""
+        """Probe writes again where the last answer is old; others get that meanwhile."""
         if abs(now - self._probed) < PROBE_SECONDS:
             return
         self._probed = now

@@ -1,4 +1,4 @@
-"""How the log is written: one event per line, as sentences for people or as JSON for machines.
+"""The log: one event per line, as sentences for people or as JSON for machines.
 
 Modules take their logger from `structlog.get_logger()`; what belongs to a request or a feed is bound with
 `structlog.contextvars`, so that every line inside says which one it was. Secrets are never passed to a logger.
@@ -28,7 +28,7 @@ _REMEMBERED = 1000
 
 
 class LibraryLogger:
-    """The logger of a module that other programs use as a library: silent until the program configures structlog.
+    """The logger of a library module: silent until the program configures structlog.
 
     structlog by itself prints to standard output, which belongs to the program.
     """
@@ -108,7 +108,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 class Repeats:
-    """Writes the same warning or error once in `WINDOW` seconds, the next time with how often it came in between.
+    """Writes the same warning or error once in `WINDOW` seconds, then with its count.
 
     Two lines are the same when all that they say is. What is written at info is one line each: programs count it.
     `clock` gives seconds that never go back.
@@ -154,7 +154,7 @@ def _said(value: object) -> str:
 
 
 class Sentences:
-    """A line for people: time, level unless it is information, the event, and what belongs to it as `name=value`."""
+    """A line for people: time, level (but for info), event, and details as `name=value`."""
 
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours

@@ -1,4 +1,4 @@
-"""Counters and histograms of the product, named once (Prometheus; reference: docs/reference/metrics.md).
+"""Counters and histograms of the product, named once (docs/reference/metrics.md).
 
 They live in the client library's own registry, which knows how to add up several processes
 (`PROMETHEUS_MULTIPROC_DIR`). A process that has started another one adds that one's to its own by itself (`added`).
@@ -94,6 +94,11 @@ STAGE_BACKLOG = Gauge(
     ["stage"],
     multiprocess_mode="mostrecent",
 )
+DEAD_LETTERS = Gauge(
+    "microsub_dead_letters",
+    "Messages that no attempt could handle, kept until an admin retries or drops them (`microsub deadletter`)",
+    multiprocess_mode="mostrecent",
+)
 
 TOKEN_CHECKS = Counter(
     "microsub_token_checks",
@@ -143,7 +148,7 @@ def exposition(published: Mapping[str, float]) -> tuple[bytes, str]:
 
 
 def counts() -> dict[str, float]:
-    """What this process has counted: each sample of a counter or histogram, named by JSON of its name and labels."""
+    """This process' samples of counters and histograms, by JSON of name and labels."""
     return {
         json.dumps([sample.name, sample.labels], sort_keys=True): sample.value
         for family in REGISTRY.collect()
@@ -170,7 +175,7 @@ def added(folder: Path) -> Iterator[Path]:
 
 
 def forget(pid: int, folder: Path) -> None:
-    """A process that kept its metrics in `folder` has ended: what it counted stays, what it was doing doesn't."""
+    """Drop the gauges of a process that has ended; what it counted in `folder` stays."""
     mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
 
 

@@ -7,21 +7,22 @@ start, so every step must be able to run twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
 
-from microsub.errors import SchemaMismatch
+from microsub.errors import SchemaMismatch, StoreError
 from microsub.logs import LibraryLogger
 from microsub.redis import keys
 from microsub.redis.lease import Lease
 from microsub.redis.protocol import Redis
-from microsub.redis.scripts import load
+from microsub.redis.scripts import batches, load
 
 log = LibraryLogger(__name__)
 
-VERSION = 3
+VERSION = 5
 """The layout that this software reads and writes."""
 
 LEASE = 60
@@ -54,7 +55,9 @@ async def clean_posts(redis: Redis) -> None:
         rows = await redis.pipeline([("HMGET", keys.item(str(one)), "Data", "version") for one in ids])
         dirty = [(one, data, version or b"") for one, (data, version) in zip(ids, rows, strict=True) if data]
         cleaned = [(one, _cleaned(data), version) for one, data, version in dirty]
-        calls = [(_UPDATE, [keys.item(str(one))], [version, "Data", data]) for one, data, version in cleaned if data]
+        calls = [
+            (_UPDATE, [keys.item(str(one))], [version, "", "Data", data]) for one, data, version in cleaned if data
+        ]
         if calls:
             await redis.scripts(calls)
         changed += len(calls)
@@ -86,7 +89,7 @@ def _cleaned(data: bytes) -> bytes | None:
 
 
 def _clean(wire: dict[str, Any]) -> bool:
-    """Clean the HTML of a post and of those that it refers to, in place; whether anything changed."""
+    """Clean the HTML of a post and its references in place; whether anything changed."""
     from microsub.formats.html.sanitise import clean_html
 
     changed = False
@@ -108,19 +111,13 @@ async def spread_settings(redis: Redis) -> None:
     """To version 3: each setting of a channel has a field of its own in the channel's hash, which held them all as one
     JSON object; and a user's quotas stand among the user's other settings.
     """
-    for member in await redis.command("SMEMBERS", keys.users()):
-        user = member.decode()
-        lists = await redis.pipeline(
-            [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
-        )
-        places = [keys.channel(user, uid.decode()) for uids in lists for uid in uids]
+    async for places in _channels_of_users(redis):
         texts = await redis.pipeline([("HGET", key, "settings") for key in places])
         for key, text in zip(places, texts, strict=True):
             if text is not None:
                 pairs = [part for name, value in orjson.loads(text).items() for part in (name, _field(value))]
                 await redis.command("HSET", key, *pairs)
                 await redis.command("HDEL", key, "settings")
-        await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
     for name in await redis.command("HKEYS", keys.settings()):
         kind, _, user = name.decode().partition(":")
         if kind == "quotas":
@@ -134,7 +131,69 @@ def _field(value: Any) -> bytes:
     return orjson.dumps(value) if isinstance(value, dict) else str(value).encode()
 
 
-STEPS: Mapping[int, Step] = {2: clean_posts, 3: spread_settings}
+async def store_waiting_posts(redis: Redis) -> None:
+    """To version 4: what waits in the stream of entries is stored, or a dead letter."""
+    from microsub.delivery.dead_letters import DeadLetters
+    from microsub.feeds.events import Announcing, Events
+    from microsub.feeds.record import Feeds
+    from microsub.posts.ingest import Ingest
+    from microsub.posts.items import Items
+    from microsub.posts.values import EntriesFound
+    from microsub.redis.streams import message_of
+
+    key, feeds = keys.stream("entries"), Feeds(redis)
+    ingest, dead = Ingest(redis, feeds, Items(redis), Announcing(Events(redis))), DeadLetters(redis)
+    while rows := await redis.command("XRANGE", key, "-", "+", "COUNT", 1):
+        message = message_of(rows[0])
+        try:
+            await ingest.add_found(EntriesFound.of(message.fields))
+        except Exception as error:
+            if isinstance(error, StoreError) and error.passing:
+                raise
+            log.exception("posts that waited can't be stored and go to the dead letters", message=message.id)
+            await dead.add("entries", message, f"{type(error).__name__}: {error}", time.time())
+        await redis.command("XDEL", key, message.id)
+        await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
+    await redis.pipeline([("DEL", key), ("DEL", keys.stream_bytes("entries"))])
+    for batch in batches(await feeds.all_ids()):
+        await redis.pipeline([("HDEL", keys.feed(feed), "sent", "first", "handled") for feed in batch])
+
+
+async def note_unread_from(redis: Redis) -> None:
+    """To version 5: a subscription keeps from which score on its feed's items are unread, instead of a hash of what is
+    not filled yet. Where the first items came in already, that is the time of following.
+
+    The hashes go last, so that a migration that broke off finds them again.
+    """
+    async for channels in _channels_of_users(redis):
+        for channel in channels:
+            unfilled, found = await redis.pipeline(
+                [("HGETALL", f"{channel}:unfilled"), ("HGETALL", f"{channel}:feeds")]
+            )
+            waiting = {
+                feed for feed, at in zip(unfilled[::2], unfilled[1::2], strict=True) if not at.startswith(b"left ")
+            }
+            for feed, text in zip(found[::2], found[1::2], strict=True):
+                subscription = orjson.loads(text)
+                if "unread_from" not in subscription:
+                    subscription["unread_from"] = None if feed in waiting else subscription["followed_at"]
+                    await redis.command("HSET", f"{channel}:feeds", feed, orjson.dumps(subscription))
+    async for channels in _channels_of_users(redis):
+        await redis.pipeline([("DEL", f"{channel}:unfilled") for channel in channels])
+
+
+async def _channels_of_users(redis: Redis) -> AsyncIterator[list[str]]:
+    """The keys of each user's channels, removed ones too; the lease is renewed behind each user."""
+    for member in await redis.command("SMEMBERS", keys.users()):
+        user = member.decode()
+        lists = await redis.pipeline(
+            [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
+        )
+        yield [keys.channel(user, uid.decode()) for uids in lists for uid in uids]
+        await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
+
+
+STEPS: Mapping[int, Step] = {2: clean_posts, 3: spread_settings, 4: store_waiting_posts, 5: note_unread_from}
 """From the version before it to the version that is the key."""
 
 

@@ -1,4 +1,4 @@
-"""What a process is told from outside: environment variables and command line flags, as one frozen value.
+"""Settings of a process: environment variables and flags, as one frozen value.
 
 `SETTINGS` declares every setting once (name, kind, default, help). The command line makes its flags from it, the
 reference page its table, and a test holds both and `Settings` against it. A flag wins over a variable, a variable over
@@ -321,7 +321,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a process. `base_url` has no slash at its end; `write_back` None means: as the Redis is."""
+    """All settings. `base_url` has no final slash; `write_back` None: as the Redis is."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -395,7 +395,7 @@ def env_file(text: str, name: str) -> dict[str, str]:
 
 
 def variables(settings: Settings) -> dict[str, str]:
-    """The environment from which `read_settings` makes these very settings: for a process that shall have the same."""
+    """The environment from which `read_settings` makes these settings in another process."""
     return {setting.variable: _as_text(getattr(settings, setting.name)) for setting in SETTINGS}
 
 
@@ -416,7 +416,7 @@ def _parse(setting: Setting, text: str, source: str) -> object:
 
 
 def mask_password(url: str) -> str:
-    """`url` with `***` for its user and password, also when the rest is no URL; for messages and logs."""
+    """`url` with `***` for user and password, for messages and logs; it may be invalid."""
     scheme, mark, rest = url.rpartition("://")
     place, slash, path = rest.partition("/")
     if not re.fullmatch(r"[^:@\[]+(:\d*)?|\[[^@]*\](:\d*)?|.*@.*|", place):
@@ -425,7 +425,7 @@ def mask_password(url: str) -> str:
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> list[str]:
-    """A sentence for each `MICROSUB_…` variable that is no setting, with the likely intention. For a warning."""
+    """A warning for each unknown `MICROSUB_…` variable, with the likely intention."""
     known = [*(setting.variable for setting in SETTINGS), ENV_FILE]
     sentences = []
     for name in sorted(environ):

@@ -8,26 +8,25 @@ from dataclasses import dataclass
 
 from microsub.discovery.search import Search
 from microsub.health import Health
-from microsub.identity.activity import ActivityNotes
-from microsub.identity.local.login import LocalIdentity
+from microsub.identity.clients import ConsentLimit
+from microsub.identity.foreign_tokens import ForeignTokenCheck
+from microsub.identity.local_sign_in import LocalIdentity
 from microsub.identity.page_check.doctor import PageDoctor
-from microsub.identity.provider.clients import ConsentLimit
-from microsub.identity.provider.provider import IndieAuthProvider
-from microsub.identity.sign_in.client import SignInClient
-from microsub.identity.sign_in.profiles import Profiles
-from microsub.identity.sign_in.sessions import Sessions
-from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.service_tokens import ServiceTokens
-from microsub.identity.tokens.foreign import ForeignTokenCheck
-from microsub.identity.tokens.quotas import UserQuotas
+from microsub.identity.profiles import Profiles
+from microsub.identity.provider import IndieAuthProvider
+from microsub.identity.quotas import UserQuotas
+from microsub.identity.sessions import Sessions
+from microsub.identity.sign_in import SignInClient
+from microsub.identity.store.accounts import Accounts, ServiceTokens
+from microsub.identity.store.activity import ActivityNotes
 from microsub.library.reading import Posts
 from microsub.model.reader import Credential
-from microsub.posts.store.items import Items
+from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
+from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
 from microsub.timelines.reading import ReaderViews
-from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.rules import Rules
+from microsub.timelines.rules import Rules
 from microsub.upkeep.figures import Figures
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,8 +18,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from microsub import metrics
 from microsub.cli import groups, main
-from microsub.configuration.model import schema
-from microsub.model.scopes import ALL_SCOPES, OTHER_NAMES
+from microsub.configuration.model import adapter
+from microsub.model.reader import ALL_SCOPES, OTHER_NAMES
 from microsub.redis.keynames import key_functions
 from microsub.settings import SETTINGS
 from microsub.timelines.api.endpoint import TABLE
@@ -211,6 +212,51 @@ def _type(node: dict[str, Any]) -> str:
         return f"array of {_type(node['items'])}"
     entries = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), None)
     return f"object of {_type(entries)}" if entries else str(node.get("type", "any"))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of backend.json, for editors; definitions in the order of the file."""
+    whole = _tidy(adapter().json_schema(ref_template="{model}"))
+    definitions = whole.pop("$defs")
+    ordered: dict[str, Any] = {}
+    _collect(whole["properties"], definitions, ordered)
+    note = {"type": "string", "description": "Where editors find this schema; the server ignores it."}
+    whole["properties"] = {"$schema": note, **whole["properties"]}
+    return {
+        **whole,
+        "title": "backend.json of microsub-server",
+        "$defs": {_short(name): definitions[name] for name in ordered},
+    }
+
+
+def _tidy(node: Any) -> Any:
+    """Without the titles that repeat names, and without defaults that only say that a key may be left out."""
+    if isinstance(node, list):
+        return [_tidy(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: {name: _tidy(one) for name, one in part.items()} if key in {"properties", "$defs"} else _tidy(part)
+        for key, part in node.items()
+        if key != "title" and not (key == "default" and part in (None, "", [], {}))
+    } | ({"description": " ".join(node["description"].split())} if "description" in node else {})
+
+
+def _collect(node: Any, definitions: Mapping[str, Any], found: dict[str, Any]) -> None:
+    """Name the references below `node` in their final form, and note in `found` what they lead to."""
+    for part in node if isinstance(node, list) else list(node.values()) if isinstance(node, dict) else ():
+        name = str(part.get("$ref")) if isinstance(part, dict) else ""
+        if name in definitions:
+            part["$ref"] = f"#/$defs/{_short(name)}"
+            if name not in found:
+                found[name] = definitions[name]
+                _collect(definitions[name], definitions, found)
+        _collect(part, definitions, found)
+
+
+def _short(name: str) -> str:
+    name = name.removesuffix("Config").removeprefix("Own")
+    return name[:1].lower() + name[1:]
 
 
 def schema_text() -> str:

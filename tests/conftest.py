@@ -21,17 +21,15 @@ from microsub.redis.cluster import ClusterRedis
 from microsub.redis.embedded.server import EmbeddedRedis, start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from tests.support.client_redis import ClientRedis
+from tests.support import THOROUGH
 from tests.support.cluster import Cluster, running_cluster
-from tests.support.leftovers import none_left
-from tests.support.stray_keys import assert_no_stray_keys
+from tests.support.invariants import assert_no_stray_keys
+from tests.support.process import none_left
+from tests.support.redis_wrappers import ClientRedis
 from tests.support.waiting import wait_until as wait_until_
 
 EXTERNAL = os.environ.get("TEST_REDIS_URL")
 """A Redis of your own for the tests, such as redis://127.0.0.1:6390; its databases 1 to 14 are emptied."""
-
-MATRIX = os.environ.get("TEST_MATRIX") == "1"
-"""Whether each test that takes `redis` runs on fakeredis, a real Redis and a Redis Cluster: `make test-matrix`."""
 
 # Hundreds of processes are started here. They leave their bytecode beside the modules, as Python does where nothing
 # forbids it; else each of them would compile the whole product anew, a quarter of what its start costs.
@@ -53,9 +51,10 @@ _LONGEST_FIRST = ("chaos", "flows", "browser", "hostile", "conformance", "cache"
 test processes.
 """
 
-# Test processes that share a Redis have databases of their own.
-_SECOND = os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0"
-_databases = itertools.cycle(range(8, 15) if _SECOND else range(1, 8))
+# Test processes that share a Redis have databases of their own, of 14.
+_EACH = 14 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_FIRST = 1 + _EACH * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_databases = itertools.cycle(range(_FIRST, _FIRST + _EACH))
 
 
 class Begun:
@@ -153,11 +152,11 @@ async def real_redis(redis_url: str) -> AsyncIterator[Redis]:
     await leave_redis(connection)
 
 
-@pytest.fixture(params=["fake", "real", "cluster"] if MATRIX else ["real"])
+@pytest.fixture(params=["fake", "real", "cluster"] if THOROUGH else ["real"])
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
     """An empty Redis: a real one, and by `make test-matrix` a fake one with Lua and a Redis Cluster too.
 
-    Fails the test on stray keys. The store's own tests always run on a Redis Cluster as well.
+    Fails the test on stray keys.
     """
     connection = open_redis(request)
     yield connection

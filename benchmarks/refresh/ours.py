@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from microsub import wiring
-from microsub.formats.entry_id import host_of
+from microsub.kit.urls import host_of
 from microsub.logs import set_up_logs
 from microsub.polling.worker import Worker
 from microsub.redis import keys

@@ -81,11 +81,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What a round of upkeep takes: repair per subscription, cleaning per channel, a sweep per post in a timeline."""
+    """What upkeep takes: of what is done once a day `repair` per subscription, `plan` per channel and `sweep` per post
+    in a timeline; `clean` is a look at a channel that is due, `remind` a look at a feed for posts that are stuck.
+    """
 
-    mend: Work
+    repair: Work
+    plan: Work
     clean: Work
     sweep: Work
+    remind: Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,20 +18,21 @@ import orjson
 from benchmarks.scale.bulk import Bulk, command, part
 from benchmarks.scale.plan import Size, deal, followers
 from benchmarks.shelves import entry
-from microsub.feeds.store.queue import HOST_RECORD, Schedule
-from microsub.feeds.store.record import FeedRecord, Feeds
-from microsub.formats.entry_id import host_of
+from microsub.feeds.queue import HOST_RECORD, Schedule
+from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.store.accounts import Accounts
+from microsub.kit.urls import host_of
 from microsub.model.jf2 import Feed
 from microsub.posts.entries import items_to_store
-from microsub.posts.store.items import Items
+from microsub.posts.ingest import PostWriter
+from microsub.posts.items import Items
 from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.scores import score_text
-from microsub.timelines.store.add import Adder
-from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.read_state import mark
+from microsub.redis.replies import score_text
+from microsub.timelines.add import Adder
+from microsub.timelines.channels import Channels
+from microsub.timelines.pages import mark
 
 T = TypeVar("T")
 
@@ -154,7 +155,7 @@ async def posts(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> Non
     async def one(rank: int) -> FeedThere:
         feed = there.feeds[rank]
         candidates = [new_post(template, there, rank, place) for place in range(there.size.items)]
-        stored = (await store.store(feed.record, candidates, there.now - SPAN)).new
+        stored = (await PostWriter(redis).write(feed.record, candidates, there.now - SPAN)).new
         await store.done(feed.record.id, [item.id for item in stored])
         return replace(feed, ids=tuple(item.id for item in stored), scores=tuple(item.score for item in stored))
 
@@ -172,7 +173,7 @@ def _subscriptions(there: Population) -> Iterator[bytes]:
     since = there.now - FOLLOWED
     hset, sadd = part("HSET"), part("SADD")
     said = [
-        part(feed.record.id) + part(orjson.dumps({"url": feed.record.url, "followed_at": since}))
+        part(feed.record.id) + part(orjson.dumps({"url": feed.record.url, "followed_at": since, "unread_from": since}))
         for feed in there.feeds
     ]
     places: list[list[bytes]] = [[] for _ in there.feeds]

@@ -71,15 +71,18 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """The product's defaults for what is kept, days and posts, and seconds between its rounds of upkeep."""
+    """The product's defaults for what is kept, days and posts; how often a day a channel is looked at and everything
+    is, and seconds between looks for posts that are stuck.
+    """
 
     read_days: float = 30
     unread_days: float = 180
     timeline: float = 2000
     per_feed: float = 300
     copy_hours: float = 1
-    rounds: float = 600
-    sweeps: float = 3600
+    looks: float = 4
+    walks: float = 1
+    reminders: float = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +142,8 @@ class Day:
 class Prediction:
     """What so many users take: bytes of Redis, seconds of processor time per day, bytes of network per day.
 
-    `upkeep` are the rounds of each worker, `sweep` the sweeps of the store, whichever worker does them; `upkeep_share`
-    is the part of a worker's time that its rounds take.
+    `upkeep` is what one worker does for all, the sweeps of the store apart, which are `sweep`; `reminding` is what each
+    worker does. `upkeep_share` is the part of a worker's time that all three take.
     """
 
     users: float
@@ -152,6 +155,7 @@ class Prediction:
     reading: Work
     upkeep: Work
     sweep: Work
+    reminding: Work
     workers: float
     web: float
     nodes: float
@@ -237,17 +241,19 @@ def predict(
     """What so many users take, and how many processes and nodes that is in the busiest hour."""
     stock, today = population(users, habits, keeping), day(users, habits)
     polling, delivering, reading = _polling(today, costs), _delivering(today, costs), _reading(today, costs, habits)
-    upkeep = (costs.upkeep.mend * stock.subscriptions + costs.upkeep.clean * stock.channels) * (1 / SECOND)
-    sweep = costs.upkeep.sweep * (_reachable(stock) / SECOND)
-    # A round follows the last one after a pause. Each worker does its own; a sweep is one worker's at a time.
-    upkeep *= DAY / (keeping.rounds + upkeep.ours + upkeep.redis)
-    sweep *= DAY / (keeping.sweeps + sweep.ours + sweep.redis)
-    each = upkeep.ours / DAY
-    busy = ((polling.ours + delivering.ours) * habits.peak + sweep.ours) / DAY
+    upkeep = costs.upkeep.repair * (stock.subscriptions * keeping.walks / SECOND)
+    upkeep += (costs.upkeep.plan * keeping.walks + costs.upkeep.clean * keeping.looks) * (stock.channels / SECOND)
+    sweep = costs.upkeep.sweep * (_reachable(stock) * keeping.walks / SECOND)
+    # A look follows the last one after a pause. Each worker remembers what it saw, so each does its own.
+    reminding = costs.upkeep.remind * (stock.feeds / SECOND)
+    reminding *= DAY / (keeping.reminders + reminding.ours + reminding.redis)
+    each = reminding.ours / DAY
+    alone = (upkeep.ours + sweep.ours) / DAY
+    busy = (polling.ours + delivering.ours) * habits.peak / DAY + alone
     workers = max(1.0, busy / max(machines.process - each, 0.05))
     processors = max(1.0, reading.ours / DAY * habits.peak / machines.process)
     share = (polling.redis + delivering.redis + reading.redis) / DAY * habits.peak
-    share += (math.ceil(workers) * upkeep.redis + sweep.redis) / DAY
+    share += (math.ceil(workers) * reminding.redis + upkeep.redis + sweep.redis) / DAY
     parts = memory(stock, costs.memory)
     held = sum(parts.values()) * machines.headroom
     return Prediction(
@@ -260,11 +266,12 @@ def predict(
         reading=reading,
         upkeep=upkeep,
         sweep=sweep,
+        reminding=reminding,
         workers=workers,
         web=processors,
         nodes=max(1.0, held / machines.node, share / machines.redis),
         redis_share=share,
-        upkeep_share=each,
+        upkeep_share=each + alone,
         publishers_bytes=_publishers_bytes(today, costs, habits),
         readers_bytes=today.pages * costs.reading.page_bytes
         + today.lists * costs.reading.channels_bytes

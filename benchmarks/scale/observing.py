@@ -213,9 +213,11 @@ def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, fl
         ),
         delivery=each,
         upkeep=Upkeep(
-            mend=found.upkeep.mend.each(size.subscriptions),
+            repair=found.upkeep.repair.each(size.subscriptions),
+            plan=found.upkeep.plan.each(size.users * (size.channels + 1)),
             clean=found.upkeep.clean.each(size.users * (size.channels + 1)),
             sweep=found.upkeep.sweep.each(found.upkeep.ids),
+            remind=found.upkeep.remind.each(size.feeds),
         ),
     )
 

@@ -42,9 +42,11 @@ def cost_tables(costs: Costs) -> str:
         ("each post of it that it doesn't know", read.miss, None),
         ("the list of channels", read.channels, read.channels_bytes),
         ("mark a post as read", read.mark, read.mark_bytes),
-        ("a round of repair, per subscription", costs.upkeep.mend, None),
-        ("a round of cleaning, per channel", costs.upkeep.clean, None),
+        ("repair of all follows, per subscription", costs.upkeep.repair, None),
+        ("plan of retention, per channel", costs.upkeep.plan, None),
+        ("a look at a channel that is due", costs.upkeep.clean, None),
         ("a sweep of the store, per post in a timeline", costs.upkeep.sweep, None),
+        ("a look for stuck posts, per feed", costs.upkeep.remind, None),
     ]
     rows = [("of time and network", "our process, µs", "Redis, µs", "network, bytes")]
     for name, work, size in works:
@@ -69,8 +71,9 @@ def model_table(
         ("processor s a day: polling, storing", lambda one: _seconds(one.polling)),
         ("processor s a day: delivering", lambda one: _seconds(one.delivering)),
         ("processor s a day: reading", lambda one: _seconds(one.reading)),
-        ("processor s a day: upkeep, each worker", lambda one: _seconds(one.upkeep)),
+        ("processor s a day: retention, follows", lambda one: _seconds(one.upkeep)),
         ("processor s a day: sweeping the store", lambda one: _seconds(one.sweep)),
+        ("processor s a day: stuck posts, each worker", lambda one: _seconds(one.reminding)),
         ("busiest hour, one Redis: share of a processor", lambda one: f"{one.redis_share:.1%}"),
         ("busiest hour, publishers, Mbit/s", lambda one: _rate(one.publishers_bytes, habits)),
         ("busiest hour, readers, Mbit/s", lambda one: _rate(one.readers_bytes, habits)),
@@ -96,7 +99,7 @@ def limits_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machi
         ),
         (
             "processor of one Redis",
-            "fewer workers, each does its own upkeep; a cluster",
+            "a cluster",
             lambda number: at(number).redis_share <= machines.redis,
         ),
         (
@@ -106,7 +109,7 @@ def limits_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machi
         ),
         (
             "one worker process: its upkeep alone, half of its time",
-            "more workers, of which each does it again",
+            "more workers: they share it, but for the look for stuck posts",
             lambda number: at(number).upkeep_share <= 0.5,
         ),
         ("one web process", "another web process", lambda number: at(number).web <= 1),
@@ -176,9 +179,11 @@ def check_table(found: Observed, costs: Costs) -> str:
         add(f"{name}: our process", spent.ours, wanted.ours, _micros)
         add(f"{name}: Redis", spent.redis, wanted.redis, _micros)
     for name, spent_at_all, each, number in (
-        ("a round of repair", found.upkeep.mend, costs.upkeep.mend, size.subscriptions),
-        ("a round of cleaning", found.upkeep.clean, costs.upkeep.clean, size.users * (size.channels + 1)),
+        ("repair of all follows", found.upkeep.repair, costs.upkeep.repair, size.subscriptions),
+        ("a plan of retention", found.upkeep.plan, costs.upkeep.plan, size.users * (size.channels + 1)),
+        ("a look at every channel", found.upkeep.clean, costs.upkeep.clean, size.users * (size.channels + 1)),
         ("a sweep", found.upkeep.sweep, costs.upkeep.sweep, found.upkeep.ids),
+        ("a look for stuck posts", found.upkeep.remind, costs.upkeep.remind, size.feeds),
     ):
         add(f"{name}: our process", spent_at_all.ours * 1e6, each.ours * number, _micros)
         add(f"{name}: Redis", spent_at_all.redis * 1e6, each.redis * number, _micros)
@@ -195,8 +200,9 @@ def check_line(found: Observed) -> str:
         f"{found.fill_seconds:.0f} s. Redis {found.redis_version} used {size_text(found.used)}, the system gave it "
         f"{size_text(found.resident)}. A new post reached {found.most.followers:,.0f} timelines "
         f"{found.most.seconds * 1000:,.0f} ms after it was found, and {found.median.followers:,.0f} after "
-        f"{found.median.seconds * 1000:,.0f} ms, by the clock. A round of repair took {kept.mend.seconds:,.0f} s, one "
-        f"of cleaning {kept.clean.seconds:,.0f} s, a sweep {kept.sweep.seconds:,.0f} s."
+        f"{found.median.seconds * 1000:,.0f} ms, by the clock. Repair of all follows took "
+        f"{kept.repair.seconds:,.0f} s, a look at every channel {kept.clean.seconds:,.0f} s, a sweep "
+        f"{kept.sweep.seconds:,.0f} s."
     )
 
 

@@ -17,13 +17,17 @@ from benchmarks.scale.filling import Population, channel_name, is_read, new_post
 from benchmarks.scale.meter import Meter, Spent, calls
 from benchmarks.world import free_port, running
 from microsub import wiring
+from microsub.feeds.events import Announcing, Events
 from microsub.polling.worker import Worker
-from microsub.posts.messages import EntriesFound, Fields
+from microsub.posts.values import EntriesFound
 from microsub.redis import keys
+from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
 from microsub.settings import Settings
-from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
+from microsub.timelines.retention import SOONEST
+from microsub.upkeep.follow_repair import RepairedFollows
+from microsub.upkeep.outbox import Reminding
 
 REQUESTS = 2_000
 PAGE = 20
@@ -59,11 +63,13 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepWork:
-    """One round of each kind over everything."""
+    """Each kind of upkeep, once over everything."""
 
-    mend: Spent
+    repair: Spent
+    plan: Spent
     clean: Spent
     sweep: Spent
+    remind: Spent
     ids: int
     items: int
 
@@ -170,7 +176,7 @@ async def delivering(
     The posts are numbered from `first` thousand on.
     """
     meter, template = Meter(stores.redis), post_template(there.now)
-    entries = Stream(stores.redis, "entries")
+    ingest = wiring.stores.ingest(stores)
     taken: list[Spent] = []
     for turn, rank in enumerate(ranks):
         # Newer than everything that is there, and old enough to have happened.
@@ -178,10 +184,10 @@ async def delivering(
             replace(new_post(template, there, rank, first * 1000 + number), score=there.now - 3600 + number)
             for number in range(turn * posts, (turn + 1) * posts)
         ]
-        message = EntriesFound(there.feeds[rank].record.id, time.time(), tuple(news)).to_fields()
+        found = EntriesFound(there.feeds[rank].record.id, time.time(), tuple(news))
 
-        async def act(message: Fields = message) -> None:
-            await entries.add([message])
+        async def act(found: EntriesFound = found) -> None:
+            await ingest.add_found(found)
             await worker.run_once(among=[])
 
         before = await _length(stores.redis, rank, there)
@@ -203,23 +209,30 @@ async def _length(redis: Redis, rank: int, there: Population) -> int:
 
 
 async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Population) -> UpkeepWork:
-    """A round of each kind; there is nothing to do, which is what rounds mostly find."""
+    """Each kind over everything; there is nothing to do, which is what upkeep mostly finds."""
     meter, now = Meter(stores.redis), time.time()
-    follow_repair = FollowRepair(
-        stores.accounts, stores.channels, stores.feeds, stores.schedule, wiring.stores.following(stores)
-    )
+    follow_repair, retention = wiring.worker.follow_repair(stores), wiring.worker.retention(settings, stores)
+    reminding = Reminding(stores.feeds, stores.items, Stream(stores.redis, "stored"), Announcing(Events(stores.redis)))
     found: list[object] = []
 
-    async def mend() -> None:
+    async def repair() -> None:
         found.append(await follow_repair.run(now))
 
     async def sweep() -> None:
-        found.append(await wiring.upkeep.sweeping(stores).run(now, dry_run=True))
+        found.append(await wiring.worker.sweeping(stores).run(now, dry_run=True))
 
-    mended = await meter.spent(mend)
-    cleaned = await meter.spent(lambda: wiring.upkeep.retention(settings, stores).run(now))
+    repaired = await meter.spent(repair)
+    planned = await meter.spent(lambda: retention.look_for_channels(now))
+    cleaned = await meter.spent(lambda: retention.clean_due(now + SOONEST))
     swept = await meter.spent(sweep)
+    reminded = await meter.spent(reminding.run)
     if found[0] != RepairedFollows():
         raise WrongError(f"there was something to repair: {found[0]}")
+    looked_at = [
+        await stores.redis.command("ZCOUNT", keys.due("retention", shard), now + SOONEST, "+inf")
+        for shard in range(SHARDS)
+    ]
+    if sum(looked_at) != (channels := there.size.users * (there.size.channels + 1)):
+        raise WrongError(f"{sum(looked_at)} of {channels} channels were looked at")
     each = there.size.items * there.size.subscriptions
-    return UpkeepWork(mended, cleaned, swept, each, there.size.items * there.size.feeds)
+    return UpkeepWork(repaired, planned, cleaned, swept, reminded, each, there.size.items * there.size.feeds)

@@ -1,4 +1,4 @@
-"""The feed cache for programs without an event loop: the same methods, which block their thread."""
+"""The feed cache for programs without an event loop: its methods block their thread."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class BlockingFeedCache:
         return self._run(self.cache.purge(older_than))
 
     def close(self) -> None:
-        """End what is under way and close everything. May be called twice; a later call opens it again."""
+        """End what is under way and close everything, until the next call."""
         with self._guard:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

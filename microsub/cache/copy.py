@@ -6,15 +6,18 @@ which nobody is asked, and never shorten it below the asker's own time to live.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import secrets
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+import orjson
 
 from microsub.fetch import Fetched, FetchFailed, NotModified
 from microsub.formats.encoding import decode
+from microsub.kit.digests import sha256_hex
 
 DEFAULT_TTL = 300.0
 LONGEST_FRESH = 48 * 3600.0
@@ -41,12 +44,12 @@ _KIND_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class CachedDocument:
     """What a publisher served. Times are Unix seconds.
 
     `checked_at` is when the publisher last said that it holds, `fetched_at` when these bytes came. `max_age` is the
     publisher's own time to live, in seconds from `checked_at`, or None; `no_store` says that it must not be kept
-    beyond the asker's. `body` and `feed` (the parsed feed, by `cache.feedjson`) are compressed; `digest` is the
+    beyond the asker's. `body` and `feed` (the parsed feed, by `cache.feeds`) are compressed; `digest` is the
     SHA-256 of the body as hex; `link` is the joined HTTP `Link` header.
     """
 
@@ -87,11 +90,11 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CachedCopy:
     """What is stored for one URL. `revision` differs with every write, whatever the clock says."""
 
     url: str
-    document: Document | None = None
+    document: CachedDocument | None = None
     failure: Failure | None = None
     revision: str = field(default_factory=lambda: secrets.token_hex(6))
 
@@ -99,26 +102,26 @@ class Copy:
 # --- how good it is ------------------------------------------------------------------------------------------------
 
 
-def age_of(document: Document, now: float) -> float:
+def age_of(document: CachedDocument, now: float) -> float:
     """Seconds since the publisher last said that it holds."""
     return max(0.0, now - document.checked_at)
 
 
-def lifetime_of(document: Document, ttl: float) -> float:
-    """Seconds from `checked_at` for which nobody needs to be asked, for an asker with that time to live."""
+def lifetime_of(document: CachedDocument, ttl: float) -> float:
+    """Seconds from `checked_at` for which an asker with that time to live asks nobody."""
     if document.no_store:
         return ttl
     return max(ttl, min(document.max_age or 0.0, LONGEST_FRESH))
 
 
-def is_fresh(document: Document, ttl: float, now: float) -> bool:
+def is_fresh(document: CachedDocument, ttl: float, now: float) -> bool:
     """Whether the document will do without a question to the publisher."""
     age = now - document.checked_at
     return -SKEW <= age < lifetime_of(document, ttl)
 
 
-def usable(copy: Copy | None, ttl: float, keep: float, now: float) -> Document | None:
-    """The document that may be shown beside an error, or offline; None where there is none any more.
+def usable(copy: CachedCopy | None, ttl: float, keep: float, now: float) -> CachedDocument | None:
+    """The document that may be shown beside an error, or offline; None where it is too old.
 
     One that its publisher wants stored nowhere lives as long as it is fresh; others `keep` seconds after the last
     check, or as long as they are fresh.
@@ -134,7 +137,7 @@ def is_paused(failure: Failure, now: float) -> bool:
     return failure.retry_at is not None and failure.at - SKEW <= now < failure.retry_at
 
 
-def seconds_to_live(copy: Copy, ttl: float, keep: float, now: float) -> float:
+def seconds_to_live(copy: CachedCopy, ttl: float, keep: float, now: float) -> float:
     """How long the copy can be of use from `now` on; `inf` where that has no end."""
     left = 0.0
     if copy.document is not None:
@@ -148,7 +151,7 @@ def seconds_to_live(copy: Copy, ttl: float, keep: float, now: float) -> float:
     return max(left, 0.0) if math.isfinite(left) else math.inf
 
 
-def last_touched(copy: Copy) -> float:
+def last_touched(copy: CachedCopy) -> float:
     """The last time at which something was heard of the URL."""
     document = copy.document.checked_at if copy.document else 0.0
     failure = copy.failure.at if copy.failure else 0.0
@@ -160,21 +163,21 @@ def last_touched(copy: Copy) -> float:
 
 def digest_of(body: bytes) -> str:
     """By what bodies are compared."""
-    return hashlib.sha256(body).hexdigest()
+    return sha256_hex(body)
 
 
 def is_feed(body: bytes, content_type: str | None) -> bool:
-    """Whether a document begins like a feed (not like a web page, which may hold one): a cheap look."""
+    """Whether a document begins like a feed, not like a web page that may hold one."""
     from microsub.formats.parse import sniff  # with the parsers of all formats: what only asks doesn't need them
 
     return sniff(decode(body[:_KIND_BYTES], content_type), content_type) in {"syndication", "json"}
 
 
-def taken(url: str, old: Document | None, reply: Fetched, feed: bytes | None, now: float) -> Copy:
+def taken(url: str, old: CachedDocument | None, reply: Fetched, feed: bytes | None, now: float) -> CachedCopy:
     """The copy after a 200. `feed` is the packed feed, where the document was parsed."""
     digest = digest_of(reply.body)
     same = old if old is not None and old.digest == digest else None
-    document = Document(
+    document = CachedDocument(
         final_url=reply.final_url,
         content_type=reply.content_type,
         link=reply.headers.get("link"),
@@ -190,11 +193,11 @@ def taken(url: str, old: Document | None, reply: Fetched, feed: bytes | None, no
         no_store=bool(_NO_STORE.search(reply.headers.get("cache-control", ""))),
         moved_to=reply.moved_to,
     )
-    return Copy(url, document)
+    return CachedCopy(url, document)
 
 
-def refreshed(url: str, document: Document, reply: NotModified, now: float) -> Copy:
-    """The copy after a 304: its age starts at 0, and freshness and validators are those of the reply."""
+def refreshed(url: str, document: CachedDocument, reply: NotModified, now: float) -> CachedCopy:
+    """The copy after a 304: age 0, with the freshness and validators of the reply."""
     changed = replace(
         document,
         etag=reply.etag,
@@ -203,15 +206,83 @@ def refreshed(url: str, document: Document, reply: NotModified, now: float) -> C
         max_age=document.max_age if reply.max_age is None else reply.max_age,
         moved_to=reply.moved_to,
     )
-    return Copy(url, changed)
+    return CachedCopy(url, changed)
 
 
-def failed(url: str, document: Document | None, reply: FetchFailed, now: float) -> Copy:
+def failed(url: str, document: CachedDocument | None, reply: FetchFailed, now: float) -> CachedCopy:
     """The copy after a failed fetch: the document stays as it is."""
     pause = None if reply.retry_after is None else now + min(reply.retry_after, LONGEST_PAUSE)
-    return Copy(url, document, Failure(reply.reason, reply.detail, reply.status, now, pause))
+    return CachedCopy(url, document, Failure(reply.reason, reply.detail, reply.status, now, pause))
 
 
-def broken(url: str, document: Document | None, detail: str, now: float) -> Copy:
+def broken(url: str, document: CachedDocument | None, detail: str, now: float) -> CachedCopy:
     """The copy after a document that can't be read: the stored one stays, with its validators."""
-    return Copy(url, document, Failure(PARSE, detail, None, now))
+    return CachedCopy(url, document, Failure(PARSE, detail, None, now))
+
+
+# --- as bytes ------------------------------------------------------------------------------------------------------
+#
+# A line of ASCII, `microsub-copy 1 <CRC-32 of the rest, hex> <length of the head> <length of the feed>`, then the head
+# as JSON, the parsed feed and the body, both compressed with zlib. Nothing is ever unpickled.
+
+VERSION = 1
+_FIRST_LINE = re.compile(rb"microsub-copy (\d+) ([0-9a-f]{8}) (\d+) (-?\d+)\n")
+_LONGEST_FIRST_LINE = 80
+_NO_FEED = -1
+_PACKED = ("packed_body", "packed_feed")
+_IN_HEAD = tuple(field.name for field in fields(CachedDocument) if field.name not in _PACKED)
+
+
+class DamagedCopy(ValueError):
+    """Bytes that are no copy, or not all of one, or one of another version."""
+
+
+def to_bytes(copy: CachedCopy) -> bytes:
+    """`copy` as bytes. Raises `orjson.JSONEncodeError` for text that has no UTF-8 form."""
+    document = copy.document
+    head = orjson.dumps(
+        {
+            "url": copy.url,
+            "revision": copy.revision,
+            "document": document and {name: getattr(document, name) for name in _IN_HEAD},
+            "failure": copy.failure and asdict(copy.failure),
+        }
+    )
+    feed = document.packed_feed if document else None
+    parts = (head, feed or b"", document.packed_body if document else b"")
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    length = _NO_FEED if feed is None else len(feed)
+    return b"".join((b"microsub-copy %d %08x %d %d\n" % (VERSION, crc, len(head), length), *parts))
+
+
+def from_bytes(data: bytes, url: str) -> CachedCopy:
+    """The copy of `url` that `data` is. Raises DamagedCopy."""
+    first = _FIRST_LINE.match(data[:_LONGEST_FIRST_LINE])
+    if first is None:
+        raise DamagedCopy("it doesn't begin like a copy")
+    version, crc, head_length, feed_length = int(first[1]), int(first[2], 16), int(first[3]), int(first[4])
+    if version != VERSION:
+        raise DamagedCopy(f"it has version {version}, expected {VERSION}")
+    rest = data[first.end() :]
+    if zlib.crc32(rest) != crc:
+        raise DamagedCopy("its checksum is wrong")
+    body = head_length + max(feed_length, 0)
+    try:
+        head = orjson.loads(rest[:head_length])
+        if head["url"] != url:
+            raise DamagedCopy("it is the copy of another URL")
+        feed = None if feed_length == _NO_FEED else rest[head_length:body]
+        return CachedCopy(
+            url,
+            _document(head["document"], rest[body:], feed),
+            None if head["failure"] is None else Failure(**head["failure"]),
+            head["revision"],
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise DamagedCopy(f"its head can't be read ({type(error).__name__})") from error
+
+
+def _document(head: dict[str, Any] | None, body: bytes, feed: bytes | None) -> CachedDocument | None:
+    return None if head is None else CachedDocument(packed_body=body, packed_feed=feed, **head)

@@ -1,39 +1,41 @@
-"""Who asks for a URL gets its stored copy, or one request is made on behalf of all who ask at that time."""
+"""Stored copies by URL, and one request on behalf of all who ask at the same time."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import math
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
-from microsub.cache import codec
 from microsub.cache.copy import (
     DEFAULT_TTL,
     GONE,
-    PARSE,
-    Copy,
-    Document,
+    CachedCopy,
+    CachedDocument,
+    DamagedCopy,
     Failure,
     broken,
     digest_of,
     failed,
+    from_bytes,
     is_fresh,
     is_paused,
     last_touched,
     refreshed,
     seconds_to_live,
     taken,
+    to_bytes,
     usable,
 )
-from microsub.cache.flights import Flights
 from microsub.cache.storage import Storage, UrlLock
 from microsub.errors import ParseError
-from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
-from microsub.formats.entry_id import canonical_feed_url, mask_credentials
+from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
+from microsub.kit.urls import canonical_feed_url, mask_credentials
 from microsub.logs import LibraryLogger
 from microsub.metrics import FEED_CACHE_ANSWERS
 
@@ -53,14 +55,6 @@ LARGEST = 2 * 1024 * 1024
 
 INLINE_BYTES = 64 * 1024
 """What is larger is compressed and decompressed off the event loop."""
-
-
-class Fetching(Protocol):
-    """The client: `fetch.Fetcher`, or anything that answers like it."""
-
-    async def fetch(self, request: FetchRequest) -> FetchResult:
-        """GET a document; failures are values."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +81,20 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CacheAnswer:
     """The answer: the document that there is, and what went wrong last, if it did.
 
     `reply` is what the publisher said, where this very asker's request was made.
     """
 
-    document: Document | None
+    document: CachedDocument | None
     failure: Failure | None
     source: Source
     answer: Answer
     reply: FetchResult | None = None
 
 
-Judge = Callable[[Fetched, Document | None], Awaitable[bytes | None]]
+Judge = Callable[[Fetched, CachedDocument | None], Awaitable[bytes | None]]
 """Looks at a changed document before it replaces the stored one; returns the packed feed, if it has parsed it.
 
 Raises ParseError where the document shall not replace anything.
@@ -109,13 +103,49 @@ Raises ParseError where the document shall not replace anything.
 
 @dataclass(slots=True)
 class _Held:
-    """What is known when a request may be made: the `lock`, where there is one to be given back, the `copy` as it is
-    under it, and the same copy as `others` where another process has asked meanwhile.
+    """What is known when a request may be made.
+
+    The `lock`, where there is one to be given back, the `copy` as it is under it, and the same copy as `others` where
+    another process has asked meanwhile.
     """
 
     lock: UrlLock | None
-    copy: Copy | None
-    others: Copy | None = None
+    copy: CachedCopy | None
+    others: CachedCopy | None = None
+
+
+class _Flights:
+    """The first request for a URL registers; later ones wait for its outcome.
+
+    An outcome is the copy as it is afterwards, or None: the one who asked learnt nothing that helps others, or was
+    cancelled, and the next one has to ask itself.
+    """
+
+    def __init__(self) -> None:
+        self._flying: dict[str, Future[CachedCopy | None]] = {}
+        self._process = os.getpid()
+
+    def board(self, url: str) -> Future[CachedCopy | None] | None:
+        """Begin a flight for `url` (None), to end with `land`; or the one to `wait` for."""
+        if self._process != os.getpid():
+            # After a fork, the flights of the parent never land here.
+            self._process, self._flying = os.getpid(), {}
+        mine: Future[CachedCopy | None] = Future()
+        # Running, it can't be cancelled by one of those who wait.
+        mine.set_running_or_notify_cancel()
+        found = self._flying.setdefault(url, mine)  # one step for the interpreter: no lock that a fork could copy
+        return None if found is mine else found
+
+    def land(self, url: str, outcome: CachedCopy | None) -> None:
+        """End the flight and tell those who wait."""
+        flight = self._flying.pop(url, None)
+        if flight is not None:
+            flight.set_result(outcome)
+
+    @staticmethod
+    async def wait(flight: Future[CachedCopy | None]) -> CachedCopy | None:
+        """The outcome of somebody else's flight."""
+        return await asyncio.wrap_future(flight)
 
 
 class Desk:
@@ -139,21 +169,21 @@ class Desk:
         self._keep = keep
         self._patience = lock_patience
         self._clock = clock
-        self._flights = Flights()
+        self._flights = _Flights()
 
-    async def find(self, ask: Ask, judge: Judge) -> Found:
-        """The document at `ask.url`, asked for only where no copy will do. Never raises for what publishers do."""
+    async def find(self, ask: Ask, judge: Judge) -> CacheAnswer:
+        """The document at `ask.url`, requested where no copy will do. No publisher makes it raise."""
         found = await self._find(ask, judge)
         FEED_CACHE_ANSWERS.labels(found.answer).inc()
         return found
 
-    async def _find(self, ask: Ask, judge: Judge) -> Found:
+    async def _find(self, ask: Ask, judge: Judge) -> CacheAnswer:
         key = canonical_feed_url(ask.url)
         # A poll hardly ever finds an answer at hand: its first look is the one that takes the lock.
         looked = ask.since is None
         copy = await self._read(key) if looked else None
         if ask.offline:
-            return Found(self._usable(copy, ask), None, "cache", "offline")
+            return CacheAnswer(self._usable(copy, ask), None, "cache", "offline")
         while (found := self._at_hand(copy, ask)) is None:
             flight = self._flights.board(key)
             if flight is None:
@@ -164,7 +194,7 @@ class Desk:
             looked, copy = True, await self._read(key)
         return found
 
-    async def improve(self, url: str, document: Document, feed: bytes) -> None:
+    async def improve(self, url: str, document: CachedDocument, feed: bytes) -> None:
         """Keep the parsed form of a stored document, if it still is the stored one."""
         key = canonical_feed_url(url)
         copy = await self._read(key)
@@ -176,7 +206,7 @@ class Desk:
         await self._storage.remove(canonical_feed_url(url))
 
     async def purge(self, older_than: float) -> int:
-        """Forget all copies of which nothing was heard for that many seconds, and damaged ones; how many."""
+        """Forget copies not heard of for that many seconds, and damaged ones; how many."""
         removed = 0
         for url in await self._storage.urls():
             copy = await self._read(url)
@@ -188,14 +218,14 @@ class Desk:
 
     # --- without a request
 
-    def _usable(self, copy: Copy | None, ask: Ask) -> Document | None:
+    def _usable(self, copy: CachedCopy | None, ask: Ask) -> CachedDocument | None:
         return usable(copy, ask.ttl, self._keep, self._clock())
 
-    def _shared(self, copy: Copy, ask: Ask) -> Found:
+    def _shared(self, copy: CachedCopy, ask: Ask) -> CacheAnswer:
         """What a request on behalf of somebody else came to."""
-        return Found(self._usable(copy, ask), copy.failure, "cache", "coalesced")
+        return CacheAnswer(self._usable(copy, ask), copy.failure, "cache", "coalesced")
 
-    def _at_hand(self, copy: Copy | None, ask: Ask) -> Found | None:
+    def _at_hand(self, copy: CachedCopy | None, ask: Ask) -> CacheAnswer | None:
         """The answer that needs no request, if there is one."""
         if copy is None:
             return None
@@ -203,20 +233,21 @@ class Desk:
         document, failure = self._usable(copy, ask), copy.failure
         news = document is not None and (ask.since is None or document.checked_at > ask.since)
         if document is not None and news and not ask.force and is_fresh(document, ask.ttl, now):
-            return Found(document, None, "cache", "fresh")
+            return CacheAnswer(document, None, "cache", "fresh")
         if failure is not None and is_paused(failure, now):
-            return Found(document, failure, "cache", "paused")
+            return CacheAnswer(document, failure, "cache", "paused")
         if failure is not None and failure.reason == GONE and not ask.force:
-            return Found(document, failure, "cache", "paused")
+            return CacheAnswer(document, failure, "cache", "paused")
         return None
 
     # --- with a request
 
-    async def _lead(self, key: str, looked: bool, seen: Copy | None, ask: Ask, judge: Judge) -> Found:
-        """Make the request, if no other process makes it at this moment, and tell those who wait for it. `seen` is the
-        copy that there was, where the asker has `looked`.
+    async def _lead(self, key: str, looked: bool, seen: CachedCopy | None, ask: Ask, judge: Judge) -> CacheAnswer:
+        """Make the request, unless another process makes it, and tell those who wait for it.
+
+        `seen` is the copy that there was, where the asker has `looked`.
         """
-        outcome: Copy | None = None
+        outcome: CachedCopy | None = None
         try:
             async with self._locked(key, looked, seen) as held:
                 if held.others is not None:
@@ -230,7 +261,7 @@ class Desk:
         finally:
             self._flights.land(key, outcome)
 
-    async def _request(self, key: str, held: _Held, ask: Ask, judge: Judge) -> tuple[Found, Copy | None]:
+    async def _request(self, key: str, held: _Held, ask: Ask, judge: Judge) -> tuple[CacheAnswer, CachedCopy | None]:
         copy = held.copy
         document = self._usable(copy, ask)
         known = (document.etag, document.last_modified) if document else (None, None)
@@ -243,14 +274,14 @@ class Desk:
                 # It says nothing of the address, so nobody else is told it.
                 pause = None if reply.retry_after is None else now + reply.retry_after
                 failure = Failure(reply.reason, reply.detail, None, now, pause)
-                return Found(document, failure, "cache", "stale" if document else "failed", reply), None
+                return CacheAnswer(document, failure, "cache", "stale" if document else "failed", reply), None
             case FetchFailed():
                 new = failed(key, document, reply, now)
             case NotModified() if document is not None and sent == known:
                 new = refreshed(key, document, reply, now)
             case NotModified():
                 # It refers to what the asker has, and the copy is another one, or there is none.
-                return Found(None, None, "not_modified", "revalidated", reply), None
+                return CacheAnswer(None, None, "not_modified", "revalidated", reply), None
             case Fetched():
                 new = await self._judged(key, document, reply, judge, now)
         await self._write(new, ask.ttl, held)
@@ -260,9 +291,11 @@ class Desk:
             source = "cache" if document else "network"
             # A poller gets the failure alone.
             answer = "stale" if document and ask.since is None else "failed"
-        return Found(new.document, new.failure, source, answer, reply), new
+        return CacheAnswer(new.document, new.failure, source, answer, reply), new
 
-    async def _judged(self, key: str, old: Document | None, reply: Fetched, judge: Judge, now: float) -> Copy:
+    async def _judged(
+        self, key: str, old: CachedDocument | None, reply: Fetched, judge: Judge, now: float
+    ) -> CachedCopy:
         try:
             if old is not None and old.digest == digest_of(reply.body):
                 feed = old.packed_feed
@@ -276,7 +309,7 @@ class Desk:
 
     # --- the storage
 
-    async def _read(self, key: str) -> Copy | None:
+    async def _read(self, key: str) -> CachedCopy | None:
         """The stored copy. What can't be had or read counts as absent."""
         try:
             return _decoded(await self._storage.get(key), key)
@@ -284,9 +317,10 @@ class Desk:
             log.warning("a stored copy could not be read", url=mask_credentials(key), problem=_text(error))
         return None
 
-    async def _write(self, copy: Copy, ttl: float, held: _Held | None = None) -> None:
-        """Store `copy`, and give back the lock that is `held`. Where that fails the answer is as good, and the next
-        asker has to ask again.
+    async def _write(self, copy: CachedCopy, ttl: float, held: _Held | None = None) -> None:
+        """Store `copy`, and give back the lock that is `held`.
+
+        Where that fails the answer is as good, and the next asker has to ask again.
         """
         try:
             if copy.document is not None and len(copy.document.packed_body) > LARGEST:
@@ -294,7 +328,7 @@ class Desk:
                 await self._storage.remove(copy.url)
                 return
             seconds = seconds_to_live(copy, ttl, self._keep, self._clock())
-            data = codec.encode(copy)
+            data = to_bytes(copy)
             if held is None or held.lock is None:
                 await self._storage.put(copy.url, data, seconds)
             else:
@@ -304,9 +338,10 @@ class Desk:
             log.warning("a copy could not be stored", url=mask_credentials(copy.url), problem=_text(error))
 
     @contextlib.asynccontextmanager
-    async def _locked(self, key: str, looked: bool, seen: Copy | None) -> AsyncIterator[_Held]:
-        """Hold the lock of that URL among processes, where the storage offers one, and keep it while the block runs, or
-        until `_write` gives it back.
+    async def _locked(self, key: str, looked: bool, seen: CachedCopy | None) -> AsyncIterator[_Held]:
+        """Hold the lock of that URL among processes, where the storage offers one.
+
+        It is kept while the block runs, or until `_write` gives it back.
         """
         held = await self._held(key, looked, seen)
         lock = held.lock
@@ -322,7 +357,7 @@ class Desk:
                 except Exception as error:  # it ends by itself
                     log.warning("a lock could not be released", url=mask_credentials(key), problem=_text(error))
 
-    async def _held(self, key: str, looked: bool, seen: Copy | None) -> _Held:
+    async def _held(self, key: str, looked: bool, seen: CachedCopy | None) -> _Held:
         lock = self._storage.lock(key)
         if lock is not None:
             try:
@@ -350,21 +385,21 @@ class Desk:
         return True
 
 
-def _other(copy: Copy | None, seen: Copy | None) -> Copy | None:
+def _other(copy: CachedCopy | None, seen: CachedCopy | None) -> CachedCopy | None:
     """`copy`, where it is another one than was seen: by the revision, whatever clocks say."""
     return copy if copy is not None and (seen is None or copy.revision != seen.revision) else None
 
 
-def _decoded(data: bytes | None, key: str) -> Copy | None:
+def _decoded(data: bytes | None, key: str) -> CachedCopy | None:
     """The copy that `data` is; None as well where it is damaged."""
     try:
-        return None if data is None else codec.decode(data, key)
-    except codec.DamagedCopy as error:
+        return None if data is None else from_bytes(data, key)
+    except DamagedCopy as error:
         log.warning("a stored copy is damaged", url=mask_credentials(key), problem=str(error))
         return None
 
 
-async def body_of(document: Document) -> bytes:
+async def body_of(document: CachedDocument) -> bytes:
     """The bytes as they were served."""
     if len(document.packed_body) < INLINE_BYTES:
         return document.body
@@ -380,6 +415,3 @@ async def _renew(lock: UrlLock, every: float) -> None:
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-__all__ = ["PARSE", "Ask", "Desk", "Fetching", "Found", "Judge", "Source", "body_of"]

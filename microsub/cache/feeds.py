@@ -1,6 +1,7 @@
-"""The feed cache: a URL in, the parsed feed out, and its publisher asked no more than is polite.
+"""The feed cache: a URL in, the parsed feed out, no publisher asked more than is polite.
 
-Everything that a program needs is here and in `microsub.cache.blocking`, its face without `await`.
+`FeedCache` is for programs (`microsub.cache.blocking` without `await`), `CachingFetcher` for the server: search,
+preview, discovery and polling take documents of any kind.
 """
 
 from __future__ import annotations
@@ -9,19 +10,35 @@ import asyncio
 import contextlib
 import math
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import cast
 
-from microsub.cache import feedjson
-from microsub.cache.copy import DEFAULT_TTL, PARSE, Document, Failure, age_of
-from microsub.cache.desk import Ask, Desk, Fetching, Found, Source, body_of
+import orjson
+
+from microsub import __version__
+from microsub.cache.copy import DEFAULT_TTL, PARSE, CachedDocument, Failure, age_of, is_feed, lifetime_of
+from microsub.cache.desk import Ask, CacheAnswer, Desk, Source, body_of
 from microsub.cache.storage import Mapping as Bytes
 from microsub.cache.storage import MappingStorage, Opener, Storage
 from microsub.errors import FetchError, ParseError
-from microsub.fetch import Fetched, Fetcher, FetchSettings
-from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
-from microsub.model.jf2 import Feed
-from microsub.parsing.bounded import BoundedParser
+from microsub.fetch import (
+    Fetched,
+    Fetcher,
+    FetchFailed,
+    Fetching,
+    FetchRequest,
+    FetchResult,
+    FetchSettings,
+    NotModified,
+    Reason,
+)
+from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
+from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
+from microsub.parsing.pool import BoundedParser
+from microsub.parsing.process import reader
 
 OFFLINE = "offline"
 """The reason of the FetchError for a URL that there is no copy of, when nobody may be asked."""
@@ -161,29 +178,29 @@ class FeedCache:
         await self._desk.remove(url)
 
     async def purge(self, older_than: float) -> int:
-        """Forget all URLs of which nothing was heard for `older_than` seconds, and damaged copies; how many."""
+        """Forget URLs not heard of for `older_than` seconds, and damaged copies; how many."""
         return await self._desk.purge(older_than)
 
     async def aclose(self) -> None:
-        """Close connections, threads and processes. A mapping, storage or fetcher that was given stays open."""
+        """Close connections, threads and processes; a given storage or fetcher stays open."""
         self._bounded.close()
         if self._own is not None:
             await self._own.aclose()
         if isinstance(self._storage, MappingStorage):
             await self._storage.aclose()
 
-    async def _judge(self, reply: Fetched, _old: Document | None) -> bytes | None:
+    async def _judge(self, reply: Fetched, _old: CachedDocument | None) -> bytes | None:
         document = reply.body, reply.final_url, reply.content_type
         try:
-            return feedjson.pack(await asyncio.to_thread(self._parse, *document))
+            return pack(await asyncio.to_thread(self._parse, *document))
         except ParseError:
             if await asyncio.to_thread(self._bounded.better_feeds, *document):
                 return None  # a page without posts, which leads to feeds: a copy spares the next request for it
             raise
 
-    async def _named(self, document: Document) -> list[str]:
+    async def _named(self, document: CachedDocument) -> list[str]:
         """The URLs of the feeds to take instead of a page, best first; none for a feed."""
-        kept = None if document.packed_feed is None else feedjson.unpack(document.packed_feed)
+        kept = None if document.packed_feed is None else unpack(document.packed_feed)
         if kept is not None and kept.format != "h-feed":
             return []
         body = await body_of(document)
@@ -193,19 +210,19 @@ class FeedCache:
             return []
         return [link.url for link in links[:MOST_NAMED]]
 
-    async def _feed(self, url: str, document: Document) -> Feed:
-        """The parsed form of a stored document: as it was kept, or parsed now where another version kept it."""
-        kept = None if document.packed_feed is None else feedjson.unpack(document.packed_feed)
+    async def _feed(self, url: str, document: CachedDocument) -> Feed:
+        """The parsed form of a stored document; parsed again where another version kept it."""
+        kept = None if document.packed_feed is None else unpack(document.packed_feed)
         if kept is not None:
             return kept
         body = await body_of(document)
         feed = await asyncio.to_thread(self._parse, body, document.final_url, document.content_type)
-        packed = feedjson.pack(feed)
+        packed = pack(feed)
         if packed is not None:
             await self._desk.improve(url, document, packed)
         return feed
 
-    def _result(self, url: str, found: Found, feed: Feed, error: FetchError | ParseError | None) -> CachedFeed:
+    def _result(self, url: str, found: CacheAnswer, feed: Feed, error: FetchError | ParseError | None) -> CachedFeed:
         document = found.document
         assert document is not None
         return CachedFeed(
@@ -233,4 +250,114 @@ def _error(url: str, failure: Failure) -> FetchError | ParseError:
     return FetchError(where, failure.reason, failure.detail)
 
 
-__all__ = ["OFFLINE", "CachedFeed", "FeedCache", "Parse", "as_storage"]
+class CachingFetcher:
+    """Answers like a fetcher, and asks no publisher twice within the time to live.
+
+    A request without `since` gets whatever there is, beside an error the older copy. One with `since` is a poll: it
+    gets a copy only if that came after its last look, and every failure as one.
+    """
+
+    def __init__(
+        self,
+        storage: Storage | Bytes,
+        fetcher: Fetching,
+        *,
+        ttl: float = DEFAULT_TTL,
+        keep: float = math.inf,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._desk = Desk(as_storage(storage), fetcher, keep=keep, clock=clock)
+        self._ttl = ttl
+        self._clock = clock
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """The document at `request.url`. `accept` makes no difference: one address has one copy."""
+        ask = Ask(
+            request.url,
+            self._ttl,
+            since=request.since,
+            etag=request.etag,
+            last_modified=request.last_modified,
+            subscribers=request.subscribers,
+        )
+        found = await self._desk.find(ask, _judge)
+        if request.since is not None or found.document is None:
+            return await self._for_poll(request, found)
+        return await self._from(request, found.document)
+
+    async def _for_poll(self, request: FetchRequest, found: CacheAnswer) -> FetchResult:
+        match found.reply:
+            case Fetched() | FetchFailed():
+                return found.reply
+            case NotModified() if request.etag or request.last_modified or found.document is None:
+                return found.reply
+        if found.failure is not None:
+            return self._failed(request, found.failure)
+        if found.document is not None:
+            return await self._from(request, found.document)
+        return FetchFailed(mask_credentials(request.url), "protocol", "somebody else's request came to nothing")
+
+    async def _from(self, request: FetchRequest, document: CachedDocument) -> Fetched:
+        """The stored document, as if it came now; fresh for as long as is left of that."""
+        left = document.checked_at + lifetime_of(document, 0.0) - self._clock()
+        fields = {"content-type": document.content_type, "link": document.link}
+        return Fetched(
+            url=request.url,
+            final_url=document.final_url,
+            status=200,
+            headers={name: value for name, value in fields.items() if value is not None},
+            body=await body_of(document),
+            content_type=document.content_type,
+            etag=document.etag,
+            last_modified=document.last_modified,
+            max_age=None if document.max_age is None else max(0.0, left),
+            moved_to=document.moved_to,
+        )
+
+    def _failed(self, request: FetchRequest, failure: Failure) -> FetchFailed:
+        wait = None if failure.retry_at is None else max(0.0, failure.retry_at - self._clock())
+        # What stands in a copy came from a fetcher: its reason is one of theirs.
+        reason = cast("Reason", "protocol" if failure.reason == PARSE else failure.reason)
+        return FetchFailed(mask_credentials(request.url), reason, failure.detail, failure.status, wait)
+
+
+async def _judge(reply: Fetched, old: CachedDocument | None) -> bytes | None:
+    """Refuse to replace a feed by what isn't one; the documents are for others to parse."""
+    if old is not None and old.is_feed and not is_feed(reply.body, reply.content_type):
+        raise ParseError(mask_credentials(reply.url), "the document isn't a feed any more")
+    return None
+
+
+# --- parsed feeds as bytes -------------------------------------------------------------------------------------------
+#
+# Compressed JSON with every field of `model.jf2`, so that what comes out equals what went in. The first line names the
+# software and the fields it knows. What another version wrote is not read: its parser may have understood, or
+# sanitised, less.
+
+_CLASSES = (Card, Content, Enclosure, Entry, Feed)
+
+
+@cache
+def _mark() -> bytes:
+    names = ",".join(f"{cls.__name__}.{field.name}" for cls in _CLASSES for field in fields(cls))
+    return f"{__version__} {zlib.crc32(names.encode()):08x}\n".encode()
+
+
+def pack(feed: Feed) -> bytes | None:
+    """`feed` as bytes; None for text without a UTF-8 form (it is parsed again then)."""
+    try:
+        return zlib.compress(_mark() + orjson.dumps(feed), 1)
+    except orjson.JSONEncodeError:
+        return None
+
+
+def unpack(packed: bytes) -> Feed | None:
+    """The feed, or None where these bytes were written by another version or can't be read."""
+    try:
+        data = zlib.decompress(packed)
+        if not data.startswith(_mark()):
+            return None
+        feed: Feed = reader(Feed)(data[len(_mark()) :])
+    except (zlib.error, ValueError):
+        return None
+    return feed

@@ -1,14 +1,17 @@
-"""The feed cache's storage in Redis: copies that go by themselves, and a lock with a lease among all processes."""
+"""The feed cache's storage in Redis: copies that expire, and a lock among all processes."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+import redis
 
 from microsub.redis import keys
-from microsub.redis.lease import Lease
+from microsub.redis.lease import Lease, LeaseCommands
 from microsub.redis.protocol import Command, Redis
 
 LONGEST_KEPT = 30 * 86400.0
@@ -39,7 +42,7 @@ class FeedCopies:
 
     async def get(self, url: str) -> bytes | None:
         """The copy, or None."""
-        found: bytes | None = await self._redis.command("GET", keys.feed_copy(_digest(url)))
+        found: bytes | None = await self._redis.command("GET", _key(url))
         return found
 
     async def put(self, url: str, value: bytes, seconds: float) -> None:
@@ -48,16 +51,9 @@ class FeedCopies:
 
     def putting(self, url: str, value: bytes, seconds: float) -> list[Command]:
         """The commands that `put` is."""
-        milliseconds = math.ceil(min(seconds, LONGEST_KEPT) * 1000)
-        if milliseconds <= 0 or not self._may_keep(len(value) + 2 * len(url)):
+        if seconds <= 0 or not self._may_keep(len(value) + 2 * len(url)):
             return _removing(url)
-        now = self._clock()
-        # The list of URLs is written first: a copy that it doesn't have could not be purged.
-        return [
-            ("ZADD", keys.feed_copies(), f"{now + milliseconds / 1000:.3f}", _bytes(url)),
-            ("SET", keys.feed_copy(_digest(url)), value, "PX", milliseconds),
-            ("ZREMRANGEBYSCORE", keys.feed_copies(), "-inf", f"({now:.3f}"),
-        ]
+        return _putting(url, value, seconds, self._clock())
 
     async def remove(self, url: str) -> None:
         """Forget a copy, if there is one."""
@@ -65,11 +61,10 @@ class FeedCopies:
 
     async def urls(self) -> list[str]:
         """The URLs of all copies."""
-        found = await self._redis.command("ZRANGEBYSCORE", keys.feed_copies(), f"{self._clock():.3f}", "+inf")
-        return [url.decode("utf-8", "surrogatepass") for url in found]
+        return _texts(await self._redis.command(*_listing(self._clock())))
 
     async def tidy(self) -> None:
-        """Nothing to do: what nobody needs goes by itself."""
+        """Nothing to do: what nobody needs expires."""
 
     def lock(self, url: str) -> CopyLock:
         """The lock of that URL, not taken yet."""
@@ -88,19 +83,105 @@ class CopyLock(Lease):
         self._url = url
 
     async def begin(self) -> tuple[bool, bytes | None]:
-        """Take it if it is free, and read the copy: one round trip. On a cluster, a copy that comes in this very moment
-        may be missed, which costs its publisher one request more.
+        """Take it if it is free, and read the copy: one round trip.
+
+        On a cluster, a copy that comes in this very moment may be missed, which costs its publisher one request more.
         """
-        is_ours, found = await self._redis.pipeline([self.acquiring(), ("GET", keys.feed_copy(_digest(self._url)))])
+        is_ours, found = await self._redis.pipeline([self.acquiring(), ("GET", _key(self._url))])
         return is_ours is not None, found
 
     async def end(self, value: bytes, seconds: float) -> None:
         """Keep a copy, and give the lock back, if it is still ours: one round trip."""
-        await self._redis.pipeline([*self._copies.putting(self._url, value, seconds), self.releasing()])
+        await self._redis.pipeline([*self._copies.putting(self._url, value, seconds), self.extending(0)])
+
+
+class RedisMapping(MutableMapping[str, bytes]):
+    """The copies of `FeedCopies` as a plain mapping, for programs without an event loop.
+
+    Both may serve one database. Works over a `redis.Redis` that doesn't decode. Values expire `seconds` after they were
+    written.
+    """
+
+    def __init__(self, client: redis.Redis, *, seconds: float = LONGEST_KEPT, lease: float = LEASE) -> None:
+        self._client = client
+        self._seconds = seconds
+        self._lease = lease
+
+    def __getitem__(self, key: str) -> bytes:
+        found = self._client.get(_key(key))
+        if not isinstance(found, bytes):
+            raise KeyError(key)
+        return found
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        self._run(_putting(key, value, self._seconds, time.time()))
+
+    def __delitem__(self, key: str) -> None:
+        if not self._run(_removing(key))[0]:
+            raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        (found,) = self._run([_listing(time.time())])
+        return (url for url in _texts(found) if self._client.exists(_key(url)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def lock(self, key: str) -> RedisMappingLock:
+        """A lock on that key among all processes, not taken yet."""
+        return RedisMappingLock(self._client, key, self._lease)
+
+    def _run(self, commands: list[Command]) -> list[Any]:
+        with self._client.pipeline(transaction=False) as batch:
+            for command in commands:
+                batch.execute_command(*command)  # type: ignore[no-untyped-call]
+            return batch.execute()
+
+
+class RedisMappingLock(LeaseCommands):
+    """Ends by itself after `lease` seconds, unless it is renewed."""
+
+    def __init__(self, client: redis.Redis, key: str, lease: float) -> None:
+        super().__init__(f"copy:{_digest(key)}", lease)
+        self._run = client.execute_command
+
+    def acquire(self) -> bool:
+        """Take it if it is free."""
+        return bool(self._run(*self.acquiring()))  # type: ignore[no-untyped-call]
+
+    def renew(self) -> None:
+        """Extend the lease, if it is still ours."""
+        self._run(*self.extending())  # type: ignore[no-untyped-call]
+
+    def release(self) -> None:
+        """Give it back, if it is still ours."""
+        self._run(*self.extending(0))  # type: ignore[no-untyped-call]
+
+
+def _putting(url: str, value: bytes, seconds: float, now: float) -> list[Command]:
+    kept = min(seconds, LONGEST_KEPT)
+    # The list of URLs is written first: a copy that it doesn't have could not be purged.
+    return [
+        ("ZADD", keys.feed_copies(), f"{now + kept:.3f}", _bytes(url)),
+        ("SET", _key(url), value, "PX", math.ceil(kept * 1000)),
+        ("ZREMRANGEBYSCORE", keys.feed_copies(), "-inf", f"({now:.3f}"),
+    ]
 
 
 def _removing(url: str) -> list[Command]:
-    return [("DEL", keys.feed_copy(_digest(url))), ("ZREM", keys.feed_copies(), _bytes(url))]
+    return [("DEL", _key(url)), ("ZREM", keys.feed_copies(), _bytes(url))]
+
+
+def _listing(now: float) -> Command:
+    return "ZRANGEBYSCORE", keys.feed_copies(), f"{now:.3f}", "+inf"
+
+
+def _texts(urls: list[bytes]) -> list[str]:
+    return [url.decode("utf-8", "surrogatepass") for url in urls]
+
+
+def _key(url: str) -> str:
+    return keys.feed_copy(_digest(url))
 
 
 def _bytes(url: str) -> bytes:

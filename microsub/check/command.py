@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from microsub.check import repair
-from microsub.check.findings import Derive, Finding
+from microsub.check.findings import Commands, Derive, Finding, InChannel
 from microsub.check.look import look
 from microsub.model.plaintext import escaped
+from microsub.model.reader import Reason
 from microsub.redis.protocol import Redis
+from microsub.redis.scripts import batches, load
+from microsub.timelines.remove import Leaving, take_out
+from microsub.timelines.rules import settle
+from microsub.timelines.timelinekeys import distinct, set_keys
 from microsub.upkeep.follow_repair import FollowRepair
 
 BETWEEN_LOOKS = 1.0
@@ -79,16 +84,16 @@ class Checking:
         self._clock = clock
         self._pause = pause
 
-    async def run(self, *, mend: bool = False) -> CheckReport:
+    async def run(self, *, repair: bool = False) -> CheckReport:
         """Examine everything, and repair it where that is wanted and possible."""
         found, examined = await self._look()
         first: dict[Finding, None] = {}
-        for _ in range(_ROUNDS if mend else 0):
+        for _ in range(_ROUNDS if repair else 0):
             remediable = [one for one in found if one.remedy is not None]
             first |= dict.fromkeys(found)
             if not remediable:
                 break
-            await self._mend(remediable)
+            await self._repair(remediable)
             found, examined = await self._look()
         left = set(found)
         return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
@@ -106,8 +111,8 @@ class Checking:
             found = list(dict.fromkeys(one for one in latest.found if one in before))
         return found, latest.examined
 
-    async def _mend(self, findings: Sequence[Finding]) -> None:
-        await repair.apply(self._redis, findings, self._clock())
+    async def _repair(self, findings: Sequence[Finding]) -> None:
+        await apply(self._redis, findings, self._clock())
         if any(isinstance(one.remedy, Derive) for one in findings):
             await self._follow_repair.run(self._clock())
 
@@ -120,3 +125,28 @@ def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:
         "what": values["what"],
         "repairable": repaired or finding.remedy is not None,
     }
+
+
+# --- remedies: one whose finding is over meanwhile does nothing, or no harm -------------------------------------------
+
+
+_AT_ONCE = 200
+
+
+async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
+    """Repair what can be repaired here; `Derive` is left to `upkeep.follow_repair`. `now` is Unix time in seconds."""
+    remedies = [finding.remedy for finding in findings]
+    plain = [command for one in remedies if isinstance(one, Commands) for command in one.commands]
+    for commands in batches(plain, _AT_ONCE):
+        await redis.pipeline(commands)
+    by_channel: defaultdict[tuple[str, str], list[InChannel]] = defaultdict(list)
+    for one in remedies:
+        if isinstance(one, InChannel):
+            by_channel[one.user, one.uid].append(one)
+    for (user, uid), several in by_channel.items():
+        for batch in batches(distinct(one.item for one in several)):
+            await redis.script(load("timeline_repair"), set_keys(user, uid), [int(now), *batch])
+        missing = distinct(one.item for one in several if one.missing)
+        if missing:
+            await take_out(redis, user, uid, missing, Leaving(Reason.SWEPT), now)
+        await settle(redis, user, uid, [one.ruled for one in several if one.ruled is not None], now)

@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from microsub.check.findings import Commands, Derive, Finding, InChannel
-from microsub.check.items import CLAIMED, INDEXED, SHOWN
-from microsub.check.seen import Seen
-from microsub.feeds.store.record import KEEP_UNFOLLOWED
-from microsub.formats.entry_id import canonical_feed_url
+from microsub.check.seen import CLAIMED, INDEXED, SHOWN, Seen
+from microsub.feeds.record import KEEP_UNFOLLOWED
 from microsub.identity.store.accounts import USER_KEYS
+from microsub.kit.urls import canonical_feed_url
 from microsub.model.reader import TimelineItem
-from microsub.posts.store import duplicates
+from microsub.posts import duplicates
 from microsub.redis import identitykeys, keys
 from microsub.redis.keynames import Kind, kinds, looks_like_ours
-from microsub.timelines.store.timelinekeys import urls
+from microsub.timelines.timelinekeys import urls
 
 Sets = Sequence[Mapping[str, float]]
 """posts, unread, read, hidden, hidden-read and gone of one channel, as `timelinekeys.set_keys` orders them."""

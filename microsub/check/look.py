@@ -6,20 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from microsub.check import invariants
 from microsub.check.findings import Findings
-from microsub.check.items import CLAIMED, INDEXED, SHOWN
-from microsub.check.seen import Counter, Reader, Seen, batched, pairs, scores
-from microsub.feeds.store import url_index
-from microsub.feeds.store.queue import Schedule
-from microsub.feeds.store.record import Feeds
-from microsub.feeds.store.subscribers import as_places
-from microsub.formats.entry_id import host_of
+from microsub.check.seen import CLAIMED, INDEXED, SHOWN, Counter, Reader, Seen, batched, pairs, scores
+from microsub.feeds import url_index
+from microsub.feeds.queue import Schedule
+from microsub.feeds.record import Feeds, as_places
+from microsub.kit.urls import host_of
 from microsub.model.reader import GLOBAL
-from microsub.posts.store.items import Items
+from microsub.posts.items import Items
 from microsub.redis import identitykeys, keys
 from microsub.redis.keynames import kind_of
 from microsub.redis.protocol import Command, Redis
-from microsub.timelines.store.follows import read_subscription
-from microsub.timelines.store.timelinekeys import rule_keys, set_keys
+from microsub.timelines.follows import read_subscription
+from microsub.timelines.timelinekeys import rule_keys, set_keys
 
 _AT_ONCE = 100
 _ITEMS_AT_ONCE = 500
@@ -118,9 +116,9 @@ async def _users(reader: Reader, seen: Seen, found: Findings) -> None:
         replies = await reader.ask(commands)
         for place, user in enumerate(batch):
             exists, disabled, active, removed, handle = replies[5 * place : 5 * place + 5]
-            found.examined["users"] += 1
             if exists:
                 seen.recorded.add(user)
+                found.examined["users"] += 1
             if handle is not None:
                 seen.handles[handle.decode()] = user
             seen.channels[user] = sorted(uid.decode() for uid in (*active, *removed))

@@ -1,4 +1,4 @@
-"""The command `microsub`: what there is, in sections, and the module in which each command is found."""
+"""The command `microsub`: its commands in sections, each with its module."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SECTIONS = {
     "People": {
         "user": "microsub.cli.accounts:user",
         "token": "microsub.cli.accounts:token",
-        "doctor": "microsub.cli.examining:doctor",
-        "import": "microsub.cli.importing:import_group",
+        "doctor": "microsub.cli.accounts:doctor",
+        "import": "microsub.cli.configuration:import_group",
     },
     "Feeds": {
         "feed": "microsub.cli.feeds:feed",
@@ -40,9 +40,9 @@ _SECTIONS = {
     },
     "Look after": {
         "config": "microsub.cli.configuration:config",
-        "check": "microsub.cli.checking:check",
-        "backup": "microsub.cli.backup:backup",
-        "restore": "microsub.cli.backup:restore",
+        "check": "microsub.cli.upkeep:check",
+        "backup": "microsub.cli.upkeep:backup",
+        "restore": "microsub.cli.upkeep:restore",
         "cleanup": "microsub.cli.feeds:cleanup",
         "rebuild": "microsub.cli.pipeline:rebuild",
         "deadletter": "microsub.cli.pipeline:deadletter",

@@ -1,16 +1,21 @@
-"""`microsub user` and `microsub token`: who may come in, and with what."""
+"""`microsub user`, `microsub token` and `microsub doctor`: who may come in, and with what."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from microsub import wiring
-from microsub.cli.groups import Group
-from microsub.cli.local_sign_in import user_invite, user_password
+from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     DAYS,
+    FAILED,
+    FETCH_FLAGS,
     STORE_FLAGS,
     as_instant,
     counted,
@@ -18,15 +23,19 @@ from microsub.cli.options import (
     print_json,
     restorable,
     run,
+    run_on,
+    say,
     settings_flags,
 )
-from microsub.cli.services import service
-from microsub.cli.terminal import say
 from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.model.plaintext import escaped
-from microsub.model.reader import NOTIFICATIONS
-from microsub.model.scopes import ALL_SCOPES, read_scopes
+from microsub.model.reader import ALL_SCOPES, NOTIFICATIONS, read_scopes
 from microsub.settings import Settings, mask_password
+
+if TYPE_CHECKING:
+    from microsub.identity.local_sign_in import LocalIdentity
+    from microsub.identity.store.accounts import ServiceToken, ServiceTokens
+    from microsub.wiring.stores import Stores
 
 
 @click.group(cls=Group)
@@ -47,20 +56,19 @@ def user_list(settings: Settings, as_json: bool) -> None:
     in, are marked as registered, with the day.
     """
 
-    async def work() -> list[dict[str, object]]:
-        async with wiring.stores.open_stores(settings) as stores:
-            return [
-                {
-                    "name": found.name,
-                    "me": mask_password(found.me),
-                    "disabled": as_instant(found.disabled),
-                    "registered": as_instant(found.created) if found.registered else None,
-                    "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
-                }
-                for found in await stores.accounts.users()
-            ]
+    async def work(stores: Stores) -> list[dict[str, object]]:
+        return [
+            {
+                "name": found.name,
+                "me": mask_password(found.me),
+                "disabled": as_instant(found.disabled),
+                "registered": as_instant(found.created) if found.registered else None,
+                "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
+            }
+            for found in await stores.accounts.users()
+        ]
 
-    rows = run(work())
+    rows = run_on(settings, work)
     if as_json:
         print_json(rows)
         return
@@ -83,15 +91,14 @@ def user_add(settings: Settings, name: str, me: str) -> None:
 
     _require_profile("--me", me)
 
-    async def work() -> None:
-        async with wiring.stores.open_stores(settings) as stores:
-            known = await stores.accounts.user(name)
-            if known is not None:
-                fail(f"there is already a user '{name}'" + (f", who is {restorable(name)}" if known.disabled else ""))
-            await wiring.people.add_user(stores, name, me, time.time())
-            await wiring.backend.configuration(settings, stores).write_back()
+    async def work(stores: Stores) -> None:
+        known = await stores.accounts.user(name)
+        if known is not None:
+            fail(f"there is already a user '{name}'" + (f", who is {restorable(name)}" if known.disabled else ""))
+        await wiring.backend.add_user(stores, name, me, time.time())
+        await wiring.backend.configuration(settings, stores).write_back()
 
-    run(work())
+    run_on(settings, work)
     say(f"added {name}; to let them sign in: microsub user invite {name}; for an app: microsub token create {name}")
 
 
@@ -109,13 +116,12 @@ def user_me(settings: Settings, name: str, url: str) -> None:
 
     _require_profile("URL", url or "''")
 
-    async def work() -> None:
-        async with wiring.stores.open_stores(settings) as stores:
-            await wiring.people.require_user(settings, stores, name)
-            await wiring.people.change_me(stores, name, url, time.time())
-            await wiring.backend.configuration(settings, stores).write_back()
+    async def work(stores: Stores) -> None:
+        await wiring.backend.require_user(settings, stores, name)
+        await wiring.backend.change_me(stores, name, url, time.time())
+        await wiring.backend.configuration(settings, stores).write_back()
 
-    run(work())
+    run_on(settings, work)
     say(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
 
 
@@ -130,12 +136,11 @@ def user_remove(settings: Settings, name: str) -> None:
     register with its address.
     """
 
-    async def work() -> bool:
-        async with wiring.stores.open_stores(settings) as stores:
-            await wiring.people.require_user(settings, stores, name)
-            return await wiring.people.remove_user(settings, stores, name, time.time())
+    async def work(stores: Stores) -> bool:
+        await wiring.backend.require_user(settings, stores, name)
+        return await wiring.backend.remove_user(settings, stores, name, time.time())
 
-    done = f"removed {name}, from {settings.backend} too" if run(work()) else f"removed {name}"
+    done = f"removed {name}, from {settings.backend} too" if run_on(settings, work) else f"removed {name}"
     say(f"{done}; within 30 days they can be brought back: microsub user restore {name}")
 
 
@@ -145,17 +150,16 @@ def user_remove(settings: Settings, name: str) -> None:
 def user_restore(settings: Settings, name: str) -> None:
     """Bring back a user who was removed less than 30 days ago."""
 
-    async def work() -> None:
-        async with wiring.stores.open_stores(settings) as stores:
-            await wiring.people.require_user(settings, stores, name)
-            await wiring.people.restore_user(settings, stores, name, time.time())
+    async def work(stores: Stores) -> None:
+        await wiring.backend.require_user(settings, stores, name)
+        await wiring.backend.restore_user(settings, stores, name, time.time())
 
-    run(work())
+    run_on(settings, work)
     say(f"restored {name}")
 
 
 def _require_profile(what: str, me: str) -> None:
-    """Make sure that somebody could sign in with that address, if there is one; `what` is where it was said."""
+    """Require an address with which somebody can sign in; `what` names the option."""
     if me and (problem := unfit_profile(me)):
         fail(f"{what}: found '{mask_password(me)}', {problem}; expected {PROFILE}")
 
@@ -184,17 +188,16 @@ def token_create(settings: Settings, user_name: str, scope: str, client: str, da
     Example: TOKEN=$(microsub token create alice --scope "read follow")
     """
 
-    async def work() -> str:
-        async with wiring.stores.open_stores(settings) as stores:
-            await wiring.people.require_user(settings, stores, user_name)
-            found = await stores.accounts.user(user_name)
-            if found is not None and found.disabled is not None:
-                fail(f"no token would be good, since '{user_name}' is {restorable(user_name)}")
-            now = time.time()
-            expires = now + days * 86400 if days else None
-            return await stores.accounts.create_token(user_name, read_scopes(scope), client, now, expires)
+    async def work(stores: Stores) -> str:
+        await wiring.backend.require_user(settings, stores, user_name)
+        found = await stores.accounts.user(user_name)
+        if found is not None and found.disabled is not None:
+            fail(f"no token would be good, since '{user_name}' is {restorable(user_name)}")
+        now = time.time()
+        expires = now + days * 86400 if days else None
+        return await stores.accounts.create_token(user_name, read_scopes(scope), client, now, expires)
 
-    made = run(work())
+    made = run_on(settings, work)
     if foreign := sorted(read_scopes(scope).difference(ALL_SCOPES)):
         known = " ".join(ALL_SCOPES)
         say(f"warning: scopes without a meaning here: {' '.join(foreign)}; those with one: {known}", err=True)
@@ -211,21 +214,20 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
     Shows its app, scopes and dates, never the token itself.
     """
 
-    async def work() -> list[dict[str, object]]:
-        async with wiring.stores.open_stores(settings) as stores:
-            await wiring.people.require_user(settings, stores, user_name)
-            return [
-                {
-                    "id": found.digest[:12],
-                    "client": found.client,
-                    "scope": " ".join(sorted(found.scopes)),
-                    "created": as_instant(found.created),
-                    "expires": as_instant(found.expires),
-                }
-                for found in await stores.accounts.tokens(user_name)
-            ]
+    async def work(stores: Stores) -> list[dict[str, object]]:
+        await wiring.backend.require_user(settings, stores, user_name)
+        return [
+            {
+                "id": found.digest[:12],
+                "client": found.client,
+                "scope": " ".join(sorted(found.scopes)),
+                "created": as_instant(found.created),
+                "expires": as_instant(found.expires),
+            }
+            for found in await stores.accounts.tokens(user_name)
+        ]
 
-    rows = run(work())
+    rows = run_on(settings, work)
     if as_json:
         print_json(rows)
         return
@@ -241,16 +243,191 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
 def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
     """Revoke a token of USER at once, by its ID in `token list`."""
 
-    async def work() -> int:
-        async with wiring.stores.open_stores(settings) as stores:
-            await wiring.people.require_user(settings, stores, user_name)
-            return await stores.accounts.revoke(user_name, token_id)
+    async def work(stores: Stores) -> int:
+        await wiring.backend.require_user(settings, stores, user_name)
+        return await stores.accounts.revoke(user_name, token_id)
 
-    if not run(work()):
+    if not run_on(settings, work):
         fail(f"{user_name} has no token '{token_id}'; see: microsub token list {user_name}")
     say("revoked")
 
 
-user.add_command(user_invite)
-user.add_command(user_password)
-token.add_command(service)
+@user.command("invite")
+@click.argument("name")
+@click.option("--afresh", is_flag=True, help="Also remove the password and all passkeys, and sign all browsers out.")
+@settings_flags(*STORE_FLAGS, "host", "port", "base_url")
+def user_invite(settings: Settings, name: str, afresh: bool) -> None:
+    """Print a one-time link to choose a password or a passkey.
+
+    The link works once, within 24 hours, and replaces an earlier one. It opens the account, so hand it over as you
+    would a key. With --afresh, a lost or stolen password or passkey no longer works.
+
+    Example: microsub user invite alice --base-url https://reader.example
+    """
+
+    from microsub.identity.local_sign_in import INVITATION_PATH
+
+    async def work() -> str:
+        async with _opened(settings, name) as local:
+            if afresh:
+                await local.enrolling.forget(name)
+            return await local.credentials.invite(name)
+
+    code = run(work())
+    if settings.base_url is None:
+        where = f"on this machine alone, where the server listens on port {settings.port}"
+        say(f"warning: the link is good {where}; name the server with --base-url", err=True)
+    say(f"{settings.public_url}{INVITATION_PATH}#{code}")
+
+
+@user.command("password")
+@click.argument("name")
+@settings_flags(*STORE_FLAGS)
+def user_password(settings: Settings, name: str) -> None:
+    """Set the password of a user.
+
+    It is read from a prompt, or from the first line of standard input where that isn't a terminal. All browsers
+    that are signed in to the account are signed out.
+
+    Example: pass show reader | microsub user password alice
+    """
+    password = _password(name)
+
+    async def work() -> None:
+        async with _opened(settings, name) as local:
+            await local.enrolling.set_password(name, password, time.time())
+
+    run(work())
+    say(f"the password of {name} is set; signed out of all browsers")
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, name: str) -> AsyncIterator[LocalIdentity]:
+    """For a user who exists and isn't disabled; ends the program otherwise."""
+    async with wiring.stores.open_stores(settings) as stores:
+        await wiring.backend.require_user(settings, stores, name)
+        found = await stores.accounts.user(name)
+        if found is not None and found.disabled is not None:
+            fail(f"the user '{name}' is {restorable(name)}")
+        local = wiring.backend.make_local(stores.redis)
+        try:
+            yield local
+        finally:
+            local.hasher.close()
+
+
+def _password(name: str) -> str:
+    from microsub.identity.passwords import LONGEST_PASSWORD, SHORTEST_PASSWORD
+
+    if _is_terminal():
+        text = f"Password of {name} ({SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters)"
+        password: str = click.prompt(text, hide_input=True, confirmation_prompt=True, err=True)
+        return password
+    try:
+        line = sys.stdin.buffer.readline(4 * LONGEST_PASSWORD + 2).decode()
+    except UnicodeDecodeError:
+        fail("the password on standard input is not UTF-8")
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+@token.group()
+def service() -> None:
+    """Make, list and revoke tokens for programs that read posts.
+
+    These programs see the posts of all feeds in the post store, also of feeds that only one user follows; never a
+    user's channels, read state or own posts. The token of a reader app doesn't work there.
+    """
+
+
+@service.command("create")
+@click.argument("name")
+@click.option("--days", type=DAYS, help="Days until it expires; default: never.")
+@settings_flags(*STORE_FLAGS)
+def service_create(settings: Settings, name: str, days: float | None) -> None:
+    """Make a token for the program NAME, and print it.
+
+    It is shown only once, and nothing else is printed.
+
+    Example: TOKEN=$(microsub token service create planet)
+    """
+
+    now = time.time()
+    ends = now + days * 86400 if days else None
+    say(run_on(settings, lambda stores: _tokens(stores).create(name, now, ends)))
+
+
+@service.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*STORE_FLAGS)
+def service_list(settings: Settings, as_json: bool) -> None:
+    """List the programs that have a token, with its dates."""
+
+    found = run_on(settings, lambda stores: _tokens(stores).all())
+    if as_json:
+        print_json(
+            [
+                {"name": one.name, "created": as_instant(one.created), "expires": as_instant(one.expires)}
+                for one in found
+            ]
+        )
+        return
+    for one in found:
+        say(f"{one.name}  {_day(one.created)}  {_until(one, time.time())}")
+    if not found:
+        say("no tokens of programs")
+
+
+@service.command("revoke")
+@click.argument("name")
+@settings_flags(*STORE_FLAGS)
+def service_revoke(settings: Settings, name: str) -> None:
+    """Revoke the token of the program NAME at once."""
+
+    if not run_on(settings, lambda stores: _tokens(stores).revoke(name)):
+        fail(f"there is no token for '{name}'; see: microsub token service list")
+    say("revoked")
+
+
+def _tokens(stores: wiring.stores.Stores) -> ServiceTokens:
+    from microsub.identity.store.accounts import ServiceTokens
+
+    return ServiceTokens(stores.redis)
+
+
+def _until(one: ServiceToken, now: float) -> str:
+    if one.expires is None:
+        return "never expires"
+    return f"expired {_day(one.expires)}" if one.expires <= now else _day(one.expires)
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(at))
+
+
+@click.command(cls=Command)
+@click.argument("url")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, "host", "port", "base_url")
+@click.pass_context
+def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) -> None:
+    """Check somebody's home page for sign-in and reading.
+
+    URL is what a person enters in an app: their own web address. The page is read as reader apps read it, and the
+    report says what is there, what is missing and how to correct it. Everything that the page names is asked once,
+    without any secret: identity provider, Microsub endpoint, feed. A line that concerns certain apps only names
+    them. With the data of a server the page is also compared with its users. Exit code 1 when something has to be
+    corrected.
+
+    Example: microsub doctor alice.example --base-url https://reader.example
+    """
+    report = run(wiring.backend.examine(settings, url))
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        say(report.as_text())
+    if not report.is_complete:
+        context.exit(FAILED)

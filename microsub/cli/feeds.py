@@ -21,13 +21,16 @@ from microsub.cli.options import (
     WORK_FLAGS,
     FiniteRange,
     as_instant,
+    clear_line,
     counted,
     fail,
     print_json,
     run,
+    run_on,
+    say,
+    say_json,
     settings_flags,
 )
-from microsub.cli.terminal import clear_line, say, say_json
 from microsub.errors import FetchError, MicrosubError, ParseError
 from microsub.model.plaintext import escaped, on_one_line
 from microsub.settings import Settings
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from microsub.timelines.retention import RetentionReport
     from microsub.upkeep.figures import FollowedFeed
     from microsub.upkeep.sweep import SweepReport
+    from microsub.wiring.stores import Stores
 
 _TITLE = 90
 _COMPLETED = 20
@@ -116,8 +120,8 @@ def _copies_folder() -> Path:
 
 def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, titles: int, as_json: bool) -> None:
     from microsub.cache import CachedFeed
-    from microsub.formats.entry_id import mask_credentials
     from microsub.formats.wire import feed_to_wire
+    from microsub.kit.urls import mask_credentials
 
     error = outcome.error if isinstance(outcome, CachedFeed) else outcome
     problem = None if error is None else _sentence(error)
@@ -137,7 +141,7 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
 
 
 def _show_titles(found: CachedFeed, titles: int) -> None:
-    from microsub.formats.entry_id import mask_credentials
+    from microsub.kit.urls import mask_credentials
 
     feed = found.feed
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
@@ -253,7 +257,7 @@ def _named(parser: ParsePool, document: Fetched) -> list[str]:
 
 
 async def _first_of(settings: Settings, parser: ParsePool, named: list[str]) -> Feed | None:
-    """The first of the feeds that a page names which can be had; says which one it is, and why not those before."""
+    """The first usable feed that a page names; prints which it is, and why not earlier ones."""
     for url in named[:_TRIED]:
         try:
             feed = _parsed(parser, await _download(settings, url))
@@ -299,13 +303,12 @@ def feed_list(settings: Settings, failing: bool, as_json: bool) -> None:
     Example: microsub feed list --failing
     """
 
-    async def work() -> list[FollowedFeed]:
+    async def work(stores: Stores) -> list[FollowedFeed]:
         from microsub.upkeep.figures import followed_feeds
 
-        async with wiring.stores.open_stores(settings) as stores:
-            return [one async for one in followed_feeds(stores.feeds)]
+        return [one async for one in followed_feeds(stores.feeds)]
 
-    found = [one for one in run(work()) if not failing or one.state in {"failing", "gone"}]
+    found = [one for one in run_on(settings, work) if not failing or one.state in {"failing", "gone"}]
     if as_json:
         print_json([_feed_as_json(one) for one in found])
         return
@@ -316,7 +319,7 @@ def feed_list(settings: Settings, failing: bool, as_json: bool) -> None:
 
 
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
-    from microsub.formats.entry_id import mask_credentials
+    from microsub.kit.urls import mask_credentials
 
     record = one.record
     return {
@@ -334,7 +337,7 @@ def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
 
 
 def _feed_line(one: FollowedFeed, now: float) -> str:
-    from microsub.formats.entry_id import mask_credentials
+    from microsub.kit.urls import mask_credentials
 
     record = one.record
     parts = [f"{one.state:<7}", f"{counted(one.followers, 'follower'):<12}", mask_credentials(record.url)]
@@ -359,11 +362,7 @@ def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_j
     Exit code 1 when any feed failed.
     """
 
-    async def work() -> list[PollReport]:
-        async with wiring.stores.open_stores(settings) as stores:
-            return await wiring.worker.poll_now(settings, stores, urls)
-
-    reports = run(work())
+    reports: list[PollReport] = run_on(settings, lambda stores: wiring.worker.poll_now(settings, stores, urls))
     if as_json:
         names = ("url", "outcome", "detail", "new", "updated")
         print_json([{name: getattr(each, name) for name in names} for each in reports])
@@ -397,12 +396,11 @@ def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
     does it now and says what it did.
     """
 
-    async def work() -> tuple[RetentionReport, SweepReport]:
-        async with wiring.stores.open_stores(settings) as stores:
-            timelines = await wiring.upkeep.retention(settings, stores).run(time.time(), dry_run=dry_run)
-            return timelines, await wiring.upkeep.sweeping(stores).run(time.time(), dry_run=dry_run)
+    async def work(stores: Stores) -> tuple[RetentionReport, SweepReport]:
+        timelines = await wiring.worker.retention(settings, stores).run(time.time(), dry_run=dry_run)
+        return timelines, await wiring.worker.sweeping(stores).run(time.time(), dry_run=dry_run)
 
-    timelines, posts = run(work())
+    timelines, posts = run_on(settings, work)
     if as_json:
         print_json(timelines.as_dict() | {"store": posts.as_dict()})
         return

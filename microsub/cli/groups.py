@@ -22,7 +22,7 @@ COMMON = frozenset({"backend", "data_dir", "redis_url", "redis_replicas", "log_f
 
 
 class Command(click.Command):
-    """A command whose help page names the common options in one sentence instead of explaining them again."""
+    """A command whose help page only names the common options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `click.Command`."""
@@ -70,7 +70,7 @@ class _Places(UserDict[str, Any]):
 
 
 class Sections(Group):
-    """The top of the command line: commands in sections, given as section → name → `module:attribute`.
+    """The top of the command line: section → name → `module:attribute`.
 
     `common` are the options that most commands take, as the help page lists them.
     """

@@ -1,4 +1,7 @@
-"""Flags that are made from `microsub.settings.SETTINGS`, and the one way a command ends with an error."""
+"""Flags made from `microsub.settings.SETTINGS`, printing, and ending with an error.
+
+What publishers and users wrote never controls the terminal: `say` escapes it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,17 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+import orjson
 
-from microsub.cli.terminal import say, say_json
 from microsub.errors import ConfigError, MicrosubError
-from microsub.model.plaintext import escaped
+from microsub.model.plaintext import escaped, escaped_json, escaped_lines
 from microsub.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
+
+if TYPE_CHECKING:
+    from microsub.wiring.stores import Stores
 
 T = TypeVar("T")
 
@@ -42,7 +48,7 @@ FAILED = 1
 
 
 def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Give a command the flags of the chosen settings and of the log; it receives `settings`, a finished `Settings`.
+    """Give a command the flags of the chosen settings; it receives them as `settings`.
 
     A command that works on a server's data, and isn't one that `serves`, finds the settings of the machine's service.
     """
@@ -79,7 +85,7 @@ SERVICE = Path("/etc/microsub.env")
 
 
 def _load_env_file(otherwise: Path | None) -> None:
-    """Take over what the environment lacks from the file that `MICROSUB_ENV_FILE` names, or from `otherwise`."""
+    """Add variables from the file that `MICROSUB_ENV_FILE` names, or from `otherwise`."""
     named = os.environ.get(ENV_FILE, "").strip()
     path = Path(named).expanduser() if named else otherwise
     if path is None:
@@ -106,7 +112,7 @@ def is_log_level_chosen(flags: Mapping[str, object]) -> bool:
 
 
 def read(flags: Mapping[str, object]) -> Settings:
-    """Settings from the environment and `flags`; ends the program with exit code 2 where one can't be used."""
+    """Settings from environment and `flags`; exit code 2 where one can't be used."""
     try:
         return read_settings(os.environ, flags)
     except ConfigError as error:
@@ -136,6 +142,17 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         sys.exit(128 + signal.SIGTERM)
 
 
+def run_on(settings: Settings, work: Callable[[Stores], Coroutine[Any, Any, T]]) -> T:
+    """`run` what `work` makes of the stores of `settings`, which are open meanwhile."""
+    from microsub.wiring.stores import open_stores
+
+    async def whole() -> T:
+        async with open_stores(settings) as stores:
+            return await work(stores)
+
+    return run(whole())
+
+
 async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
@@ -146,7 +163,7 @@ async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers, to which infinity and what is no number don't belong, whatever its ends."""
+    """A range of finite numbers."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number; ends the program with exit code 2 where there is none."""
@@ -178,3 +195,21 @@ def as_instant(at: float | None) -> str | None:
 def print_json(value: object) -> None:
     """Print `value` as indented JSON, for programs that read what a command says."""
     say_json(value, indent=True)
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print `text`, of one or several lines, to standard output, or to standard error.
+
+    A value of others that could forge a line by a break in it goes through `plaintext.escaped` or `on_one_line` first.
+    """
+    click.echo(escaped_lines(text), err=err, nl=nl)
+
+
+def say_json(value: object, *, indent: bool = False) -> None:
+    """Print `value` as JSON, in one line or indented."""
+    click.echo(escaped_json(orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None).decode()))
+
+
+def clear_line() -> None:
+    """Make room where a progress bar stands, on standard error."""
+    click.echo("\r\033[K", nl=False, err=True)

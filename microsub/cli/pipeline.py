@@ -1,4 +1,4 @@
-"""`microsub rebuild`, `events` and `deadletter`: looking into the pipeline, and starting it by hand."""
+"""`microsub rebuild`, `events` and `deadletter`: a look into the pipeline."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from microsub.cli.options import (
     fail,
     print_json,
     restorable,
-    run,
+    run_on,
+    say,
+    say_json,
     settings_flags,
 )
-from microsub.cli.terminal import say, say_json
 from microsub.errors import StoreUnavailable
 from microsub.model.plaintext import escaped
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.delivery.dead_letters import DeadLetter, DeadLetters
-    from microsub.delivery.rebuilding import Rebuilt
-    from microsub.feeds.store.events import Event, Events
+    from microsub.delivery.fan_out import Rebuilt
+    from microsub.feeds.events import Event, Events
+    from microsub.wiring.stores import Stores
 
 _AT_ONCE = 100
 _LOOK_AGAIN = 0.5
@@ -53,22 +55,21 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
     Example: microsub rebuild alice home
     """
 
-    async def work() -> None:
-        async with wiring.stores.open_stores(settings) as stores:
-            await wiring.people.require_user(settings, stores, user)
-            found = await stores.accounts.user(user)
-            if found is not None and found.disabled is not None:
-                fail(f"the user '{user}' is {restorable(user)}")
-            await stores.in_force.instance()
-            done = await wiring.upkeep.rebuilding(stores).rebuild(user, channel, time.time())
-            for one in done:
-                say(_rebuilt(one))
-            if not done:
-                say(f"{user} follows no feeds: nothing to fill timelines from")
-            if any(one.feeds for one in done) and not await stores.presence.alive(time.time()):
-                say("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
+    async def work(stores: Stores) -> None:
+        await wiring.backend.require_user(settings, stores, user)
+        found = await stores.accounts.user(user)
+        if found is not None and found.disabled is not None:
+            fail(f"the user '{user}' is {restorable(user)}")
+        await stores.in_force.instance()
+        done = await wiring.worker.rebuilding(stores).rebuild(user, channel, time.time())
+        for one in done:
+            say(_rebuilt(one))
+        if not done:
+            say(f"{user} follows no feeds: nothing to fill timelines from")
+        if any(one.feeds for one in done) and not await stores.presence.alive(time.time()):
+            say("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
 
-    run(work())
+    run_on(settings, work)
 
 
 @click.command(cls=Command)
@@ -86,19 +87,18 @@ def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -
 
     Example: microsub events --follow --json --since 1795244167090-0
     """
-    from microsub.feeds.store.events import Events, is_event_id
+    from microsub.feeds.events import Events, is_event_id
 
     if since is not None and not is_event_id(since):
         raise click.UsageError(
             f"--since: found '{since[:80]}', expected the id of an event, such as 1795244167090-0, or 0"
         )
 
-    async def work() -> None:
-        async with wiring.stores.open_stores(settings) as stores:
-            async for event in _events(Events(stores.redis), since, follow):
-                say_json(asdict(event)) if as_json else say(_line(event))
+    async def work(stores: Stores) -> None:
+        async for event in _events(Events(stores.redis), since, follow):
+            say_json(asdict(event)) if as_json else say(_line(event))
 
-    run(work())
+    run_on(settings, work)
 
 
 async def _events(source: Events, since: str | None, follow: bool) -> AsyncIterator[Event]:
@@ -150,11 +150,7 @@ def deadletter() -> None:
 def deadletter_list(settings: Settings, as_json: bool) -> None:
     """List dead letters with stage, time and reason, oldest first."""
 
-    async def work() -> list[DeadLetter]:
-        async with wiring.stores.open_stores(settings) as stores:
-            return await _all(_dead_letters(stores))
-
-    letters = run(work())
+    letters = run_on(settings, lambda stores: _all(_dead_letters(stores)))
     if as_json:
         print_json([_head(letter) for letter in letters])
         return
@@ -172,11 +168,10 @@ def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
     """Show one dead letter with all fields of its message."""
     _check_ids([letter_id])
 
-    async def work() -> DeadLetter:
-        async with wiring.stores.open_stores(settings) as stores:
-            return (await _chosen(_dead_letters(stores), (letter_id,), False))[0]
+    async def work(stores: Stores) -> DeadLetter:
+        return (await _chosen(_dead_letters(stores), (letter_id,), False))[0]
 
-    letter = run(work())
+    letter = run_on(settings, work)
     fields = {name: value.decode("utf-8", "replace") for name, value in letter.fields.items()}
     if as_json:
         print_json(_head(letter) | {"fields": fields})
@@ -199,18 +194,15 @@ def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything
 
     Example: microsub deadletter retry --all
     """
-    from microsub.delivery.dead_letters import unknown_stage
-
     _check_ids(letter_ids)
 
-    async def work() -> tuple[int, list[str]]:
-        async with wiring.stores.open_stores(settings) as stores:
-            dead = _dead_letters(stores)
-            letters = await _chosen(dead, letter_ids, everything)
-            refused = [why for letter in letters if (why := unknown_stage(letter)) is not None]
-            return await dead.retry(letters), refused
+    async def work(stores: Stores) -> tuple[int, Sequence[str]]:
+        dead = _dead_letters(stores)
+        letters = await _chosen(dead, letter_ids, everything)
+        refused = await dead.retry(letters, wiring.stores.ingest(stores).add_found)
+        return len(letters) - len(refused), refused
 
-    count, refused = run(work())
+    count, refused = run_on(settings, work)
     for why in refused:
         say(f"microsub: {why}", err=True)
     say(f"{counted(count, 'message')} put back")
@@ -231,18 +223,17 @@ def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything:
     """
     _check_ids(letter_ids)
 
-    async def work() -> int:
-        async with wiring.stores.open_stores(settings) as stores:
-            dead = _dead_letters(stores)
-            letters = await _chosen(dead, letter_ids, everything)
-            await dead.drop(letters)
-            return len(letters)
+    async def work(stores: Stores) -> int:
+        dead = _dead_letters(stores)
+        letters = await _chosen(dead, letter_ids, everything)
+        await dead.drop(letters)
+        return len(letters)
 
-    say(f"{counted(run(work()), 'dead letter')} dropped")
+    say(f"{counted(run_on(settings, work), 'dead letter')} dropped")
 
 
 async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bool) -> list[DeadLetter]:
-    """The letters that are meant, all or none: an id that isn't there ends the command before anything is done."""
+    """The letters that are meant; an unknown id ends the command before anything is done."""
     if everything == bool(letter_ids):
         raise click.UsageError("expected either the ids of dead letters (microsub deadletter list) or --all")
     if everything:
@@ -257,7 +248,7 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
     return list({letter.id: letter for letter in chosen}.values())
 
 
-def _dead_letters(stores: wiring.stores.Stores) -> DeadLetters:
+def _dead_letters(stores: Stores) -> DeadLetters:
     from microsub.delivery.dead_letters import DeadLetters
 
     return DeadLetters(stores.redis)

@@ -1,4 +1,9 @@
-"""A process of the server, from its start to the signal that ends it: web, worker, or what of both is asked for."""
+"""A process of the server, from its start to the signal that ends it: web, worker or both.
+
+A server's worker runs in a process of its own beside it, so that what comes in doesn't take time away from readers.
+That process gets its settings as environment variables, and a pipe at its standard input that the server holds open: it
+ends when the server does, however that ends. One that ends before, or can't be started, is started again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,9 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,17 +27,14 @@ from urllib.parse import urlsplit
 import structlog
 import uvicorn
 
-from microsub import wiring
+from microsub import metrics, wiring
 from microsub.cli import THRESHOLD
-from microsub.cli.beside import worker_beside
-from microsub.cli.options import counted, fail
-from microsub.cli.terminal import say
+from microsub.cli.options import counted, fail, say
 from microsub.cli.webport import bounded, look_at_all
 from microsub.configuration.sync import first
-from microsub.demo import publisher as demo_publisher
 from microsub.errors import MicrosubError
 from microsub.logs import set_up_logs
-from microsub.settings import Network, Settings
+from microsub.settings import Network, Settings, read_settings, variables
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +97,7 @@ def start(settings: Settings, parts: Parts) -> None:
 
 
 def _answer_promptly() -> None:
-    """Spare requests the two longest waits that Python has for them, whatever else the process does."""
+    """Spare requests Python's two longest waits: for the interpreter lock and for garbage."""
     sys.setswitchinterval(SWITCH_SECONDS)
     # What is loaded now stays to the end: looking through all of it for garbage takes 35 ms each time.
     gc.collect()
@@ -129,7 +133,9 @@ async def _run(settings: Settings, parts: Parts) -> None:
         asyncio.get_running_loop().add_reader(parts.parent, stop.set)
     async with contextlib.AsyncExitStack() as stack:
         if parts.blogs is not None:
-            await stack.enter_async_context(_serving(demo_publisher.app(), parts.blogs, stop))
+            from microsub.demo.publisher import Publisher
+
+            await stack.enter_async_context(_serving(Publisher(), parts.blogs, stop))
         stores = await stack.enter_async_context(wiring.stores.open_stores(settings, create=True))
         if parts.listener is None:
             give_way()  # after Redis was started, which would have it from us
@@ -193,7 +199,7 @@ async def _greet(settings: Settings, stores: wiring.stores.Stores, *, web: bool,
         public = urlsplit(settings.public_url).hostname or ""
         local = settings.embedded and _is_local(settings.host) and _is_local(public)
         wanted = show_token or sys.stdout.isatty()
-        token = await wiring.people.greeting_token(stores, time.time()) if local and wanted else None
+        token = await wiring.backend.greeting_token(stores, time.time()) if local and wanted else None
         if token:
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
         elif any(user.disabled is None for user in await stores.accounts.users()):
@@ -218,7 +224,7 @@ def _on_signals(stop: asyncio.Event) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling: one signal stops all parts, in order. Late clients are looked for."""
+    """uvicorn without its own signal handling, and with a look for late clients."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -259,3 +265,95 @@ async def _serving(
     finally:
         server.should_exit = True
         await task
+
+
+END_SECONDS = 9.5
+"""For the worker to end after it was asked to. It does in less, unless it is frozen or lost; and ten seconds are all
+there is.
+"""
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+"""Seconds until a worker that ended is started again; each pause is twice the last, until one has lived for so long."""
+
+
+class WorkerBeside:
+    """The hold on the process, whichever it is at the moment."""
+
+    def __init__(self, settings: Settings, figures: Path) -> None:
+        self._variables = variables(settings) | {metrics.FOLDER_VARIABLE: str(figures)}
+        self._figures = figures
+        self._process: Process | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process; None between two."""
+        return None if self._process is None else self._process.pid
+
+    def stop(self) -> None:
+        """Ask it to end, and start no other."""
+        self._stopping.set()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    async def run(self) -> None:
+        """Keep one running until `stop`."""
+        pause = FIRST_PAUSE
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                code = await self._one()
+            except OSError as error:  # no process or no memory for one at this moment
+                log.error("the worker can't be started and is tried again", why=str(error), seconds=pause)  # noqa: TRY400
+            else:
+                if self._stopping.is_set():
+                    return
+                pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else pause
+                log.error("the worker has ended and is started again", exit_code=code, seconds=pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _one(self) -> int:
+        """Run one process to its end; its exit code."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "microsub.cli.running"),
+            env=os.environ | self._variables,
+            stdin=PIPE,
+            stdout=DEVNULL,
+            start_new_session=True,  # Ctrl-C at a terminal is ours to handle
+        )
+        self._process = process
+        if self._stopping.is_set():  # while it was being started
+            self.stop()
+        try:
+            return await process.wait()
+        finally:
+            self._process = None
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            metrics.forget(process.pid, self._figures)
+
+
+@contextlib.asynccontextmanager
+async def worker_beside(settings: Settings) -> AsyncIterator[WorkerBeside]:
+    """A worker process beside this one for the block; its metrics are added to ours."""
+    with tempfile.TemporaryDirectory(prefix="microsub-metrics-") as folder, metrics.added(Path(folder)) as figures:
+        worker = WorkerBeside(settings, figures)
+        running = asyncio.create_task(worker.run(), name="worker beside")
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await running
+
+
+if __name__ == "__main__":
+    start(read_settings(os.environ), Parts(worker="inside", parent=sys.stdin.fileno()))

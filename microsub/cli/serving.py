@@ -98,8 +98,7 @@ def demo(settings: Settings, publisher_port: int) -> None:
     MICROSUB_LOG_LEVEL asks for more.
     """
     from microsub.cli.running import Parts
-    from microsub.demo.backend import write_backend
-    from microsub.demo.claim import claimed
+    from microsub.demo.publisher import claimed, write_backend
 
     folder = settings.data_dir / "demo"
     backend = folder / "backend.json"

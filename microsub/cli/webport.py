@@ -1,9 +1,9 @@
-"""Bounds of the web port: how much a client may send beside a body, how long it may take, how often it may connect.
+"""Bounds of the web port: bytes beside a body, time, and connections of a client.
 
 httptools keeps what stands before and behind a body until it is whole, and uvicorn waits for it without end. So the
 protocol here counts bytes that belong to no body, and gives every connection a time by which the client has to have
 sent what is due; `_Server.on_tick` looks at all of them once a second. Bodies are bounded by who reads them
-(`kit.http.body`).
+(`kit.http.params`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Refused(Exception):
 
 
 class Clients:
-    """Connections by network: an IPv4 address or a /64 of IPv6. Those of `proxies` aren't counted."""
+    """Connections by network (an IPv4 address or a /64 of IPv6), without those of `proxies`."""
 
     def __init__(self, most: int, proxies: Sequence[Network] = ()) -> None:
         self._most = most
@@ -59,7 +59,7 @@ class Clients:
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> str | None:
-        """Count one more connection; the network that it counts for, None where it has all that it may have."""
+        """Count a connection; the network that it counts for, or None where that has its limit."""
         network = network_of(address)
         if self._most and self._open[network] >= self._most and not self._is_proxy(address):
             return None
@@ -77,7 +77,7 @@ class Clients:
 
 
 class WebProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with bounds. `due` is the loop's time by which the client has to do its part."""
+    """uvicorn's protocol with bounds; `due` is the loop's time by which the client must act."""
 
     clients = Clients(0)
 
@@ -175,7 +175,7 @@ class WebProtocol(HttpToolsProtocol):
         self.due = math.inf if ours else _NOW_ON
 
     def look(self, now: float, *, hurry: bool) -> None:
-        """End the connection where the client is late. `now` is the loop's time; in a `hurry` it may take less."""
+        """End the connection of a late client; in a `hurry` it has less time. `now`: loop's time."""
         if self.due == _NOW_ON or self.flow.read_paused:  # it may not send while reading is paused
             self.due = max(self.due, now + PATIENCE)
         elif now > self.due - (PATIENCE - HURRY if hurry else 0):
@@ -195,7 +195,7 @@ class WebProtocol(HttpToolsProtocol):
             self._unsent = now, unsent
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Remember which request is answered: uvicorn knows the one that came last, and several may wait behind it."""
+        """Remember which request is answered: uvicorn knows only the one that came last."""
         self._answered = cycle
         super()._start_asgi_task(cycle, app)
 
@@ -221,7 +221,7 @@ class WebProtocol(HttpToolsProtocol):
 
 
 def bounded(most: int, proxies: Sequence[Network] = ()) -> type[WebProtocol]:
-    """The protocol of one server: `most` connections for each network (0: any number), but for those of `proxies`."""
+    """The protocol of one server: `most` connections for each network (0: any number)."""
     return type("WebProtocol", (WebProtocol,), {"clients": Clients(most, proxies)})
 
 

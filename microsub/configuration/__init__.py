@@ -1,1 +1,1 @@
-"""backend.json: what it may say, and how edits reach the stores and changes made through the API reach the file."""
+"""backend.json: what it may say, and how it and the stores are kept in step."""

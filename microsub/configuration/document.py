@@ -1,4 +1,4 @@
-"""From the bytes of backend.json to a `Backend`, or to a list of what is wrong with them as ConfigErrors.
+"""From the bytes of backend.json to a `Backend`, or to ConfigErrors with path and line.
 
 `model.check_shape` says what a single value may be; duplicates and values that belong together are looked at here. A
 key that looks like a misspelt one is an error, because what it was meant to say would be lost in silence; any other
@@ -17,12 +17,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from microsub.configuration import json_text, legacy
-from microsub.configuration.file import digest, expand, has_variable
-from microsub.configuration.json_text import JsonText, Path, show
+from microsub.configuration.file import digest
+from microsub.configuration.json_text import JsonText, Path, expand, has_variable, show
 from microsub.configuration.legacy import ENDPOINT_UNUSED
 from microsub.configuration.model import NAME, URL, Backend, FeedConfig, check_shape, decode, kind_at
 from microsub.errors import ConfigError
-from microsub.kit.hosts import comparable, comparable_person, usable
+from microsub.kit.urls import canonical_feed_url, is_usable, normalise_person
 from microsub.model.settings import NOTES, POST_TYPES
 from microsub.settings import mask_password
 
@@ -55,7 +55,7 @@ class BackendDocument:
 
 @dataclass(frozen=True, slots=True)
 class BackendReport:
-    """What `microsub config check` tells: all problems and warnings, and the document where there is no problem."""
+    """All problems and warnings, and the document where there is no problem."""
 
     file: str
     problems: tuple[ConfigError, ...]
@@ -129,7 +129,7 @@ def unreadable(path: FilePath, error: OSError) -> ConfigError:
 
 @dataclass
 class BackendFindings:
-    """What was found, in the order of the file. `source` tells lines and the text as written, before expansion."""
+    """What was found, in the order of the file; `source` has lines and unexpanded text."""
 
     file: str
     source: JsonText
@@ -204,6 +204,7 @@ _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
     "float_type": "a number",
+    "bool_type": "true or false",
     "greater_than_equal": "a number not below {ge:g}",
     "less_than_equal": "a number not above {le:g}",
     "literal_error": "one of {expected}",
@@ -257,7 +258,7 @@ def _unknown_key(path: Path, findings: BackendFindings) -> None:
 
 
 def _near(text: str, known: Sequence[str]) -> str:
-    """The question whether one of `known` was meant, a transposition of letters included; empty where none is near."""
+    """A question whether one of `known` was meant; empty where none is near."""
     near = get_close_matches(text.lower(), known, n=1, cutoff=_CLOSE)
     near = near or [word for word in known if sorted(word) == sorted(text.lower())]
     return f"; did you mean '{near[0]}'?" if near else ""
@@ -273,11 +274,11 @@ def _check_users(document: Mapping[str, Any], findings: BackendFindings) -> None
         endpoint = user.get("token_endpoint")
         if endpoint and not user.get("me"):
             findings.warn((*path, "token_endpoint"), ENDPOINT_UNUSED)
-        if isinstance(endpoint, str) and usable(endpoint) and urlsplit(endpoint).scheme == "http":
+        if isinstance(endpoint, str) and is_usable(endpoint) and urlsplit(endpoint).scheme == "http":
             findings.warn((*path, "token_endpoint"), ENDPOINT_IN_CLEAR)
         site = user.get("me")
         if isinstance(site, str) and site:
-            first = sites.setdefault(comparable_person(site), name)
+            first = sites.setdefault(normalise_person(site), name)
             if first != name:
                 written = findings.written((*path, "me"), site)
                 theirs = findings.written(("users", first, "me"), document["users"][first]["me"])
@@ -319,8 +320,8 @@ def _check_feeds(feeds: Any, path: Path, findings: BackendFindings) -> None:
             here = (*here, "url")
         if not isinstance(url, str):
             continue
-        if seen.setdefault(comparable(url), index) != index:
-            first = show((*path, seen[comparable(url)]))
+        if seen.setdefault(canonical_feed_url(url), index) != index:
+            first = show((*path, seen[canonical_feed_url(url)]))
             findings.wrong(
                 here, f"{findings.written(here, url)} again", f"each feed once per channel: {first} is the same"
             )

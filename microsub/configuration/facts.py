@@ -1,27 +1,42 @@
-"""Three-way merge of backend.json: what was last applied, what the file says now, what the stores hold.
+"""Three-way merge of backend.json: last applied file, present file, stores.
 
 All three are taken apart into facts, each of which has one value or isn't there. Only edits count, that is, facts that
 differ between the last applied file and the present one; so what users did through the API elsewhere stays, and a file
-that says nothing new does nothing. Where file and API changed the same fact, the later change wins and is reported
-(`storage`, Three-way merge). Pure: times and state come in, changes go out.
+that says nothing new does nothing. Where file and API changed the same fact, the later change wins and is reported.
+
+`edited` is the other direction: the file as it should be, so that it says what the stores hold. Pure: times and state
+come in, changes go out.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from microsub.configuration.model import Backend, ChannelConfig, FeedConfig, InstanceSettings, UserConfig, UserSettings
-from microsub.kit.hosts import comparable, comparable_profile
+from microsub.configuration.json_text import escape
+from microsub.configuration.model import (
+    Backend,
+    ChannelConfig,
+    FeedConfig,
+    InstanceSettings,
+    UserConfig,
+    UserSettings,
+    encode,
+)
+from microsub.kit.urls import canonical_feed_url, normalise_profile
 from microsub.model.reader import GLOBAL, NOTIFICATIONS
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.settings import mask_password
 
+if TYPE_CHECKING:
+    from microsub.configuration.document import BackendDocument
+
 
 class What(Enum):
-    """What the stores are to do, in the order in which it is done; the text is its line in the log."""
+    """Kinds of changes in the order in which they are made; the text is the line in the log."""
 
     INSTANCE = "settings of the instance changed"
     USER_ADDED = "user {user} added"
@@ -49,7 +64,7 @@ _RANK = {what: rank for rank, what in enumerate(What)}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing for the stores to do, which may be done twice without harm. `str()` is its line in the log.
+    """One idempotent change to the stores. `str()` is its line in the log.
 
     `value` is the URL of a site (USER_ADDED, SITE, USER_RETURNED; '' for none), of a token endpoint (None for none) or
     of a rule, the name of a channel, a FeedConfig, settings as a whole, or uids in their order. `uid` is `global` for
@@ -71,6 +86,22 @@ class Change:
         value = ", ".join(value) if isinstance(value, tuple) else _text(value)
         line = self.what.value.format(user=self.user, uid=self.uid, value=value)
         return line.removesuffix("added") + "restored" if self.restored else line
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """`user` would have the address `me`, which `other` (perhaps `disabled`) has as `theirs`."""
+
+    user: str
+    me: str
+    other: str
+    theirs: str
+    disabled: bool = False
+
+    def __str__(self) -> str:
+        me, theirs = mask_password(self.me), mask_password(self.theirs)
+        text = f"'{me}' is the user '{self.other}' already, written as '{theirs}'"
+        return f"{text}; they are disabled: microsub user restore {self.other}" if self.disabled else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +138,7 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The changes in the order in which they are to be applied, and the conflicts that were decided."""
+    """The changes in the order of their application, and the conflicts that were decided."""
 
     changes: tuple[Change, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
@@ -134,11 +165,11 @@ Facts = Mapping[Fact, Said]
 class Forms:
     """The form in which two URLs of feeds, or of muted and blocked profiles, are equal."""
 
-    feed: Callable[[str], str] = comparable
-    profile: Callable[[str], str] = comparable_profile
+    feed: Callable[[str], str] = canonical_feed_url
+    profile: Callable[[str], str] = normalise_profile
 
     def facts(self, user: UserConfig) -> dict[str, Facts]:
-        """All that is said of a user, by uid of the channel, and `global` for what holds for all of them."""
+        """All facts of a user by channel uid; `global` for those of all channels."""
         own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "settings")}
         facts: dict[str, Facts] = {GLOBAL: {(name, ""): said for name, said in own.items()} | self._rules(user)}
         for channel in user.channels:
@@ -160,7 +191,7 @@ URLS = Forms()
 
 
 def declarations(backend: Backend) -> frozenset[Hashable]:
-    """All that a file says, each thing by itself: so the size of an edit is the number of those that differ."""
+    """All declarations of a file; the size of an edit is the number of those that differ."""
     said: set[Hashable] = {("settings", name, repr(part)) for name, part in stated(backend.settings).items()}
     for name, user in backend.users.items():
         said.add((name, "order", tuple(channel.uid for channel in user.channels)))
@@ -202,7 +233,7 @@ def merge(
 
 
 def _removed(name: str, current: Current) -> Iterable[Change]:
-    """A user that the file no longer has. Who registered themselves stays, without what the file said of them."""
+    """A user that the file no longer has; registered ones stay, without its settings."""
     if name not in current.registered:
         yield Change(What.USER_REMOVED, name)
         return
@@ -332,22 +363,24 @@ class _UserMerger:
             [channel.uid for channel in part.channels if channel.uid != NOTIFICATIONS] for part in (base, file, now)
         )
         there = [uid for uid in there if uid not in gone]
-        shared = set(was) & set(wanted) & set(there)
-        before, after, present = ([uid for uid in uids if uid in shared] for uids in (was, wanted, there))
-        order = list(there)
+        known = set(was)
+        # What comes back is in its place before the order is decided on: the next time it is there as well.
+        order = inserted(there, wanted, [uid for uid in added if uid in known])
+        here = set(order)
+        shared = known & set(wanted) & here
+        before, after, present = ([uid for uid in uids if uid in shared] for uids in (was, wanted, order))
         if after not in (before, present):
             what = f"order of the channels of {self.name}"
             if present == before or self.conflict(what, ", ".join(after), ", ".join(present), ""):
-                here = set(there)
-                order = permuted(there, [uid for uid in wanted if uid in here])
-        order = inserted(order, wanted, added)
+                order = permuted(order, [uid for uid in wanted if uid in here])
+        order = inserted(order, wanted, [uid for uid in added if uid not in known])
         if order != [*there, *added]:
             self.change(What.REORDERED, value=tuple(order))
 
     def wins(
         self, what: str, was: Said | None, wanted: Said | None, there: Said | None, uid: str | None = None
     ) -> bool:
-        """Whether an edit from `was` to `wanted` is to be carried out where `there` is what there is now."""
+        """Whether an edit from `was` to `wanted` is carried out where `there` is the present value."""
         if wanted == there:
             return False
         if there == was:
@@ -356,7 +389,7 @@ class _UserMerger:
         return self.conflict(what, file, api, uid)
 
     def conflict(self, what: str, file: str, api: str, uid: str | None = None) -> bool:
-        """Note a conflict; True when the file wins. A change of the API without a known time counts as earlier."""
+        """Note a conflict; True when the file wins. An API change of unknown time is earlier."""
         changed = self.current.changed.get((self.name, uid), 0.0) if uid is not None else 0.0
         winner: Literal["file", "api"] = "api" if changed > self.edited_at else "file"
         self.conflicts.append(Conflict(what, file, api, winner))
@@ -376,14 +409,14 @@ def _text(value: Any) -> str:
 
 
 def permuted(order: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """`order` with the members of `wanted` in that order among the places they hold; the others stay."""
+    """`order` with the members of `wanted` in that order at their places; others stay."""
     left = iter(wanted)
     members = set(wanted)
     return [next(left) if uid in members else uid for uid in order]
 
 
 def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) -> list[str]:
-    """`order` with each added uid behind its neighbour in `wanted`, else before the next one, else at the end.
+    """`order` with each added uid beside its neighbour in `wanted`, else at the end.
 
     Every added uid stands in `wanted`, and none in `order`.
     """
@@ -403,3 +436,122 @@ def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) 
             merged += leading
         merged += [uid, *behind.get(uid, ())]
     return merged if first is not None else merged + leading
+
+
+# --- back into the file --------------------------------------------------------------------------------------------
+
+WRITTEN = frozenset({"me", "channels", "mute", "block"})
+"""What is written of a user; all else in an entry is its owner's."""
+
+
+def edited(
+    document: BackendDocument,
+    current: Current,
+    forms: Forms = URLS,
+) -> dict[str, Any] | None:
+    """The document with what was changed through the API; None when it says all that already.
+
+    It must be what was last applied, else an edit of the file would be undone here. Only what differs is touched: the
+    order of keys, unknown keys and `${…}` stay, and so do users that are disabled. Users who registered themselves come
+    into the file by nobody but its owner: an older copy of it would disable them.
+    """
+    raw: dict[str, Any] = copy.deepcopy(dict(document.raw))
+    editor = _Editor(forms)
+    for name, user in current.users.items():
+        declared = document.backend.users.get(name)
+        if declared is None and name in current.registered:
+            continue
+        users = raw.setdefault("users", {})
+        if declared is None:
+            users[name] = {"me": escape(user.me)} if user.me else {}
+            declared = UserConfig(user.me)
+        editor.user(users[name], declared, user)
+    return raw if raw != document.raw else None
+
+
+@dataclass(frozen=True)
+class _Editor:
+    forms: Forms
+
+    def user(self, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
+        if now.me != file.me:
+            raw["me"] = escape(now.me)
+            if not now.me:
+                del raw["me"]
+        self.rules(raw, file, now)
+        entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
+        declared, there = file.by_uid(), now.by_uid()
+        for uid, channel in there.items():
+            if uid in declared:
+                self.channel(entries[uid], declared[uid], channel)
+            elif uid != NOTIFICATIONS or channel.feeds:
+                entries[uid] = _escaped(encode(channel))
+        order = [uid for uid in declared if uid in there and uid != NOTIFICATIONS]
+        order = permuted(order, [uid for uid in there if uid in declared and uid != NOTIFICATIONS])
+        new = [uid for uid in there if uid in entries and uid not in declared and uid != NOTIFICATIONS]
+        order = inserted(order, [*there], new)
+        if NOTIFICATIONS in entries:
+            # Readers always show it first; where it stands in the file is its owner's taste and says nothing.
+            declared_at = next((at for at, each in enumerate(file.channels) if each.uid == NOTIFICATIONS), 0)
+            order.insert(declared_at, NOTIFICATIONS)
+        if order or "channels" in raw:
+            raw["channels"] = [entries[uid] for uid in order]
+
+    def channel(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        if now.name != file.name and now.uid != NOTIFICATIONS:
+            raw["name"] = escape(now.name)
+        self.feeds(raw, file, now)
+        self.rules(raw, file, now)
+        self.settings(raw, file, now)
+
+    def feeds(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        there = {self.forms.feed(feed.url): feed for feed in now.feeds}
+        # Several entries may mean one feed: a page, and the feed that it names. They stay, under any of their names.
+        names: dict[str, set[str | None]] = {}
+        for declared in file.feeds:
+            names.setdefault(self.forms.feed(declared.url), set()).add(declared.name)
+        entries = []
+        for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
+            key = self.forms.feed(declared.url)
+            if key in there:
+                entries.append(entry if there[key].name in names[key] else _named(entry, declared, there[key]))
+        entries += [_escaped(encode(feed)) for key, feed in there.items() if key not in names]
+        if entries != raw.get("feeds", []):
+            raw["feeds"] = entries
+
+    def rules(self, raw: dict[str, Any], file: UserConfig | ChannelConfig, now: UserConfig | ChannelConfig) -> None:
+        for kind in ("mute", "block"):
+            there = {self.forms.profile(url): url for url in getattr(now, kind)}
+            entries = []
+            for entry, declared in zip(raw.get(kind, ()), getattr(file, kind), strict=True):
+                if there.pop(self.forms.profile(declared), None) is not None:
+                    entries.append(entry)
+            entries += [escape(url) for url in there.values()]
+            if entries != raw.get(kind, []):
+                raw[kind] = entries
+
+    def settings(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        before, after = encode(file.settings), encode(now.settings)
+        for name in dict.fromkeys([*before, *after]):
+            if name not in after:
+                raw["settings"].pop(name)
+            elif before.get(name) != after[name]:
+                raw.setdefault("settings", {})[name] = _escaped(after[name])
+
+
+def _named(entry: Any, declared: FeedConfig, now: FeedConfig) -> Any:
+    """The file's entry of a feed with the name that it has now."""
+    if now.name == declared.name:
+        return entry
+    if isinstance(entry, Mapping):
+        rest = {key: value for key, value in entry.items() if key != "name" or now.name is not None}
+        return rest | ({"name": escape(now.name)} if now.name is not None else {})
+    return {"url": entry, "name": escape(now.name or "")}
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, Mapping):
+        return {key: _escaped(part) for key, part in value.items()}
+    return [_escaped(part) for part in value] if isinstance(value, list) else value

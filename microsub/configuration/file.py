@@ -1,7 +1,4 @@
-"""backend.json on disk: read, replaced and watched; its older versions; and the environment variables that it names.
-
-`${NAME}` stands for a variable: secrets stay in the environment. `$${NAME}` stands for the text `${NAME}` itself. Keys
-are never expanded, and nothing that is written back ever is.
+"""backend.json on disk: read, replaced and watched; and its older versions.
 
 The name of a version says when it was there (UTC), the beginning of its SHA-256, and whether somebody saved it by hand:
 `20260131T081500.000000Z-0a1b2c3d.json`, and `….saved.json`. All others were written by the server.
@@ -15,25 +12,23 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import structlog
 
-from microsub.configuration import json_text
 from microsub.configuration.facts import declarations
+from microsub.configuration.json_text import expand
 from microsub.configuration.legacy import is_legacy
 from microsub.configuration.model import Backend, decode
 
 log = structlog.get_logger(__name__)
 
 _LOOK_EVERY_MS = 1000
-"""A look at the file's stamp at least this often, for file systems that tell of no changes (network, containers)."""
+"""A look at the file's stamp at least this often, for file systems that report no changes (network, containers)."""
 
 
 def digest(body: bytes) -> str:
@@ -73,7 +68,7 @@ class BackendFile:
         return FileState(body, digest(body), edited_at)
 
     def replace(self, body: bytes, expected: str, now: float) -> FileState | None:
-        """Put `body` in the place of the file whose digest is `expected`, whole or not at all, and keep the old one.
+        """Replace the file whose digest is `expected` by `body`, whole or not at all.
 
         None, and nothing is written, when the file is another one by now. Mode and, where possible, owner stay; the
         time of modification never goes back. Raises OSError.
@@ -217,7 +212,7 @@ _STAMP = "%Y%m%dT%H%M%S.%fZ"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The older version `name` from which an edit began; `back`: the file says what that version said, no more."""
+    """The version `name` in which an edit began; `back`: the file says exactly what it said."""
 
     name: str
     backend: Backend
@@ -297,53 +292,3 @@ def origin(file: Backend, last: Backend, older: Sequence[tuple[str, Backend]]) -
         if differing < fewest:
             found, fewest = Origin(name, backend, differing == 0), differing
     return found
-
-
-# --- variables -----------------------------------------------------------------------------------------------------
-
-_VARIABLE = re.compile(r"(\$?)\$\{([^}]*)\}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-Missing = Callable[[json_text.Path, str], None]
-"""Called with each variable that isn't set, or not to text: where, and its name."""
-
-
-def expand(value: Any, environ: Mapping[str, str], missing: Missing, path: json_text.Path = ()) -> Any:
-    """A copy of `value` with all variables replaced; a missing one is reported and left standing."""
-    if isinstance(value, str):
-        return expand_text(value, environ, lambda name: missing(path, name))
-    if isinstance(value, Mapping):
-        return {key: expand(part, environ, missing, (*path, key)) for key, part in value.items()}
-    if isinstance(value, list):
-        return [expand(part, environ, missing, (*path, index)) for index, part in enumerate(value)]
-    return value
-
-
-def expand_text(text: str, environ: Mapping[str, str], missing: Callable[[str], None] = lambda _: None) -> str:
-    """`text` with its variables replaced."""
-
-    def replace(match: re.Match[str]) -> str:
-        escaped, name = match.groups()
-        if escaped:
-            return match.group()[1:]
-        if not _NAME.match(name) or not _is_text(environ.get(name)):
-            missing(name)
-            return match.group()
-        return environ[name]
-
-    return _VARIABLE.sub(replace, text)
-
-
-def _is_text(value: str | None) -> bool:
-    """Python keeps bytes of the environment that are no UTF-8 as halves of surrogate pairs, which nothing can store."""
-    return value is not None and not any("\ud800" <= letter <= "\udfff" for letter in value)
-
-
-def escape(text: str) -> str:
-    """Text that expands to `text`: for what users typed and is written into the file."""
-    return re.sub(r"\$\{", "$${", text)
-
-
-def has_variable(value: Any) -> bool:
-    """Whether the text names a variable, so that its expansion may be a secret."""
-    return isinstance(value, str) and any(not match.group(1) for match in _VARIABLE.finditer(value))

@@ -1,7 +1,10 @@
-"""JSON text with places: which line a value stands in, and how to change values without touching the rest.
+"""JSON text with places: lines of values, and changes that leave the rest untouched.
 
 `read` is strict (RFC 8259, and no key twice in one object). `rewrite` writes a changed document so that what did not
 change keeps its very text: a file under version control shows only the lines that matter.
+
+`${NAME}` in a text stands for an environment variable: secrets stay in the environment. `$${NAME}` stands for the text
+`${NAME}` itself. Keys are never expanded, and nothing that is written back ever is.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +33,7 @@ _LEVELS = 100
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and where its text stands; `items` holds the members of an object or the elements of a list."""
+    """A value and its place; `items` are the members of an object or the elements of a list."""
 
     value: Any
     start: int
@@ -74,7 +77,7 @@ def show(path: Path) -> str:
 
 
 def read(body: bytes, file: str) -> JsonText:
-    """Read a document. Raises ConfigError with line and column of what isn't JSON, or of a key that stands twice."""
+    """Read a document. Raises ConfigError with line and column of invalid JSON or a double key."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -165,41 +168,26 @@ def _skip(text: str, position: int) -> int:
 def _scan(text: str, start: int, level: int = 0) -> tuple[Node, int]:
     if level > _LEVELS:
         raise RecursionError
-    if text[start] == "{":
-        return _scan_object(text, start, level)
-    if text[start] == "[":
-        return _scan_list(text, start, level)
-    value, end = _DECODER.raw_decode(text, start)
-    return Node(value, start, end), end
-
-
-def _scan_object(text: str, start: int, level: int) -> tuple[Node, int]:
+    if text[start] not in "{[":
+        value, end = _DECODER.raw_decode(text, start)
+        return Node(value, start, end), end
+    is_object = text[start] == "{"
     items: dict[str | int, Node] = {}
     position = _skip(text, start + 1)
-    while text[position] != "}":
-        key_at = position
-        key, position = _DECODER.raw_decode(text, position)
-        if key in items:
-            raise _DuplicateKeyError(key, key_at)
-        position = _skip(text, _skip(text, position) + 1)  # the colon
+    while text[position] not in "}]":
+        key: str | int = len(items)
+        if is_object:
+            key_at = position
+            key, position = _DECODER.raw_decode(text, position)
+            if key in items:
+                raise _DuplicateKeyError(str(key), key_at)
+            position = _skip(text, _skip(text, position) + 1)  # the colon
         items[key], position = _scan(text, position, level + 1)
         position = _skip(text, position)
         if text[position] == ",":
             position = _skip(text, position + 1)
-    value = {key: node.value for key, node in items.items()}
-    return Node(value, start, position + 1, items), position + 1
-
-
-def _scan_list(text: str, start: int, level: int) -> tuple[Node, int]:
-    items: dict[str | int, Node] = {}
-    position = _skip(text, start + 1)
-    while text[position] != "]":
-        node, position = _scan(text, position, level + 1)
-        items[len(items)] = node
-        position = _skip(text, position)
-        if text[position] == ",":
-            position = _skip(text, position + 1)
-    return Node([node.value for node in items.values()], start, position + 1, items), position + 1
+    values = {key: node.value for key, node in items.items()}
+    return Node(values if is_object else list(values.values()), start, position + 1, items), position + 1
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -275,3 +263,48 @@ def _pair(values: list[Any], node: Node | None) -> list[Node | None]:
 def _identity(value: Any) -> str | None:
     named = (value.get("uid") or value.get("url")) if isinstance(value, Mapping) else None
     return named if isinstance(named, str) else None
+
+
+# --- variables -----------------------------------------------------------------------------------------------------
+
+_VARIABLE = re.compile(r"(\$?)\$\{([^}]*)\}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+Missing = Callable[[Path, str], None]
+"""Called with each variable that isn't set, or not to text: where, and its name."""
+
+
+def expand(value: Any, environ: Mapping[str, str], missing: Missing, path: Path = ()) -> Any:
+    """A copy of `value` with variables replaced; a missing one is reported and stays."""
+
+    def replace(match: re.Match[str]) -> str:
+        escaped, name = match.groups()
+        if escaped:
+            return match.group()[1:]
+        if not _VARIABLE_NAME.match(name) or not _is_text(environ.get(name)):
+            missing(path, name)
+            return match.group()
+        return environ[name]
+
+    if isinstance(value, str):
+        return _VARIABLE.sub(replace, value)
+    if isinstance(value, Mapping):
+        return {key: expand(part, environ, missing, (*path, key)) for key, part in value.items()}
+    if isinstance(value, list):
+        return [expand(part, environ, missing, (*path, index)) for index, part in enumerate(value)]
+    return value
+
+
+def _is_text(value: str | None) -> bool:
+    """Whether it can be stored: bytes that aren't UTF-8 come as halves of surrogate pairs."""
+    return value is not None and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def escape(text: str) -> str:
+    """Text that expands to `text`: for what users typed and is written into the file."""
+    return re.sub(r"\$\{", "$${", text)
+
+
+def has_variable(value: Any) -> bool:
+    """Whether the text names a variable, so that its expansion may be a secret."""
+    return isinstance(value, str) and any(not match.group(1) for match in _VARIABLE.finditer(value))

@@ -7,13 +7,13 @@ It has `Channels` (uid → channel), `Feeds` (uid → list of feeds), `Settings`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from microsub.configuration.json_text import Path
-from microsub.kit.hosts import comparable, usable
-from microsub.model.patterns import PatternError, compiled
+from microsub.kit.urls import canonical_feed_url, is_usable
+from microsub.model.filters import PatternError, compiled
 
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendFindings
@@ -65,16 +65,8 @@ def upgrade(document: Mapping[str, Any], findings: BackendFindings | None = None
 
 
 def channel_uids(document: Mapping[str, Any]) -> dict[str, str]:
-    """By which uid the old server keeps a channel's posts → which one `upgrade` gives it, in the file's order."""
-    top = _Object(document, (), None)
-    declared, feeds = top.object("channels"), top.object("feeds")
-    taken: set[str] = set()
-    found = {}
-    for key in dict.fromkeys([*declared.value, *feeds.value]):
-        old = _Object(declared.value.get(key), (), None).text("uid") or key
-        found[old] = _uid(old, taken)
-        taken.add(found[old])
-    return found
+    """Uid of each channel in the old database → uid that `upgrade` gives it, in order."""
+    return {old: uid for _, old, uid, _ in _named(_Object(document, (), None))}
 
 
 def _tell_what_is_lost(top: _Object, uids: Collection[str], findings: BackendFindings) -> None:
@@ -93,7 +85,7 @@ def _tell_what_is_lost(top: _Object, uids: Collection[str], findings: BackendFin
 
 
 def _strays(top: _Object, uids: Collection[str]) -> Iterable[list[Path]]:
-    """Keys without a meaning inside channels, feeds and settings: all places of each, in the order of the file."""
+    """All places of each unknown key in channels, feeds and settings, in order."""
     channels, feeds, settings = top.object("channels"), top.object("feeds"), top.object("settings")
     parts: list[tuple[frozenset[str], Path, Any]] = [
         *((_IN_CHANNEL, (*channels.path, uid), part) for uid, part in channels.value.items()),
@@ -113,7 +105,7 @@ def _strays(top: _Object, uids: Collection[str]) -> Iterable[list[Path]]:
 
 
 def user_name(me: str) -> str:
-    """The user name that a site gives: its host with `-` for what a name can't hold, `default` where there is none."""
+    """The user name that a site gives: its host with `-` for other characters, or `default`."""
     try:
         host = urlsplit(me).hostname or ""
     except ValueError:
@@ -151,7 +143,7 @@ class _Object:
 
     def url(self, name: str) -> str:
         value = self.text(name)
-        if value and not usable(value) and "${" not in value:
+        if value and not is_usable(value) and "${" not in value:
             self.wrong((*self.path, self.key(name)), value, "an http or https URL")
             return ""
         return value
@@ -162,13 +154,9 @@ class _Object:
 
 
 def _channels(top: _Object) -> list[dict[str, Any]]:
-    declared, feeds, settings = top.object("channels"), top.object("feeds"), top.object("settings")
+    feeds, settings = top.object("feeds"), top.object("settings")
     channels = []
-    taken: set[str] = set()
-    for key in dict.fromkeys([*declared.value, *feeds.value]):  # both maps count, in this order
-        entry = _Object(declared.value.get(key), (*declared.path, key), top.findings)
-        uid = _uid(entry.text("uid") or key, taken)
-        taken.add(uid)
+    for key, _, uid, entry in _named(top):
         channel: dict[str, Any] = {"uid": uid, "name": entry.text("name") or key}
         urls = _feeds(feeds, key)
         if urls:
@@ -179,6 +167,18 @@ def _channels(top: _Object) -> list[dict[str, Any]]:
         if uid != _OWN or urls or filters:  # it exists anyway
             channels.append(channel)
     return channels
+
+
+def _named(top: _Object) -> Iterator[tuple[str, str, str, _Object]]:
+    """Key, old uid, new uid and entry of each channel. Both maps have channels, and count in this order."""
+    declared, feeds = top.object("channels"), top.object("feeds")
+    taken: set[str] = set()
+    for key in dict.fromkeys([*declared.value, *feeds.value]):
+        entry = _Object(declared.value.get(key), (*declared.path, key), top.findings)
+        old = entry.text("uid") or key
+        uid = _uid(old, taken)
+        taken.add(uid)
+        yield key, old, uid, entry
 
 
 def _uid(text: str, taken: set[str]) -> str:
@@ -204,11 +204,11 @@ def _feeds(feeds: _Object, key: str) -> list[Any]:
         here: tuple[str | int, ...] = (*path, index)
         entry = _Object({} if isinstance(part, str) else part, here, feeds.findings)
         url = part if isinstance(part, str) else entry.text("url")
-        if not usable(url) and "${" not in url:
+        if not is_usable(url) and "${" not in url:
             feeds.wrong(here, url or part, "a feed with an http or https URL")
             continue
         name = entry.text("name")
-        urls.setdefault(comparable(url), {"url": url, "name": name} if name else url)
+        urls.setdefault(canonical_feed_url(url), {"url": url, "name": name} if name else url)
     return list(urls.values())
 
 

@@ -1,8 +1,8 @@
-"""backend.json as frozen values, with the shape of the file: users, channels, feeds and settings.
+"""backend.json as frozen values in the shape of the file.
 
 What a key means, its default and its bounds stand at its field and nowhere else: the check of a file (`check_shape`),
-the JSON Schema (`schema`) and the reference page are made of them. `decode` reads what was found valid, `encode` is its
-inverse up to form: the canonical document, which is remembered as applied.
+the JSON Schema and the reference page (`scripts/reference.py`) are made of them. `decode` reads what was found valid,
+`encode` is its inverse up to form: the canonical document, which is remembered as applied.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from microsub.kit.hosts import domain, usable
 from microsub.kit.identifiers import PROFILE, unfit_profile
+from microsub.kit.urls import domain, is_usable
 from microsub.model.settings import (
     FILE_OBJECT,
     NOTES,
@@ -45,7 +45,7 @@ def _no_name(text: str) -> str | None:
 
 
 def _no_url(text: str) -> str | None:
-    return None if usable(text) else ""
+    return None if is_usable(text) else ""
 
 
 def _no_domain(text: str) -> str | None:
@@ -53,7 +53,7 @@ def _no_domain(text: str) -> str | None:
 
 
 def _no_stranger(text: str) -> str | None:
-    return None if usable(text) or domain(text) else ""
+    return None if is_usable(text) or domain(text) else ""
 
 
 Name = Annotated[str, Fits(_no_name, NAME, "^[A-Za-z0-9_-]{1,64}$", 64)]
@@ -366,7 +366,7 @@ class Backend:
 
 
 def decode(kind: type[T], part: Any) -> T:
-    """The value of a document, or a part of one, that was found valid. Keys that aren't known are left out."""
+    """The value of a valid document, or of a part of one; unknown keys are left out."""
     readers = _readers(kind)  # type: ignore[arg-type]  # every class can be hashed
     if isinstance(part, str):
         part = {next(iter(readers)): part}
@@ -408,7 +408,8 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 @functools.cache
-def _adapter() -> Any:
+def adapter() -> Any:
+    """pydantic's view of `Backend`, of which the check and the JSON Schema are made."""
     from pydantic import TypeAdapter  # slow to load, and only who checks a file needs it
 
     return TypeAdapter(Backend)
@@ -419,7 +420,7 @@ def check_shape(document: Any) -> Iterator[Mapping[str, Any]]:
     from pydantic import ValidationError
 
     try:
-        _adapter().validate_python(_whole(document))
+        adapter().validate_python(_whole(document))
     except ValidationError as error:
         yield from error.errors(include_url=False)
 
@@ -442,48 +443,3 @@ def kind_at(path: tuple[str | int, ...]) -> Any:
         else:
             kind = get_args(kind)[0 if get_origin(kind) is tuple else 1]
     return kind
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of backend.json, for editors; definitions in the order of the file."""
-    whole = _tidy(_adapter().json_schema(ref_template="{model}"))
-    definitions = whole.pop("$defs")
-    ordered: dict[str, Any] = {}
-    _collect(whole["properties"], definitions, ordered)
-    note = {"type": "string", "description": "Where editors find this schema; the server ignores it."}
-    whole["properties"] = {"$schema": note, **whole["properties"]}
-    return {
-        **whole,
-        "title": "backend.json of microsub-server",
-        "$defs": {_short(name): definitions[name] for name in ordered},
-    }
-
-
-def _tidy(node: Any) -> Any:
-    """Without the titles that repeat names, and without defaults that only say that a key may be left out."""
-    if isinstance(node, list):
-        return [_tidy(part) for part in node]
-    if not isinstance(node, dict):
-        return node
-    return {
-        key: {name: _tidy(one) for name, one in part.items()} if key in {"properties", "$defs"} else _tidy(part)
-        for key, part in node.items()
-        if key != "title" and not (key == "default" and part in (None, "", [], {}))
-    } | ({"description": " ".join(node["description"].split())} if "description" in node else {})
-
-
-def _collect(node: Any, definitions: Mapping[str, Any], found: dict[str, Any]) -> None:
-    """Name the references below `node` in their final form, and note in `found` what they lead to."""
-    for part in node if isinstance(node, list) else list(node.values()) if isinstance(node, dict) else ():
-        name = str(part.get("$ref")) if isinstance(part, dict) else ""
-        if name in definitions:
-            part["$ref"] = f"#/$defs/{_short(name)}"
-            if name not in found:
-                found[name] = definitions[name]
-                _collect(definitions[name], definitions, found)
-        _collect(part, definitions, found)
-
-
-def _short(name: str) -> str:
-    name = name.removesuffix("Config").removeprefix("Own")
-    return name[:1].lower() + name[1:]

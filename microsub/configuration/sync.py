@@ -1,4 +1,4 @@
-"""backend.json and the stores kept in step: edits are applied as they are saved, API changes are written back.
+"""backend.json and the stores in step: edits are applied, API changes are written back.
 
 `look` and `write_back` are single steps that may be repeated at any time; `run` calls them when there is reason to.
 One process at a time does either, under a lease. What is remembered as applied is the base of the next merge; it is
@@ -18,14 +18,13 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import structlog
 
-from microsub.configuration.apply import Applier
 from microsub.configuration.document import (
     BackendDocument,
     BackendFindings,
@@ -35,11 +34,10 @@ from microsub.configuration.document import (
     parse,
     unreadable,
 )
-from microsub.configuration.facts import Merge, merge
+from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, edited, merge
 from microsub.configuration.file import BackendFile, FileState, origin, said, since_saved
 from microsub.configuration.json_text import rewrite
-from microsub.configuration.model import Backend
-from microsub.configuration.rewrite import WRITTEN, edited
+from microsub.configuration.model import Backend, UserConfig
 from microsub.configuration.store import Applied, AppliedFile, Begun
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
 
@@ -65,6 +63,26 @@ class Timing:
     after_bug: float = 60.0
 
 
+class Administration(Protocol):
+    """The state of all stores, and changes to them (`microsub.administration`)."""
+
+    async def current(self, only: Collection[str] | None = None, *, declared: Collection[str] | None = None) -> Current:
+        """What the stores hold."""
+        ...
+
+    async def forms(self, *users: Iterable[UserConfig]) -> Forms:
+        """How URLs are compared in those users' channels."""
+        ...
+
+    async def clashes(self, changes: Sequence[Change]) -> Sequence[Clash]:
+        """Whom these changes, all of them carried out, would make the same person as somebody else."""
+        ...
+
+    async def apply(self, change: Change, now: float, *, vetted: bool = False) -> None:
+        """Carry out one change."""
+        ...
+
+
 class _LeaseLostError(Exception):
     """The lease has passed to another process, which will do the rest."""
 
@@ -76,7 +94,7 @@ class Configuration:
         self,
         path: Path,
         applied: Applied,
-        applier: Applier,
+        applier: Administration,
         *,
         write_back: bool,
         environ: Mapping[str, str] | None = None,
@@ -95,7 +113,7 @@ class Configuration:
         self._on_applied = on_applied
         self._on_lost = on_lost
         self._instance: str | None = None
-        self._token = secrets.token_hex(8)
+        self._lease = applied.lease(secrets.token_hex(8), self._timing.lease)
         self._step = asyncio.Lock()
         self._touched = asyncio.Event()
         self._waits = Waits()
@@ -115,11 +133,11 @@ class Configuration:
         return self._notices.status
 
     def touched(self) -> None:
-        """Tell that something was changed through the API, so that it is soon written back. Never blocks."""
+        """Note that the API changed something, which is soon written back. Never blocks."""
         self._touched.set()
 
     async def watch_data(self) -> None:
-        """See whether Redis still holds the data that it held, and apply the file again where it doesn't.
+        """Apply the file again where Redis has lost its data.
 
         The first call remembers which data that is. Raises StoreError; then it is to be called again.
         """
@@ -150,7 +168,7 @@ class Configuration:
                 return "invalid"
             if self._done == (state.digest, state.edited_at):
                 return "unchanged"
-            async with self._lease() as held:
+            async with self._leased() as held:
                 outcome = await self._apply(report.document, state) if held else "busy"
             if outcome in {"applied", "unchanged"}:
                 self._done = (state.digest, state.edited_at)
@@ -226,17 +244,15 @@ class Configuration:
             await self._carry_out(merged)
         except _LeaseLostError:
             return "busy"
-        now = self._clock()
-        record = AppliedFile(document.backend, state.digest, state.edited_at, now, str(self.path.absolute()))
-        if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
+        if not await self._remember(document.backend, state, last):
             return "busy"
         await self._keep(document, state)
-        self._notices.applied(now)
+        self._notices.applied(self._clock())
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
         return "applied"
 
     async def _finish(self) -> bool:
-        """Complete an edit in whose middle a process has ended, and remember it as applied; whether there was one.
+        """Complete an edit that a process left half applied; whether there was one.
 
         A change may be half made, so that it looks done. Raises _LeaseLostError.
         """
@@ -245,14 +261,17 @@ class Configuration:
             return False
         log.info("backend.json: an edit that was applied in part is completed", file=str(self.path))
         await self._carry_out(await self._merge(begun.base, begun.file, begun.edited_at, again=True))
-        last = await self._applied.last()
-        record = AppliedFile(begun.file, begun.digest, begun.edited_at, self._clock(), str(self.path.absolute()))
-        if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
+        if not await self._remember(begun.file, begun, await self._applied.last()):
             await self._applied.end()
         return True
 
+    async def _remember(self, backend: Backend, file: FileState | Begun, last: AppliedFile | None) -> bool:
+        """Remember the file as applied instead of `last`; False where another process has been faster."""
+        record = AppliedFile(backend, file.digest, file.edited_at, self._clock(), str(self.path.absolute()))
+        return await self._applied.remember(record, instead_of=last.digest if last is not None else "")
+
     async def clashes(self, document: BackendDocument) -> tuple[ConfigError, ...]:
-        """What is wrong with a sound document beside the accounts that there are: who would be somebody else's person.
+        """Errors of a valid document beside the existing accounts: two users of one person.
 
         Changes nothing. Raises StoreError.
         """
@@ -331,7 +350,7 @@ class Configuration:
         renewed = time.monotonic()
         for change in merged.changes:
             if time.monotonic() - renewed > self._timing.lease / 3:
-                if not await self._applied.keep(self._token, self._timing.lease):
+                if not await self._lease.renew():
                     raise _LeaseLostError
                 renewed = time.monotonic()
             try:
@@ -359,11 +378,11 @@ class Configuration:
                 self._notices.once("legacy", "backend.json has the old form, into which nothing is written back; "
                            "'microsub config upgrade' brings it up to date")  # fmt: skip
                 return False
-            async with self._lease() as held:
+            async with self._leased() as held:
                 return held and await self._write(report.document, state)
 
     async def take_out(self, name: str) -> bool:
-        """Take the entry of a user out of the file, which keeps its versions, and apply that; whether there was one.
+        """Remove a user's entry from the file, and apply that; whether there was one.
 
         Raises InvalidRequest, which says what to do, where the file is its owner's alone to write: without write-back,
         in its old form, where it can't be used, and where the entry says what write-back couldn't say again.
@@ -424,23 +443,22 @@ class Configuration:
             return False
         if written is None or written.digest != new.digest:
             return False  # somebody saves it right now
-        record = AppliedFile(new.backend, written.digest, written.edited_at, self._clock(), str(self.path.absolute()))
-        if await self._applied.remember(record, instead_of=last.digest):
+        if await self._remember(new.backend, written, last):
             self._done = (written.digest, written.edited_at)
         self._notices.written(written.digest)
         log.info("changes made through the API written into backend.json", file=str(self.path))
         return True
 
     @contextlib.asynccontextmanager
-    async def _lease(self) -> AsyncIterator[bool]:
+    async def _leased(self) -> AsyncIterator[bool]:
         """Whether this process may change something now."""
-        held = await self._applied.take(self._token, self._timing.lease)
+        held = await self._lease.acquire()
         try:
             yield held
         finally:
             if held:
                 with contextlib.suppress(StoreError):
-                    await self._applied.give_back(self._token)
+                    await self._lease.release()
 
     # --- the loops ---------------------------------------------------------------------------------------------------
 
@@ -462,53 +480,47 @@ class Configuration:
         async for _ in self._file.changes(stop):
             await self._look_until_done(stop)
 
+    async def _attempt(self, step: str, act: Callable[[], Awaitable[object]], bug: str) -> object:
+        """What `act` gives; `away` while Redis can't serve it, `bug` after one. Both are logged."""
+        try:
+            found = await act()
+        except StoreError as error:
+            self._waits.failed(step, error)
+            return "away"
+        except Exception:
+            log.exception(bug, file=str(self.path))
+            return "bug"
+        self._waits.went_well(step)
+        return found
+
     async def _look_until_done(self, stop: asyncio.Event) -> None:
+        pauses = {"busy": self._timing.retry, "away": self._timing.after_failure}
+        bug = "backend.json was not applied, because of a bug; its next edit will be"
         while not stop.is_set():
-            try:
-                outcome = await self.look()
-                self._waits.went_well("look")
-                if outcome != "busy":
-                    return
-                await pause(stop, self._timing.retry)
-            except StoreError as error:
-                self._waits.failed("look", error)
-                await pause(stop, self._timing.after_failure)
-            except Exception:
-                log.exception(
-                    "backend.json was not applied, because of a bug; its next edit will be", file=str(self._file.path)
-                )
+            outcome = await self._attempt("look", self.look, bug)
+            if outcome not in pauses:
                 return
+            await pause(stop, pauses[str(outcome)])
 
     async def _follow_data(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            try:
-                await self.watch_data()
-                self._waits.went_well("watch")
-            except StoreError as error:
-                self._waits.failed("watch", error)
-            except Exception:
-                log.exception("whether Redis still has its data isn't known, because of a bug")
+            await self._attempt("watch", self.watch_data, "whether Redis still has its data isn't known: a bug")
             await pause(stop, self._timing.compare)
 
     async def _follow_api(self, stop: asyncio.Event) -> None:
+        pauses = {"away": self._timing.after_failure, "bug": self._timing.after_bug}
         while not stop.is_set():
             await self._wait_for_changes(stop)
             if stop.is_set():
                 break
-            try:
-                await self.write_back()
-                self._waits.went_well("write back")
-            except StoreError as error:
-                self._waits.failed("write back", error)
-                await pause(stop, self._timing.after_failure)
-            except Exception:
-                log.exception("API changes were not written back, because of a bug", file=str(self._file.path))
-                await pause(stop, self._timing.after_bug)
+            outcome = await self._attempt("write back", self.write_back, "API changes were not written back: a bug")
+            if isinstance(outcome, str):
+                await pause(stop, pauses[outcome])
         with contextlib.suppress(StoreError):
             await self.write_back()
 
     async def _wait_for_changes(self, stop: asyncio.Event) -> None:
-        """Return a while after the last of several changes, or when it is time to look for those of others."""
+        """Wait until changes pause, or until those of others are to be looked for."""
         await first(stop, self._touched, self._timing.compare)
         latest = time.monotonic() + self._timing.longest_quiet
         while self._touched.is_set() and not stop.is_set() and time.monotonic() < latest:
@@ -573,7 +585,7 @@ def _count_refused(value: int) -> None:
 
 
 class Notices:
-    """Reports on the file at `path`. `last` is what was applied last, None where nothing ever was."""
+    """Reports on the file at `path`; `last` gives what was applied last, or None."""
 
     def __init__(self, path: Path, last: Callable[[], Awaitable[object | None]]) -> None:
         self.status = Status()

@@ -7,10 +7,8 @@ from fnmatch import fnmatchcase
 
 from microsub.conformance.checks import (
     channels,
-    errors,
     finding,
     following,
-    formats,
     isolation,
     items,
     paging,
@@ -19,7 +17,6 @@ from microsub.conformance.checks import (
     replies,
     revisions,
     rules,
-    scopes,
     tokens,
     transport,
 )
@@ -29,10 +26,10 @@ CHAPTERS = (
     transport.transport,
     tokens.tokens,
     replies.replies,
-    errors.errors,
+    replies.errors,
     channels.channels,
     following.following,
-    formats.formats,
+    following.formats,
     items.items,
     paging.timeline,
     paging.paging,
@@ -45,7 +42,7 @@ CHAPTERS = (
     finding.previewing,
     revisions.revisions,
     isolation.isolation,
-    scopes.scopes,
+    tokens.scopes,
 )
 
 REQUIREMENTS: tuple[Requirement, ...] = tuple(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from microsub.errors import StoreError
+from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text as text_of
@@ -17,7 +19,9 @@ from microsub.redis.streams import Bounds, Message, Stream
 
 log = structlog.get_logger(__name__)
 
-_STAGES = tuple(name for name in keys.STREAMS if name != "dead")
+_STREAMS = tuple(name for name in keys.STREAMS if name != "dead")
+_STAGES = ("entries", *_STREAMS)
+"""Where letters come from: `entries` are posts that could not be stored."""
 
 _STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveries"
 """Names that no message has itself."""
@@ -43,6 +47,10 @@ class DeadLetter:
     message: str
     deliveries: int
     fields: Mapping[str, bytes]
+
+
+StorePosts = Callable[[EntriesFound], Awaitable[object]]
+"""What stores posts for which that failed (`Ingest.add_found`)."""
 
 
 class DeadLetters:
@@ -81,27 +89,37 @@ class DeadLetters:
         """How many letters there are."""
         return (await self._stream.backlog()).messages
 
-    async def retry(self, letters: Sequence[DeadLetter]) -> int:
-        """Put messages back into their streams, as new ones; how many.
+    async def retry(self, letters: Sequence[DeadLetter], store: StorePosts) -> Sequence[str]:
+        """Put messages back into their streams, as new ones, and `store` posts; what failed, in sentences.
 
-        Added to the stream first, then deleted here: a crash in between leaves the message twice, and stages are
-        idempotent. Letters that name no stage of ours stay: nobody would take them (`unknown_stage`).
+        Added first, then deleted here: a crash in between leaves it twice, and all of it is idempotent. Letters that
+        fail again stay, and so do those that name no stage of ours: nobody would take them. Raises StoreError where
+        Redis doesn't serve us.
         """
-        good = [letter for letter in letters if unknown_stage(letter) is None]
-        for letter in good:
-            await Stream(self._redis, letter.stage).add([letter.fields])
-            await self.drop([letter])
-        return len(good)
+        failed = []
+        for letter in letters:
+            try:
+                if letter.stage == "entries":
+                    await store(EntriesFound.of(letter.fields))
+                elif letter.stage in _STREAMS:
+                    await Stream(self._redis, letter.stage).add([letter.fields])
+                else:
+                    failed.append(_unknown_stage(letter))
+                    continue
+            except Exception as error:
+                if isinstance(error, StoreError) and error.passing:
+                    raise
+                failed.append(f"letter {letter.id} failed again: {type(error).__name__}: {error}")
+            else:
+                await self.drop([letter])
+        return failed
 
     async def drop(self, letters: Sequence[DeadLetter]) -> None:
         """Forget letters. What they said is lost."""
         await self._stream.done([Message(letter.id, _fields(letter)) for letter in letters])
 
 
-def unknown_stage(letter: DeadLetter) -> str | None:
-    """Why the letter can't be retried; None where it can."""
-    if letter.stage in _STAGES:
-        return None
+def _unknown_stage(letter: DeadLetter) -> str:
     return (
         f"letter {letter.id} can't be retried: it names the stage '{_printable(letter.stage[:80])}', expected one of "
         f"{', '.join(_STAGES)}; see it with 'deadletter show', let it go with 'deadletter drop'"

@@ -1,6 +1,6 @@
-"""From stored items to the timelines of everybody who follows their feed.
+"""From stored items to the timelines of everybody who follows their feed, or to one timeline that is rebuilt.
 
-Adding is idempotent and asks nothing of earlier attempts: a fan-out that broke off is simply done again. Most of the
+Adding is idempotent and asks nothing of earlier attempts: a delivery that broke off is simply done again. Most of the
 work is Redis', one script call per timeline; so calls go in batches, small enough that readers' requests find their
 turn between them, and the next batch is written while Redis works on the last one.
 """
@@ -10,29 +10,69 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from microsub.configuration.model import DeliverySettings
-from microsub.delivery.recipients import Place, Recipients, chooses, recipients
+from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.errors import NotFound
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import Reason
-from microsub.model.settings import USUAL, ChannelSettings
-from microsub.posts.messages import ItemsStored
-from microsub.timelines.store.add import AGAIN, DOUBT, Incoming, TimelineTarget, filtering_channels
-from microsub.timelines.store.remove import Leaving, take_out
-from microsub.timelines.store.rules import settle_in
+from microsub.model.settings import USUAL, ChannelSettings, SettingsOf
+from microsub.posts.values import ItemsStored
+from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
+from microsub.timelines.catching_up import MOST_ITEMS, oldest
+from microsub.timelines.remove import Leaving, Left, left_of, restore_lost, take_out
+from microsub.timelines.rules import settle_in
 
 if TYPE_CHECKING:
-    from microsub.feeds.store.record import Feeds
+    from microsub.feeds.record import Feeds
     from microsub.identity.store.activity import Activity
     from microsub.model.reader import TimelineItem
-    from microsub.posts.store.items import Items
+    from microsub.posts.items import Items
     from microsub.redis.protocol import Redis, ScriptCall
-    from microsub.redis.streams import Message
-    from microsub.timelines.store.add import Adder, Behind
+    from microsub.redis.streams import Message, Stream
+    from microsub.timelines.add import Adder, Behind
+    from microsub.timelines.channels import Channels
+
+
+DAY = 86_400.0
+
+Place = tuple[str, str]
+"""User and channel uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipients:
+    """Timelines that get something now, and those that get it when they are read."""
+
+    now: Sequence[Place]
+    later: Sequence[Place] = ()
+
+
+def chooses(delivery: DeliverySettings, subscribers: int) -> bool:
+    """Whether anybody may be left for later, so that it matters when users were last seen."""
+    return bool(delivery.away_days) or 0 < delivery.fan_out_limit < subscribers
+
+
+def recipients(
+    places: Sequence[Place], last_seen: Mapping[str, float], delivery: DeliverySettings, now: float
+) -> Recipients:
+    """Leave out who wasn't seen for `away_days`, and of the rest all but the `fan_out_limit` seen last.
+
+    Who was never seen counts as away. Between equals, the order of `places` decides.
+    """
+    if not chooses(delivery, len(places)):
+        return Recipients(places)
+    since = now - delivery.away_days * DAY if delivery.away_days else float("-inf")
+    never = float("-inf")
+    there = [place for place in places if not delivery.away_days or last_seen.get(place[0], never) >= since]
+    if 0 < delivery.fan_out_limit < len(there):
+        there = nlargest(delivery.fan_out_limit, there, key=lambda place: last_seen.get(place[0], never))
+    chosen = set(there)
+    return Recipients(there, [place for place in places if place not in chosen])
+
 
 AT_ONCE = 20
 """Timelines per round trip. Two of these are under way at a time, which hold up Redis for little more than a
@@ -87,8 +127,7 @@ class FanOut:
         ids = list({*news.new, *news.edited, *news.reworded})
         if news.target is not None:
             items = {item.id: item for item in await self._items.timeline_items(ids)}
-            again = DOUBT if news.doubt else AGAIN
-            await self._add(news.feed, _of(items, news.new), [news.target], now, again)
+            await self._add(news.feed, _of(items, news.new), [news.target], now)
             await self._take_back(news.new, [news.target], now)
             return ()
         asking = self._feeds.asking_edition(news.feed)
@@ -136,13 +175,11 @@ class FanOut:
             return Recipients(places)
         return recipients(places, await self._patient.activity.last_seen(user for user, _ in places), settings, now)
 
-    async def _add(
-        self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float, again: str = ""
-    ) -> int:
+    async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> int:
         if not items or not places:
             return 0
         settings = await self._settings()
-        incoming = Incoming(self._items, feed_id, items, now, again=again)
+        incoming = Incoming(self._items, feed_id, items, now)
 
         async def add(batch: Sequence[Place]) -> int:
             targets = []
@@ -211,3 +248,73 @@ async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], 
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)
         raise
+
+
+async def usual_settings(_user: str, _uid: str) -> ChannelSettings:
+    """The defaults for every channel."""
+    return USUAL
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What was sent on its way to one channel: posts of so many feeds. `lost` says that the timeline was empty, so
+    that what is older than the newest few comes in as read.
+    """
+
+    user: str
+    uid: str
+    feeds: int
+    items: int
+    lost: bool
+
+
+class Rebuilding:
+    """Sends stored posts to timelines again. Doing it twice changes nothing more."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        channels: Channels,
+        items: Items,
+        stored: Stream,
+        settings: Callable[[], InstanceSettings] = InstanceSettings,
+        channel_settings: SettingsOf = usual_settings,
+    ) -> None:
+        self._channels = channels
+        self._redis = redis
+        self._items = items
+        self._stored = stored
+        self._settings = settings
+        self._channel_settings = channel_settings
+
+    async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
+        """Rebuild one channel of a user, or all that follow feeds. Posts arrive as the workers come to them; `now` is
+        Unix time. A channel without feeds has nothing to come back: its posts have their place in its timeline alone.
+
+        Raises NotFound where the user has no such channel, and StoreError.
+        """
+        followed = await self._channels.all_subscriptions(user)
+        if uid is not None and uid not in followed:
+            known = ", ".join(followed) or "none"
+            raise NotFound(f"{user} has no channel '{uid}'; channels: {known}")
+        wanted = [uid] if uid is not None else [one for one in followed if followed[one]]
+        return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
+
+    async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
+        since = oldest(self._settings().delivery, now)
+        left = await left_of(self._redis, user, uid)
+        # First what is known for sure, also of posts that are too old to be sent.
+        await restore_lost(self._redis, self._items, user, uid, now)
+        fresh = (await self._channel_settings(user, uid)).first_fetch_unread or 0 if left is Left.BLANK else 0
+        count = 0
+        for feed in feeds:
+            ids = await self._items.newest(feed, MOST_ITEMS, since)
+            if left is not Left.ENOUGH:
+                # What was read is lost, so that most of it comes in as read, as in the first fill of a new feed.
+                scores = sorted(float(score) for (score,) in await self._items.fields(ids, ("score",)) if score)
+                unread_from = min([now, *scores[-fresh:][:1]]) if fresh else now
+                await self._channels.update_subscription(user, uid, feed, unread_from=unread_from)
+            if ids:
+                await self._stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
+                count += len(ids)
+        return Rebuilt(user, uid, len(feeds), count, left is Left.BLANK)

@@ -1,34 +1,153 @@
-"""The stage that completes: what can be looked up for a stored item comes as an update, when it is in.
+"""Look-ups: a post is completed by its author's page and by what it replies to, likes, reposts or bookmarks.
 
-The item can be read before. A look-up that fails leaves it as it is; what was edited meanwhile is left to the message
-of that edit, and what is complete already was asked for twice.
+What is looked up and what comes of it is decided in `formats.lookups` and `formats.mf2.references`; here it is done,
+within limits, behind a stream of its own. The post can be read before, and what was found comes as an update. A look-up
+that fails leaves the post as it is; what was edited meanwhile is left to the message of that edit.
+
+A look-up is not worth holding up the news, so beyond a bound it is left out. That any was left out is noted before the
+post leaves its feed's outbox; which ones is written in the posts themselves, and what a walk over all posts costs is
+paid only after the bound was met. Some look-ups never succeed, so each is asked for again `MOST_TIMES` times at most;
+those that were asked for less often come first, and of these the oldest. So every round leaves fewer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import orjson
+import structlog
 
-from microsub.feeds.store.events import Event
+from microsub.errors import ParseError, ParserUnavailable
+from microsub.feeds.events import Event
+from microsub.fetch import Fetched, Fetching, FetchRequest
+from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
 from microsub.formats.wire import dump, from_wire, to_wire
-from microsub.kit.urls import normalise_profile
-from microsub.posts.messages import ItemIncomplete, ItemsStored
-from microsub.posts.values import WRITTEN_GUID
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
+from microsub.kit.urls import host_of, mask_credentials, normalise_profile
+from microsub.model.jf2 import Card, Entry
+from microsub.parsing.pool import ParsePool
+from microsub.posts import garbage
+from microsub.posts.ingest import LookUpLeft, look_ups_of
+from microsub.posts.items import Items
+from microsub.posts.values import WRITTEN_GUID, ItemIncomplete, ItemsStored
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
+from microsub.redis.streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from microsub.delivery.completing import Completing
-    from microsub.feeds.announcing import Announcing
-    from microsub.feeds.store.record import Feeds
-    from microsub.posts.store.items import Items
+    from microsub.feeds.events import Announcing
+    from microsub.feeds.record import Feeds
     from microsub.redis.protocol import Arg, ScriptCall
-    from microsub.redis.streams import Message, Stream
+    from microsub.redis.streams import Message
+
+
+AT_ONCE = 8
+"""Look-ups under way together in one process."""
+
+SECONDS = 30.0
+"""How long the look-ups of one call may take; what isn't there by then is left out."""
+
+MOST = 200
+"""Look-ups of one call, whatever the entries lack."""
+
+REMEMBERED = 6 * 3600.0
+FAILURES_REMEMBERED = 600.0
+"""Seconds for which an author's card, or that there was none, is remembered: all posts of a blog have the same."""
+
+MOST_REMEMBERED = 5000
+
+log = structlog.get_logger(__name__)
+
+Answer = Card | Entry | None
+
+
+class Completing:
+    """Completes entries. Pages are read by `parser`, microformats in small ones only (`formats.mf2.references`).
+
+    The same pages give the same entries, in whatever order they come, and what is complete stays as it is: calling
+    twice does no harm. A look-up that fails leaves its gap. Belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        fetcher: Fetching,
+        parser: ParsePool,
+        *,
+        at_once: int = AT_ONCE,
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetcher = fetcher
+        self._parser = parser
+        self._turn = asyncio.Semaphore(at_once)
+        self._seconds = seconds
+        self._clock = clock
+        self._hosts: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._authors: dict[LookUp, tuple[float, Answer]] = {}
+
+    async def complete(self, entry: Entry, source: str | None = None) -> Entry:
+        """`entry` with what its look-ups found, or the same object where that is nothing.
+
+        `source` is the address of the document that it comes from, where that is known: it isn't looked up.
+        """
+        return (await self.complete_all([entry], source))[0]
+
+    async def complete_all(self, entries: Sequence[Entry], source: str | None = None) -> list[Entry]:
+        """All of `entries` in their order; each page that several of them need is looked up once."""
+        wanted = list(dict.fromkeys(look_up for entry in entries for look_up in lacking(entry, source)))[:MOST]
+        found = await self._find(wanted)
+        return [completed(entry, found) for entry in entries] if found else list(entries)
+
+    async def _find(self, wanted: Sequence[LookUp]) -> dict[LookUp, Card | Entry]:
+        tasks = {look_up: asyncio.create_task(self._one(look_up)) for look_up in wanted}
+        try:
+            if tasks:
+                await asyncio.wait(tasks.values(), timeout=self._seconds)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        answers = {look_up: task.result() for look_up, task in tasks.items() if not task.cancelled()}
+        if len(answers) < len(tasks):
+            log.info("look-ups took too long", missing=len(tasks) - len(answers), seconds=self._seconds)
+        return {look_up: said for look_up, said in answers.items() if said is not None}
+
+    async def _one(self, look_up: LookUp) -> Answer:
+        # Those who queue for a busy host don't take the places of others; and those that wait hold no documents.
+        async with self._hosts.setdefault(host_of(look_up.url), asyncio.Lock()), self._turn:
+            known = self._authors.get(look_up)
+            if known is not None and self._clock() < known[0]:
+                return known[1]
+            try:
+                said = await self._ask(look_up)
+            except ParserUnavailable:
+                return None  # which is our fault, and not remembered
+        log.debug("looked up", url=mask_credentials(look_up.url), kind=type(look_up).__name__, found=said is not None)
+        if isinstance(look_up, AuthorPage):
+            self._remember(look_up, said)
+        return said
+
+    async def _ask(self, look_up: LookUp) -> Answer:
+        document = await self._fetcher.fetch(FetchRequest(look_up.url.partition("#")[0]))
+        if not isinstance(document, Fetched):
+            return None
+        try:
+            return await self._parser.answer(look_up, document)
+        except ParseError:
+            return None
+
+    def _remember(self, look_up: LookUp, said: Answer) -> None:
+        self._authors.pop(look_up, None)
+        while len(self._authors) >= MOST_REMEMBERED:
+            del self._authors[next(iter(self._authors))]
+        self._authors[look_up] = self._clock() + (FAILURES_REMEMBERED if said is None else REMEMBERED), said
 
 
 _FIELDS = ("Data", "version", "hash", "feed", "guid", WRITTEN_GUID, "incomplete")
@@ -112,3 +231,79 @@ class Populate:
         event = Event("post_modified", news.feed, self._clock(), news.item, news.guid, changed)
         await self._announcing.tell([event])
         await self._write(news, {"incomplete": ""})
+
+
+FEW = 1_000
+"""Waiting look-ups below which others are asked for. So many may be asked for twice, which costs a reading each."""
+
+AT_A_ROUND = 25_000
+"""Look-ups that one round asks for: news need room too."""
+
+MOST_TIMES = 3
+"""How often a look-up is asked for again, until its post is edited."""
+
+_BATCH = 1_000
+_PAUSE = 0.005
+"""Seconds after each batch, so that Redis has time for readers."""
+
+
+class AskingAgain:
+    """Asks for look-ups that were left out. Any number of processes may do it; what is asked for twice does no harm."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        items: Items,
+        incomplete: Stream,
+        *,
+        at_once: int = AT_A_ROUND,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._redis = redis
+        self._items = items
+        self._incomplete = incomplete
+        self._at_once = at_once
+        self._pause = pause
+
+    async def run(self) -> int:
+        """Ask for what was left out, `at_once` look-ups at most; how many. Raises StoreError.
+
+        Where more are left, the next round goes on.
+        """
+        mark = await self._incomplete.left_out()
+        if mark is None or (await self._incomplete.backlog()).messages >= FEW:
+            return 0
+        chosen: list[LookUpLeft] = []
+        is_all = True
+        async for ids in garbage.stored_ids(self._redis):
+            found = await look_ups_of(self._items, [str(item) for item in ids])
+            chosen += [one for one in found if one.asked < MOST_TIMES]
+            if len(chosen) > 2 * self._at_once:
+                is_all = False
+                chosen = _most_urgent(chosen, self._at_once)
+            await self._pause(_PAUSE)
+        wanted = _most_urgent(chosen, self._at_once)
+        is_all = is_all and len(wanted) == len(set(chosen))
+        for start in range(0, len(wanted), _BATCH):
+            batch = wanted[start : start + _BATCH]
+            await self._incomplete.add([one.message.to_fields() for one in batch])
+            # After a crash in between they are asked for once more than is noted.
+            await self._items.note({str(one.item): {"asked": one.note} for one in batch})
+            await self._pause(_PAUSE)
+        if is_all:
+            await self._incomplete.made_up(mark)
+        return len(wanted)
+
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+        """Ask again and again, until cancelled."""
+
+        async def one_round(_now: float) -> None:
+            if asked := await self.run():
+                log.info("postponed look-ups are queued", posts=asked)
+
+        await for_ever(one_round, "asking_again", pace)
+
+
+def _most_urgent(found: Sequence[LookUpLeft], most: int) -> list[LookUpLeft]:
+    """Those that were asked for least often, and of these the oldest; each once."""
+    return sorted(set(found))[:most]

@@ -1,4 +1,4 @@
-"""A stage of the pipeline: takes messages from a stream, has them handled, and acknowledges last.
+"""The stages behind ingest: each takes messages from a stream, has them handled, and acknowledges last.
 
 Any number of processes run the same stage. A handler may be given a message twice, or while a slow consumer that was
 taken for dead still works on it; it must be idempotent. What fails again and again goes to the dead letters, where an
@@ -8,6 +8,7 @@ admin can look at it, and the others go on.
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -16,13 +17,21 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from microsub.errors import StoreDamaged, StoreError
+from microsub.delivery.dead_letters import DeadLetters
+from microsub.delivery.look_ups import Populate
+from microsub.errors import StoreError
 from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
+from microsub.redis.streams import Bounds, Stream
 
 if TYPE_CHECKING:
-    from microsub.delivery.dead_letters import DeadLetters
-    from microsub.redis.protocol import ScriptCall
+    from microsub.delivery.fan_out import FanOut
+    from microsub.delivery.look_ups import Completing
+    from microsub.feeds.events import Announcing
+    from microsub.feeds.record import Feeds
+    from microsub.posts.items import Items
+    from microsub.redis.protocol import Redis, ScriptCall
     from microsub.redis.streams import Message, Stream
+
 
 log = structlog.get_logger(__name__)
 
@@ -188,7 +197,7 @@ class Stage:
         try:
             await self._stream.done([message], await self._handle(message))
         except StoreError as error:
-            if isinstance(error, StoreDamaged):  # trying again for ever would not help
+            if not error.passing:
                 return await self._failed(message, error)
             STAGE_MESSAGES.labels(self.name, "store").inc()
             log.warning("the store failed a stage", stage=self.name, message=message.id, error=str(error))
@@ -246,3 +255,87 @@ class Stage:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._stream.hand_back(self._consumer, left)
+
+
+LOOK_UPS_AT_ONCE = 16
+"""Items that are completed together; most of that time is waiting for other people's servers."""
+
+_ROOM_HOLDS = 1.0
+"""Seconds for which a stream that had room is taken to have it still."""
+
+
+class _Room:
+    """Whether a stream takes more, asked for once a second at most."""
+
+    def __init__(self, stream: Stream, bounds: Bounds) -> None:
+        self._stream = stream
+        self._bounds = bounds
+        self._until = float("-inf")
+
+    async def __call__(self) -> bool:
+        if time.monotonic() < self._until:
+            return True
+        room = self._bounds.leave_room(await self._stream.backlog())
+        self._until = time.monotonic() + _ROOM_HOLDS if room else float("-inf")
+        return room
+
+
+class Stages:
+    """Builds the stages on one Redis and runs them together. `consumer` is the worker's name.
+
+    `completing` is None where nothing is to be looked up; what is incomplete then waits for a worker that does.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        feeds: Feeds,
+        items: Items,
+        fan_out: FanOut,
+        announcing: Announcing,
+        completing: Completing | None,
+        *,
+        consumer: str,
+        bounds: Bounds | None = None,
+        patience: Patience | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        dead = DeadLetters(redis)
+        self.stored = Stream(redis, "stored")
+        self.has_room = _Room(self.stored, bounds or Bounds())
+        """Whether polling may go on."""
+        stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
+        self._stages = [stage(self.stored, fan_out.handle)]
+        if completing is not None:
+            populate = Populate(feeds, items, completing, self.stored, announcing, clock=clock, told=self.wake)
+            self._stages.append(stage(Stream(redis, "incomplete"), populate, at_once=LOOK_UPS_AT_ONCE))
+
+    async def run(self, grace: float) -> None:
+        """Run until `stop`; then finish what is in hand within `grace` seconds, and hand back the rest."""
+        await asyncio.gather(*(stage.run(grace) for stage in self._stages))
+
+    async def run_once(self) -> int:
+        """Handle everything that waits, and what comes of it; how many messages. Raises StoreError."""
+        handled = 0
+        while now := sum([await stage.run_once() for stage in self._stages]):
+            handled += now
+        return handled
+
+    async def delivered(self, look_again: float = 0.05) -> None:
+        """Return when what waits for delivery now stands in the timelines, delivered by any worker.
+
+        Look-ups aren't waited for. Raises StoreError.
+        """
+        newest = await self.stored.newest()
+        while newest is not None and not await self.stored.done_until(newest):  # noqa: ASYNC110 - by other processes
+            await asyncio.sleep(look_again)
+
+    def stop(self) -> None:
+        """Take nothing new; `run` returns soon."""
+        for stage in self._stages:
+            stage.stop()
+
+    def wake(self) -> None:
+        """There is something to deliver or to look up: look at once."""
+        for stage in self._stages:
+            stage.wake()

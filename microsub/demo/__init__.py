@@ -1,8 +1,7 @@
 """The invented publisher of `make demo`: blogs in every format, on loopback, that post something every few seconds.
 
-Read it in this order: `cast` (who writes, and in what words), `posts` (what stands where at which time: pure),
-`syndication`, `jsonfeed` and `pages` (the formats: pure), `media` (pictures and sounds: pure), `documents` (a path and
-an instant → bytes: pure), `publisher` (HTTP), `backend` (a backend.json that follows it all).
+Read it in this order: `cast` (who writes, and what stands where at which time: pure), `documents` (a path and an
+instant → bytes: pure), `publisher` (HTTP, and a backend.json that follows it all).
 
 It uses nothing of the rest of the product, so that what it serves is checked by the product's parsers and not made by
 them.

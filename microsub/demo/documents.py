@@ -1,18 +1,425 @@
-"""From a path and an instant to bytes: everything that the demo's publisher can serve, as one pure function."""
+"""From a path and an instant to bytes: all that the demo's publisher can serve, as one pure function, `document`.
+
+Feeds in RSS 2.0 (https://www.rssboard.org/rss-specification), RSS 0.91, RDF (RSS 1.0,
+https://web.resource.org/rss/1.0/spec), Atom (RFC 4287) and JSON Feed (https://www.jsonfeed.org/version/1.1/), each with
+what such feeds carry in practice; pages with microformats2 (https://microformats.org/wiki/microformats2), in which
+addresses are relative, as on most sites; pictures and sounds, drawn from a number, so that no binary files are shipped:
+SVG 1.1, PNG (RFC 2083) and RIFF WAVE are simple enough for that.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import random
 import re
+import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import format_datetime
+from html import escape
+from typing import Any
+from xml.sax.saxutils import quoteattr
 
-from microsub.demo import media, pages
-from microsub.demo.cast import BLOGS, BY_SLUG, Blog
-from microsub.demo.jsonfeed import jsonfeed
-from microsub.demo.markup import avatar_path, feed_path, home_path
-from microsub.demo.posts import SEED, Post, newest_number, post, posts
-from microsub.demo.syndication import atom, rdf, rss, rss091
+from microsub.demo import cast
+from microsub.demo.cast import BLOGS, BY_SLUG, SEED, Blog, Post, newest_number, path_of
+
+EMPHASIS = re.compile(r"\*(.+?)\*")
+
+
+def photo_path(post: Post) -> str:
+    """Where the picture of a post lies."""
+    return f"/media/{post.blog.slug}/{post.number}.svg"
+
+
+def sound_path(post: Post) -> str:
+    """Where the sound of an episode lies."""
+    return f"/media/{post.blog.slug}/{post.number}.wav"
+
+
+def avatar_path(blog: Blog) -> str:
+    """Where the author's picture lies."""
+    return f"/media/{blog.slug}.png"
+
+
+def home_path(blog: Blog) -> str:
+    """The blog's front page, which is its author's profile too."""
+    return f"/{blog.slug}/"
+
+
+FEED_FILES = {
+    "rss": "feed.xml",
+    "rss091": "feed.rss",
+    "rdf": "index.rdf",
+    "atom": "atom.xml",
+    "jsonfeed": "feed.json",
+    "h-feed": "",
+}
+
+
+def feed_path(blog: Blog) -> str:
+    """Where the blog's feed lies; the h-feed is the front page itself."""
+    return home_path(blog) + FEED_FILES[blog.format]
+
+
+def body_html(post: Post, prefix: str = "") -> str:
+    """The post's text as HTML; `prefix` stands before paths, so that it may be relative (empty) or absolute."""
+    texts = (EMPHASIS.sub(r"<em>\1</em>", escape(text, quote=False)) for text in post.paragraphs)
+    paragraphs = "".join(f"<p>{text}</p>" for text in texts)
+    link = ""
+    if post.kind == "article" and post.number % 3 == 0:
+        earlier = path_of(post.blog, post.number - 3)
+        link = f'<p>Earlier: <a href="{prefix}{earlier}">no. {post.number - 3}</a>.</p>'
+    return paragraphs + link
+
+
+def body_text(post: Post) -> str:
+    """The post's text without markup."""
+    return "\n".join(EMPHASIS.sub(r"\1", text) for text in post.paragraphs)
+
+
+AVATAR_PIXELS = 32
+SOUND_RATE = 8_000
+SOUND_SECONDS = 1
+
+
+def landscape(blog: Blog, number: int) -> bytes:
+    """An SVG of hills under a sky in the blog's colours, different for each number."""
+    chance = random.Random(f"{blog.slug}/{number}")  # noqa: S311 - a drawing, no secret
+    dark, light = blog.colours
+    hills = []
+    for layer in range(3):
+        points = " ".join(f"{x},{150 + layer * 35 - chance.randint(0, 60)}" for x in range(0, 481, 60))
+        hills.append(f'<polygon points="0,270 {points} 480,270" fill="{dark}" opacity="{0.35 + 0.25 * layer:.2f}"/>')
+    x, y, radius = chance.randint(60, 420), chance.randint(40, 110), chance.randint(16, 34)
+    sun = f'<circle cx="{x}" cy="{y}" r="{radius}" fill="#fff" opacity="0.8"/>'
+    text = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="480" height="270" viewBox="0 0 480 270">'
+        f'<rect width="480" height="270" fill="{light}"/>{sun}{"".join(hills)}</svg>\n'
+    )
+    return text.encode()
+
+
+def avatar(blog: Blog) -> bytes:
+    """A PNG of a mirrored block pattern, 32 by 32 pixels, in the blog's two colours."""
+    chance = random.Random(blog.slug)  # noqa: S311 - a drawing, no secret
+    half = [[chance.random() < 0.5 for _ in range(4)] for _ in range(8)]
+    grid = [row + row[::-1] for row in half]
+    colours = [bytes.fromhex(colour[1:]) for colour in blog.colours]
+    block = AVATAR_PIXELS // 8
+    rows = []
+    for y in range(AVATAR_PIXELS):
+        row = grid[y // block]
+        rows.append(b"\0" + b"".join(colours[row[x // block]] for x in range(AVATAR_PIXELS)))
+    header = struct.pack(">IIBBBBB", AVATAR_PIXELS, AVATAR_PIXELS, 8, 2, 0, 0, 0)
+    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(b"".join(rows), 9)), _chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def foghorn(number: int) -> bytes:
+    """A WAV of one second (8 kHz, mono, 8 bit): two low tones that beat against each other."""
+    pitch = 90 + number % 7 * 12
+    frames = bytes(
+        int(
+            128
+            + 50 * math.sin(2 * math.pi * pitch * i / SOUND_RATE)
+            + 40 * math.sin(2 * math.pi * (pitch + 3) * i / SOUND_RATE)
+        )
+        for i in range(SOUND_RATE * SOUND_SECONDS)
+    )
+    form = struct.pack("<HHIIHH", 1, 1, SOUND_RATE, SOUND_RATE, 1, 8)
+    body = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(frames)) + frames
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+SOUND_BYTES = 44 + SOUND_RATE * SOUND_SECONDS
+"""Length of every `foghorn`, for the enclosures that announce it."""
+
+
+def _document(blog: Blog, lines: Sequence[str]) -> bytes:
+    head = f'<?xml version="1.0" encoding="{blog.encoding.upper()}"?>'
+    return "\n".join([head, *lines, ""]).encode(blog.encoding, "xmlcharrefreplace")
+
+
+def _element(name: str, text: str, attributes: str = "") -> str:
+    return f"<{name}{attributes}>{escape(text, quote=False)}</{name}>"
+
+
+def rss(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+    """RSS 2.0 with `content:encoded`, `dc:creator`, categories and, for a podcast, enclosures and iTunes elements."""
+    lines = [
+        '<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/"'
+        ' xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:atom="http://www.w3.org/2005/Atom"'
+        ' xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd">',
+        "<channel>",
+        _element("title", blog.title),
+        _element("link", base + home_path(blog)),
+        _element("description", blog.about),
+        _element("language", blog.language),
+        f'<atom:link rel="self" type="application/rss+xml" href={quoteattr(base + feed_path(blog))}/>',
+        f"<image>{_element('url', base + avatar_path(blog))}{_element('title', blog.title)}"
+        f"{_element('link', base + home_path(blog))}</image>",
+    ]
+    if "episode" in blog.kinds:
+        lines += [_element("itunes:author", blog.author), f"<itunes:image href={quoteattr(base + avatar_path(blog))}/>"]
+    for post in posts:
+        lines += _rss_item(post, base)
+    return _document(blog, [*lines, "</channel>", "</rss>"])
+
+
+def _rss_item(post: Post, base: str) -> list[str]:
+    blog = post.blog
+    html = body_html(post, base)
+    lines = [
+        "<item>",
+        _element("title", post.title or ""),
+        _element("link", base + post.path),
+        _element("guid", f"{blog.slug}-{post.number}", ' isPermaLink="false"'),
+        _element("pubDate", format_datetime(post.published)),
+        _element("dc:creator", blog.author),
+        _element("description", body_text(post).partition("\n")[0]),
+        f"<content:encoded>{escape(html, quote=False)}</content:encoded>",
+        *(_element("category", tag) for tag in post.tags),
+    ]
+    if post.kind == "episode":
+        lines += [
+            f'<enclosure url={quoteattr(base + sound_path(post))} length="{SOUND_BYTES}" type="audio/wav"/>',
+            _element("itunes:duration", str(SOUND_SECONDS)),
+            _element("itunes:episode", str(post.number)),
+        ]
+    return [*lines, "</item>"]
+
+
+def rss091(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+    """RSS 0.91: title, link and description are all that an item has, so its time is unknown to readers."""
+    lines = [
+        '<rss version="0.91">',
+        "<channel>",
+        _element("title", blog.title),
+        _element("link", base + home_path(blog)),
+        _element("description", blog.about),
+        _element("language", blog.language),
+        *(
+            f"<item>{_element('title', post.title or '')}{_element('link', base + post.path)}"
+            f"{_element('description', body_text(post))}</item>"
+            for post in posts
+        ),
+        "</channel>",
+        "</rss>",
+    ]
+    return _document(blog, lines)
+
+
+def rdf(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+    """RSS 1.0 in RDF, with Dublin Core for dates, authors and subjects."""
+    seats = "".join(f"<rdf:li rdf:resource={quoteattr(base + post.path)}/>" for post in posts)
+    lines = [
+        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"'
+        ' xmlns:dc="http://purl.org/dc/elements/1.1/">',
+        f"<channel rdf:about={quoteattr(base + feed_path(blog))}>",
+        _element("title", blog.title),
+        _element("link", base + home_path(blog)),
+        _element("description", blog.about),
+        f"<items><rdf:Seq>{seats}</rdf:Seq></items>",
+        "</channel>",
+    ]
+    for post in posts:
+        lines += [
+            f"<item rdf:about={quoteattr(base + post.path)}>",
+            _element("title", post.title or ""),
+            _element("link", base + post.path),
+            _element("description", body_text(post)),
+            _element("dc:creator", blog.author),
+            _element("dc:date", post.published.isoformat()),
+            *(_element("dc:subject", tag) for tag in post.tags),
+            "</item>",
+        ]
+    return _document(blog, [*lines, "</rdf:RDF>"])
+
+
+def atom(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+    """Atom with XHTML content under `xml:base`, so that the links inside are relative."""
+    home = base + home_path(blog)
+    newest = max(post.updated for post in posts)
+    lines = [
+        f'<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="{blog.language}" xml:base={quoteattr(base)}>',
+        _element("id", home),
+        _element("title", blog.title),
+        _element("subtitle", blog.about),
+        _element("updated", newest.isoformat()),
+        f"<author>{_element('name', blog.author)}{_element('uri', home)}</author>",
+        _element("icon", base + avatar_path(blog)),
+        f'<link rel="alternate" type="text/html" href={quoteattr(home)}/>',
+        f'<link rel="self" type="application/atom+xml" href={quoteattr(base + feed_path(blog))}/>',
+    ]
+    for post in posts:
+        lines += [
+            "<entry>",
+            _element("id", base + post.path),
+            _element("title", post.title or ""),
+            f'<link rel="alternate" type="text/html" href={quoteattr(post.path)}/>',
+            _element("published", post.published.isoformat()),
+            _element("updated", post.updated.isoformat()),
+            *(f"<category term={quoteattr(tag)}/>" for tag in post.tags),
+            f'<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">{body_html(post)}</div></content>',
+            "</entry>",
+        ]
+    return _document(blog, [*lines, "</feed>"])
+
+
+def jsonfeed(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+    """JSON Feed 1.1, with a picture and an attachment where a post has one."""
+    document = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": blog.title,
+        "home_page_url": base + home_path(blog),
+        "feed_url": base + feed_path(blog),
+        "description": blog.about,
+        "icon": base + avatar_path(blog),
+        "language": blog.language,
+        "authors": [{"name": blog.author, "url": base + home_path(blog), "avatar": base + avatar_path(blog)}],
+        "items": [_item(post, base) for post in posts],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1).encode()
+
+
+def _item(post: Post, base: str) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "id": base + post.path,
+        "url": base + post.path,
+        "title": post.title,
+        "content_html": body_html(post, base),
+        "content_text": body_text(post),
+        "date_published": post.published.isoformat(),
+        "tags": list(post.tags),
+    }
+    if post.has_photo:
+        item["image"] = base + photo_path(post)
+        item["attachments"] = [{"url": base + photo_path(post), "mime_type": "image/svg+xml"}]
+    return item
+
+
+MEDIA_TYPES = {
+    "rss": "application/rss+xml",
+    "rss091": "application/rss+xml",
+    "rdf": "application/rdf+xml",
+    "atom": "application/atom+xml",
+    "jsonfeed": "application/feed+json",
+}
+
+STYLE = (
+    "body{font:1.05rem/1.6 Georgia,serif;max-width:40rem;margin:3rem auto;padding:0 1rem;color:#222}"
+    "article{border-top:1px solid #ddd;padding:1rem 0}img.u-photo{max-width:100%}small,time{color:#666}"
+)
+
+
+def _page(title: str, body: str, language: str = "en", head: str = "") -> bytes:
+    text = (
+        f'<!doctype html>\n<html lang="{language}">\n<head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>{head}</head>\n'
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
+    return text.encode()
+
+
+def index() -> bytes:
+    """The list of all blogs."""
+    rows = "".join(
+        f'<li><a href="{home_path(blog)}">{escape(blog.title)}</a> <small>({blog.format}, every {blog.every} s; '
+        f'<a href="{feed_path(blog)}">feed</a>)</small></li>'
+        for blog in BLOGS
+    )
+    return _page("Invented blogs", f"<h1>Invented blogs</h1><ul>{rows}</ul>")
+
+
+def front(blog: Blog, posts: Sequence[Post]) -> bytes:
+    """A blog's front page: an h-feed for the blog that has no other feed, else a plain list with `rel=alternate`."""
+    card = _card(blog)
+    if blog.format == "h-feed":
+        entries = "\n".join(entry(post) for post in posts)
+        body = (
+            f'<div class="h-feed"><h1 class="p-name">{escape(blog.title)}</h1>'
+            f'<p class="p-summary">{escape(blog.about)}</p>{card}\n{entries}\n</div>'
+        )
+        return _page(blog.title, body, blog.language)
+    rows = "".join(f'<li><a href="{post.path}">{escape(post.title or str(post.number))}</a></li>' for post in posts)
+    kind, title = MEDIA_TYPES[blog.format], escape(blog.title)
+    link = f'<link rel="alternate" type="{kind}" title="{title}" href="{feed_path(blog)}">'
+    body = f"<h1>{escape(blog.title)}</h1><p>{escape(blog.about)}</p>{card}<ul>{rows}</ul>"
+    return _page(blog.title, body, blog.language, link)
+
+
+def permalink(post: Post) -> bytes:
+    """One post on a page of its own."""
+    title = post.title or f"{post.blog.title}, no. {post.number}"
+    return _page(title, entry(post, with_author=True), post.blog.language)
+
+
+def _card(blog: Blog, kind: str = "p-author") -> str:
+    return (
+        f'<p><a class="{kind} h-card" href="{home_path(blog)}"><img class="u-photo" src="{avatar_path(blog)}" alt=""'
+        f' width="32" height="32"> {escape(blog.author)}</a></p>'
+    )
+
+
+def _cite(kind: str, blog: Blog, number: int) -> str:
+    """The post that another one answers, with as much context as sites usually give: author and name."""
+    return (
+        f'<div class="{kind} h-cite"><a class="u-url p-name" href="{path_of(blog, number)}">'
+        f'{escape(blog.title)}, no. {number}</a> by <a class="p-author h-card" href="{home_path(blog)}">'
+        f"{escape(blog.author)}</a></div>"
+    )
+
+
+CITED_AS = {"reply": "u-in-reply-to", "rsvp": "u-in-reply-to", "like": "u-like-of", "bookmark": "u-bookmark-of"}
+
+
+def entry(post: Post, *, with_author: bool = False) -> str:
+    """A post as h-entry or h-event."""
+    parts = []
+    if post.target is not None:
+        parts.append(_cite(CITED_AS[post.kind], *post.target))
+    if post.kind == "rsvp":
+        parts.append('<p><data class="p-rsvp" value="yes">I shall be there.</data></p>')
+    if post.title is not None:
+        parts.append(f'<h2 class="p-name">{escape(post.title)}</h2>')
+    if post.has_photo:
+        parts.append(f'<img class="u-photo" src="{photo_path(post)}" alt="Hills, drawn by chance">')
+    if post.kind == "episode":
+        parts.append(f'<audio class="u-audio" controls src="{sound_path(post)}"></audio>')
+    parts += _where_and_when(post)
+    if post.paragraphs:
+        parts.append(f'<div class="e-content">{body_html(post)}</div>')
+    parts += [f'<a class="p-category" rel="tag" href="{home_path(post.blog)}">{escape(tag)}</a>' for tag in post.tags]
+    stamp = post.published.isoformat()
+    time = f'<time class="dt-published" datetime="{stamp}">{stamp}</time>'
+    parts.append(f'<p><a class="u-url u-uid" href="{post.path}">{time}</a></p>')
+    if with_author:
+        parts.append(_card(post.blog))
+    kind = "h-event" if post.kind == "event" else "h-entry"
+    return f'<article class="{kind}">{"".join(parts)}</article>'
+
+
+def _where_and_when(post: Post) -> list[str]:
+    parts = []
+    if post.place is not None:
+        kind = "u-checkin" if post.kind == "checkin" else "p-location"
+        parts.append(
+            f'<div class="{kind} h-card"><span class="p-name">{escape(post.place.name)}</span> '
+            f'<data class="p-latitude" value="{post.place.latitude}"></data>'
+            f'<data class="p-longitude" value="{post.place.longitude}"></data></div>'
+        )
+    for name, instant in (("dt-start", post.starts), ("dt-end", post.ends)):
+        if instant is not None:
+            parts.append(f'<time class="{name}" datetime="{instant.isoformat()}">{instant:%d %B, %H:%M}</time> ')
+    return parts
+
 
 Writer = Callable[[Blog, Sequence[Post], str], bytes]
 
@@ -46,19 +453,19 @@ def feed_paths() -> tuple[str, ...]:
 def document(path: str, now: float, base: str, seed: int = SEED) -> Document | None:
     """What stands at `path` at `now` (Unix seconds), or None where there is nothing (yet)."""
     if path == "/":
-        return Document(pages.index(), HTML, FOREVER)
+        return Document(index(), HTML, FOREVER)
     for blog in BLOGS:
         if path in {home_path(blog), feed_path(blog)}:
-            return _blog_document(path, blog, posts(blog, now, seed), base)
+            return _blog_document(path, blog, cast.posts(blog, now, seed), base)
         if path == avatar_path(blog):
-            return Document(media.avatar(blog), "image/png", FOREVER)
+            return Document(avatar(blog), "image/png", FOREVER)
     return _numbered(path, now, seed)
 
 
 def _blog_document(path: str, blog: Blog, listed: Sequence[Post], base: str) -> Document:
     changed = max(one.updated for one in listed)
     if path == home_path(blog):
-        return Document(pages.front(blog, listed), HTML, changed)
+        return Document(front(blog, listed), HTML, changed)
     write, content_type = WRITERS[blog.format]
     return Document(write(blog, listed, base), content_type, changed)
 
@@ -75,8 +482,8 @@ def _numbered(path: str, now: float, seed: int) -> Document | None:
     if number > newest_number(blog, now):
         return None
     if match["ending"] == ".svg":
-        return Document(media.landscape(blog, number), "image/svg+xml", FOREVER)
+        return Document(landscape(blog, number), "image/svg+xml", FOREVER)
     if match["ending"] == ".wav":
-        return Document(media.foghorn(number), "audio/wav", FOREVER)
-    shown = post(blog, number, now, seed)
-    return Document(pages.permalink(shown), HTML, shown.updated)
+        return Document(foghorn(number), "audio/wav", FOREVER)
+    shown = cast.post(blog, number, now, seed)
+    return Document(permalink(shown), HTML, shown.updated)

@@ -1,28 +1,28 @@
 """The demo's web server: `documents` over HTTP with validators, as a small ASGI application of its own.
 
 Conditional requests follow RFC 9110, section 13: `If-None-Match` decides where it is given, else `If-Modified-Since`.
-The `ETag` is a hash of the body, `Last-Modified` the time of the newest post or edit.
+The `ETag` is a hash of the body, `Last-Modified` the time of the newest post or edit. `write_backend` makes a
+backend.json that follows it all.
 """
 
 from __future__ import annotations
 
-import asyncio
+import fcntl
 import hashlib
-import socket
+import json
+import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from email.utils import format_datetime, parsedate_to_datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import uvicorn
-
-from microsub.demo.backend import write_backend
-from microsub.demo.documents import Document, document
-from microsub.demo.posts import SEED
-
-__all__ = ["Publisher", "app", "serve", "write_backend"]
+from microsub.demo.cast import BY_SLUG, SEED
+from microsub.demo.documents import Document, document, feed_path, feed_paths, home_path
+from microsub.errors import MicrosubError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,24 +35,19 @@ class Publisher:
     """An ASGI application that publishes the demo's blogs.
 
     `base` is its own address without a slash at its end, for the absolute URLs in feeds; an empty one takes the
-    address at which the request came in. `clock` returns Unix seconds. `requests` counts the answers per path and
-    status, so that one can see how it is polled.
+    address at which the request came in. `clock` returns Unix seconds.
     """
 
     def __init__(self, base: str = "", clock: Callable[[], float] = time.time, seed: int = SEED) -> None:
         self.base = base
         self.clock = clock
         self.seed = seed
-        self.requests: dict[tuple[str, int], int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; anything but HTTP is left alone."""
         if scope["type"] != "http":
             return
         status, headers, body = self.answer(scope["method"], scope["path"], _headers(scope), _address(scope))
-        key = (scope["path"], status)
-        if status != 404:
-            self.requests[key] = self.requests.get(key, 0) + 1
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
@@ -68,11 +63,6 @@ class Publisher:
         if _is_fresh(request, etag, found.changed):
             return 304, validators, b""
         return 200, [*validators, *_entity(found)], found.body
-
-
-def app() -> Publisher:
-    """The publisher as an ASGI application for a server of the caller's own."""
-    return Publisher()
 
 
 def _address(scope: Scope) -> str:
@@ -110,31 +100,82 @@ def _is_fresh(request: Mapping[str, str], etag: str, changed: datetime) -> bool:
         return False
 
 
-class _QuietServer(uvicorn.Server):
-    """A uvicorn server that leaves signals to the process that it is a guest in."""
+POLL_SECONDS = 5
+"""How often each of the demo's feeds is polled; far more often than is polite towards anybody else."""
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture nothing."""
-        yield
+CHANNELS: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]] = {
+    "robin": (
+        ("people", "People", ("mo", "second-thoughts", "kestrel-kettle")),
+        ("workshop", "Workshop", ("slow-lathe", "orrery", "salt-and-ladders")),
+        ("listening", "Listening", ("nine-minutes-of-fog",)),
+        ("elsewhere", "Elsewhere", ("cafe-desuet", "dry-watercolour", "harbour-log")),
+    ),
+    "kim": (
+        ("everything", "Everything", ("mo", "orrery", "harbour-log", "nine-minutes-of-fog")),
+        ("kitchen", "Kitchen", ("salt-and-ladders", "kestrel-kettle", "cafe-desuet")),
+    ),
+}
+"""User → channels as (uid, name, blogs). Both follow some of the same blogs, each of which is polled once."""
 
 
-@asynccontextmanager
-async def serve(host: str = "127.0.0.1", port: int = 0, seed: int = SEED) -> AsyncIterator[Publisher]:
-    """Run the publisher in the running event loop until the block is left; port 0 takes a free one.
+def backend_document(base: str) -> dict[str, Any]:
+    """The content of a backend.json that follows the publisher at `base` (no slash at its end)."""
+    host = urlsplit(base).hostname or "127.0.0.1"
+    return {
+        "users": {
+            user: {
+                "me": f"{base}/people/{user}/",
+                "channels": [
+                    {"uid": uid, "name": name, "feeds": [_feed(base, slug) for slug in slugs]}
+                    for uid, name, slugs in channels
+                ],
+            }
+            for user, channels in CHANNELS.items()
+        },
+        "settings": {
+            "max_items": 500,
+            "hosts": {host: {"interval": 0, "concurrency": 4}},
+            "feeds": {base + path: {"interval": POLL_SECONDS, "ttl": 0} for path in feed_paths()},
+        },
+    }
 
-    The value is the publisher, whose `base` says where it listens. Raises OSError when the port is taken.
+
+def _feed(base: str, slug: str) -> dict[str, Any]:
+    blog = BY_SLUG[slug]
+    return {"url": base + feed_path(blog), "name": blog.title}
+
+
+def write_backend(path: Path, base: str) -> bool:
+    """Write the demo's backend.json to `path`; True when it was written.
+
+    A file that follows the publisher at `base` already is left alone, because it holds what was changed since.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family)
-    name = f"[{host}]" if ":" in host else host
-    publisher = Publisher(f"http://{name}:{listener.getsockname()[1]}", seed=seed)
-    config = uvicorn.Config(publisher, lifespan="off", log_config=None, log_level="warning", access_log=False)
-    server = _QuietServer(config)
-    task = asyncio.create_task(server.serve(sockets=[listener]), name="demo publisher")
-    try:
-        yield publisher
-    finally:
-        server.should_exit = True
-        await task
-        listener.close()
+    if path.exists() and f'"{base}{home_path(BY_SLUG["mo"])}"' in path.read_text():
+        return False
+    path.write_text(json.dumps(backend_document(base), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return True
+
+
+_LOCK = "demo.lock"
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Lock `folder`, which exists, within the block; the lock ends with the process. Changes nothing else in it.
+
+    Raises MicrosubError where another demo holds it, and OSError.
+    """
+    with open(folder / _LOCK, "a+", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            pid = lock.read(20).strip() or "unknown"
+            raise MicrosubError(
+                f"the demo in {folder.resolve()} runs already (pid {pid}). Stop that one, or choose another folder "
+                "with --data-dir or MICROSUB_DATA_DIR"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield

@@ -19,8 +19,7 @@ from microsub.discovery.feedlinks import FeedLink, declared, from_header, looks_
 from microsub.discovery.sites import feeds_by_address, feeds_of_site, wordpress_feed
 from microsub.errors import ParseError
 from microsub.formats.encoding import decode
-from microsub.formats.html.depth import too_deep
-from microsub.formats.html.trees import MAX_PAGE, base_of, tree_of
+from microsub.formats.html.trees import MAX_PAGE, base_of, too_deep, tree_of
 from microsub.formats.mf2 import hfeed
 from microsub.formats.parse import parse, sniff
 from microsub.kit.urls import host_of, normalise_profile, normalise_url, safe_url
@@ -46,7 +45,9 @@ _PATHS = ("feed", "feed.xml", "rss.xml", "atom.xml", "index.xml", "rss", "feed.j
 
 
 def discover(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
-    """The feeds that a document at `url` is, holds or names, best first; empty where there are none. Never raises.
+    """The feeds that a document at `url` is, holds or names, best first.
+
+    Empty where there are none. Never raises.
 
     `link_header` is the joined value of the HTTP `Link` header. What isn't on the page (`common_paths`) is left to the
     caller, who can fetch.
@@ -63,7 +64,9 @@ def discover(body: bytes, url: str, content_type: str | None, link_header: str |
 
 
 def better_feeds(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
-    """The feeds to follow instead of a page, best first; empty for a feed, and for a page that is best followed itself.
+    """The feeds to follow instead of a page, best first.
+
+    Empty for a feed, and for a page that is best followed itself.
 
     That is one whose author marked up an h-feed with posts. Classic `hfeed` and `hentry` don't count: themes carry them
     whatever is on the page. Feeds of comments are left out. Never raises.
@@ -102,8 +105,9 @@ def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
 
 
 def common_paths(url: str) -> list[str]:
-    """Addresses at which blog engines usually have a feed, the commonest names first: of each name that below the page,
-    then that beside it, then that at the root of its site.
+    """Addresses at which blog engines usually have a feed, the commonest names first.
+
+    Of each name that below the page, then that beside it, then that at the root of its site.
     """
     try:
         parts = urlsplit(url)
@@ -209,8 +213,10 @@ def _itself_as_page(text: str, url: str) -> list[FeedLink]:
 
 
 def _distinct(links: Iterable[FeedLink]) -> list[FeedLink]:
-    """Each feed once, those of comments last. Of two that differ in the scheme, or in a slash at the end, the place is
-    the first one's; https wins, and what one lacks the other gives.
+    """Each feed once, those of comments last.
+
+    Of two that differ in the scheme, or in a slash at the end, the place is the first one's; https wins, and what one
+    lacks the other gives.
     """
     found: dict[str, FeedLink] = {}
     for link in links:

@@ -6,24 +6,25 @@ Spec: https://indieweb.org/Microsub-spec#Search and #Preview. Nothing is stored 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from microsub.discovery.directory import Directory, ListedFeed
+from microsub.discovery.feedlinks import MAX_QUERY, addresses, is_account, is_unusable_url
 from microsub.discovery.links import FeedLink, common_paths, feeds_by_address
-from microsub.discovery.queries import MAX_QUERY, addresses, is_account, is_unusable_url
 from microsub.errors import InvalidRequest, ParseError, ParsingStopped, TooManyRequests
-from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, who_asks
-from microsub.formats.entry_id import identities, mask_credentials
+from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, who_asks
+from microsub.formats.entry_id import identities
 from microsub.formats.wire import timestamp, to_wire
+from microsub.kit.digests import sha256_hex
 from microsub.kit.rate_limits import FixedWindow
+from microsub.kit.urls import mask_credentials
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
 from microsub.parsing.pool import ParsePool
@@ -51,19 +52,11 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchAnswer:
     """The feeds that a search found; `trouble` says why there are none, in words for people, where that is known."""
 
     feeds: list[FeedLink]
     trouble: str | None = None
-
-
-class Fetching(Protocol):
-    """What is needed: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
-
-    async def fetch(self, request: FetchRequest) -> FetchResult:
-        """GET a document; failures are values."""
-        ...
 
 
 COPIES_OF_USER = 8 * 1024 * 1024
@@ -72,7 +65,9 @@ COPIES_IN_ALL = 64 * 1024 * 1024
 
 
 class CopyShares:
-    """Whether a copy of what somebody has looked at is kept for an hour: as long as their share and that of all last.
+    """Whether a copy of what somebody has looked at is kept for an hour.
+
+    As long as their share and that of all last.
 
     What isn't kept is asked for again. Counted within the process. `clock` gives seconds, `seconds` is the hour.
     """
@@ -98,7 +93,7 @@ class Search:
         self._parser = parser
         self._directory = directory
 
-    async def feeds(self, query: str, now: float) -> Found:
+    async def feeds(self, query: str, now: float) -> SearchAnswer:
         """The feeds behind a URL, a bare domain or a handle; for words, those of the directory.
 
         Nothing found is no error, and an address that can't be fetched is named beside the empty list. Raises
@@ -118,7 +113,7 @@ class Search:
                     found, failed = await self._discover(address, account=is_account(query))
                     if found:
                         titles = await self._directory.titles([link.url for link in found], now)
-                        return Found([replace(link, title=titles.get(link.url, link.title)) for link in found])
+                        return SearchAnswer([replace(link, title=titles.get(link.url, link.title)) for link in found])
                     failures.append(failed)
                 trouble = _trouble(failures)
         except TimeoutError:
@@ -128,11 +123,12 @@ class Search:
             log.info("search found a document that can't be read", url=error.url, error=error.detail)
             trouble = f"{error.detail}: {error.url}"
         listed = [] if "://" in query else [_link(feed) for feed in await self._directory.find(query, now)]
-        return Found(listed, None if listed else trouble)
+        return SearchAnswer(listed, None if listed else trouble)
 
     async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
-        """The newest items of the feed that one would follow by `url`, ready for the wire: of the feed there, or of the
-        first feed that the page there names.
+        """The newest items of the feed that one would follow by `url`, ready for the wire.
+
+        Of the feed there, or of the first feed that the page there names.
 
         Raises InvalidRequest when there is none or the document can't be had, and TooManyRequests as `feeds` does.
         """
@@ -234,7 +230,9 @@ class Search:
 
 
 def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
-    """The newest entries as items that belong to nobody: unread, in no channel, with ids that mean nothing here.
+    """The newest entries as items that belong to nobody.
+
+    Unread, in no channel, with ids that mean nothing here.
 
     They have no `_source`: a feed's id would say whether anybody here follows it.
     """
@@ -250,7 +248,7 @@ def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
         wire = to_wire(entry)
         if entry.published is None or entry.published > latest:
             wire["published"] = timestamp(latest)
-        item_id = f"preview-{_digest(identity)[:24]}"
+        item_id = f"preview-{sha256_hex(identity)[:24]}"
         items.append({**wire, "_id": item_id, "_is_read": False, "_channel": channel})
     return items
 
@@ -261,18 +259,16 @@ def _known(url: str, reply: FetchResult) -> list[FeedLink]:
 
 
 def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:
-    """What became of the addresses of a search, none of which can be had: a server's answer tells more than that
-    nobody answers, and the last address is what people know (the profile of an account, behind what programs ask).
+    """What became of the addresses of a search, none of which can be had.
+
+    A server's answer tells more than that nobody answers, and the last address is what people know (the profile of an
+    account, behind what programs ask).
     """
     failed = [failure for failure in failures if failure is not None]
     if not failed or len(failed) < len(failures):
         return None
     told = next((failure for failure in reversed(failed) if failure.status is not None), failed[-1])
     return f"{mask_credentials(told.url)}: {told.detail}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def _link(feed: ListedFeed) -> FeedLink:

@@ -1,1 +1,193 @@
-"""The move from the older Go server (https://github.com/pstuifzand/ekster)."""
+"""Items as the older Go server (https://github.com/pstuifzand/ekster) keeps them, to jf2.
+
+An item is JSON in jf2 with lists for what may occur repeatedly, `_source` for the feed and `_id`, which is the hex form
+of what its publisher calls the post: a feed's guid, else its link; a page's `uid`, else its URL. Posts that came by
+Micropub have a SHA-1 there and a source without address. Older versions wrote fields in other forms, so every value is
+looked at before it is used, and everything goes through the same cleaning as a feed's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from microsub.errors import ParseError
+from microsub.formats.dates import from_text
+from microsub.formats.normalise import finish
+from microsub.formats.raw import RawEntry
+from microsub.kit.urls import canonical_feed_url, host_of, safe_url
+from microsub.model.jf2 import Card, Entry
+
+MAX_DEPTH = 2
+MAX_BYTES = 4_000_000
+_TYPES = frozenset({"entry", "event", "card", "review", "cite"})
+
+
+@dataclass(frozen=True, slots=True)
+class OldPost:
+    """An item ready for the post store. `source` is the address of its feed where the item says it, `sourced` whether
+    it says anything of a source.
+    """
+
+    entry: Entry
+    source: str | None
+    sourced: bool
+
+
+def old_post(body: bytes, item_id: str, published: str) -> OldPost:
+    """`to_jf2`, with the document first, as parser processes have it."""
+    return to_jf2(item_id, body, published)
+
+
+def to_jf2(item_id: str, data: bytes, published: str = "") -> OldPost:
+    """Read one item. `published` stands in for a date that its JSON lacks. Raises ParseError, naming `item_id`."""
+    if len(data) > MAX_BYTES:
+        raise ParseError(item_id, f"its JSON has {len(data)} bytes, more than any post")
+    try:
+        node = orjson.loads(data)
+    except ValueError as error:
+        raise ParseError(item_id, f"its JSON can't be read: {error}") from error
+    if not isinstance(node, dict):
+        raise ParseError(item_id, "its JSON is no object")
+    raw = _raw(node, 0)
+    if not any((raw.html, raw.text, raw.entry.name, raw.entry.url, raw.entry.photo, raw.entry.summary)):
+        raise ParseError(item_id, "there is nothing in it to read")
+    source = node.get("_source")
+    address = safe_url(_text(source, "url")) if isinstance(source, dict) else None
+    raw.entry = _dated(raw.entry, published, guid_of(item_id) or raw.entry.uid or raw.entry.url)
+    return OldPost(finish(raw), address, isinstance(source, dict) and bool(source))
+
+
+def guid_of(item_id: str) -> str | None:
+    """What the publisher calls the post, from the item's id; None for ids that aren't made so."""
+    try:
+        text = bytes.fromhex(item_id).decode().strip()
+    except ValueError:
+        return None
+    return text if text and text.isprintable() else None
+
+
+def source_among(post: OldPost, feeds: Sequence[str], own: Sequence[str]) -> str | None:
+    """The feed that a post comes from: one of `feeds` (addresses), `own` being those of the post's channel.
+
+    What the item says counts; where that is no feed of these, the one on the host of the post or of its author, with
+    the longest common beginning; and a channel's only feed where the item is silent. None for a post of no feed.
+    """
+    if post.source is not None:
+        wanted = canonical_feed_url(post.source)
+        for url in (*own, *feeds):
+            if canonical_feed_url(url) == wanted:
+                return url
+    elif post.sourced:
+        return None
+    author = post.entry.author.url if post.entry.author else None
+    addresses = [url for url in (post.source, post.entry.url, author, post.entry.guid) if url]
+    for candidates in (own, feeds):
+        near = [url for url in candidates if any(_bare(url) == _bare(address) for address in addresses)]
+        if near:
+            return max(near, key=lambda url: max(_common(url, address) for address in addresses))
+    return own[0] if len(own) == 1 and not post.sourced else None
+
+
+def _bare(url: str) -> str:
+    return host_of(url).removeprefix("www.")
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters behind the host two URLs share."""
+    one, other = (url.partition("://")[2].partition("/")[2] for url in (one, other))
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def _raw(node: dict[str, Any], depth: int) -> RawEntry:
+    url = safe_url(_text(node, "url"))
+    kind = _text(node, "type")
+    content = node.get("content")
+    entry = Entry(
+        type=kind if kind in _TYPES else "entry",
+        uid=_text(node, "uid"),
+        url=url,
+        name=_text(node, "name"),
+        summary=_text(node, "summary"),
+        published=from_text(node.get("published")),
+        updated=from_text(node.get("updated")),
+        author=_card(node.get("author")),
+        category=_texts(node, "category"),
+        photo=_urls(node, "photo"),
+        video=_urls(node, "video"),
+        audio=_urls(node, "audio"),
+        like_of=_urls(node, "like-of"),
+        repost_of=_urls(node, "repost-of"),
+        bookmark_of=_urls(node, "bookmark-of"),
+        follow_of=_urls(node, "follow-of"),
+        in_reply_to=_urls(node, "in-reply-to"),
+        checkin=_card(node.get("checkin")),
+        location=_place(node),
+        refs=_refs(node, depth),
+    )
+    html, text = (
+        (_text(content, "html"), _text(content, "text") or _text(content, "value"))
+        if isinstance(content, dict)
+        else (None, content if isinstance(content, str) else None)
+    )
+    return RawEntry(entry, url or "", html=html, text=text)
+
+
+def _dated(entry: Entry, published: str, guid: str | None) -> Entry:
+    moment: datetime | None = entry.published or from_text(published)
+    return replace(entry, published=moment, guid=guid)
+
+
+def _refs(node: dict[str, Any], depth: int) -> dict[str, Entry | Card]:
+    refs = node.get("refs")
+    if not isinstance(refs, dict) or depth >= MAX_DEPTH:
+        return {}
+    found: dict[str, Entry | Card] = {}
+    for address, value in list(refs.items())[:20]:
+        if isinstance(value, dict) and (url := safe_url(address)):
+            found[url] = finish(_raw(value, depth + 1))
+    return found
+
+
+def _card(value: Any) -> Card | None:
+    if isinstance(value, str):
+        url = safe_url(value)
+        return Card(url=url, name=None if url else value) if value.strip() else None
+    if not isinstance(value, dict):
+        return None
+    card = Card(
+        name=_text(value, "name"),
+        url=safe_url(_text(value, "url")),
+        photo=safe_url(_text(value, "photo")),
+        latitude=_text(value, "latitude"),
+        longitude=_text(value, "longitude"),
+        locality=_text(value, "locality"),
+        region=_text(value, "region"),
+        country_name=_text(value, "country-name"),
+    )
+    return card if card != Card() else None
+
+
+def _place(node: dict[str, Any]) -> Card | None:
+    latitude, longitude = _text(node, "latitude"), _text(node, "longitude")
+    return Card(latitude=latitude, longitude=longitude) if latitude and longitude else None
+
+
+def _texts(node: dict[str, Any], name: str) -> tuple[str, ...]:
+    value = node.get(name)
+    values = value if isinstance(value, list) else [value]
+    return tuple(one for one in values if isinstance(one, str) and one.strip())
+
+
+def _text(node: dict[str, Any], name: str) -> str | None:
+    return next(iter(_texts(node, name)), None)
+
+
+def _urls(node: dict[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(url for value in _texts(node, name) if (url := safe_url(value)))

@@ -1,23 +1,28 @@
-"""The only door out: guarded and limited. What lies behind it is chosen by others, not by us."""
+"""The only door out, guarded and limited: what lies behind it is chosen by others."""
 
 from microsub.fetch.fetcher import Fetcher
 from microsub.fetch.network import Resolver, asking_for, out_of_descriptors, who_asks
-from microsub.fetch.sending import Answered, Hop, Sender, Sending, SendLimits
 from microsub.fetch.spacing import HostPace, SpacedFetcher
-from microsub.fetch.targets import ascii_host, target_of
+from microsub.fetch.targets import target_of
 from microsub.fetch.values import (
     FEED_ACCEPT,
     PAGE_ACCEPT,
     REASONS,
+    Answered,
     Fetched,
     FetchFailed,
+    Fetching,
     FetchLimits,
     FetchRequest,
     FetchResult,
     FetchSettings,
+    Hop,
     HopError,
     NotModified,
     Reason,
+    Sender,
+    Sending,
+    SendLimits,
 )
 
 __all__ = [
@@ -32,6 +37,7 @@ __all__ = [
     "FetchSettings",
     "Fetched",
     "Fetcher",
+    "Fetching",
     "Hop",
     "HopError",
     "HostPace",
@@ -42,7 +48,6 @@ __all__ = [
     "Sender",
     "Sending",
     "SpacedFetcher",
-    "ascii_host",
     "asking_for",
     "out_of_descriptors",
     "target_of",

@@ -1,11 +1,16 @@
-"""A body, bounded: decompressed piece by piece, so that a bomb is never expanded beyond the limit."""
+"""A body, bounded: decompressed piece by piece, so that no bomb is expanded."""
 
 from __future__ import annotations
 
+import asyncio
 import io
+import threading
+import time
 import zlib
-from typing import Protocol
+from collections.abc import Mapping
+from contextlib import suppress
 
+from microsub.fetch.transport import Reply
 from microsub.fetch.values import HopError
 
 _PIECE = 64 * 1024
@@ -16,19 +21,6 @@ _CRUMB = 4
 
 # Servers that flush while they compress send several streams, one behind the other; never this many.
 _MOST_MEMBERS = 1000
-
-
-class _Decoder(Protocol):
-    def feed(self, data: bytes, room: int, sink: io.BytesIO) -> None: ...
-    def finish(self) -> None: ...
-
-
-class _Identity:
-    def feed(self, data: bytes, room: int, sink: io.BytesIO) -> None:
-        sink.write(data[:room])
-
-    def finish(self) -> None:
-        return
 
 
 class _Inflate:
@@ -120,28 +112,207 @@ class Body:
         return self._parts
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived. Raises HopError: `too_large` at the first byte over the limit, `encoding`, `protocol`."""
+        """Take what arrived. Raises HopError (`too_large`, `encoding`, `protocol`)."""
         self._received += len(data)
         self._parts += 1
         if self._parts > _MANY_CRUMBS and self._received < _CRUMB * self._parts:
             raise HopError("protocol", f"the body comes in crumbs: {self._received} bytes in {self._parts} chunks")
-        self._decoder.feed(data, self._limit + 1 - self.length, self._whole)
+        room = self._limit + 1 - self.length
+        if self._decoder is None:
+            self._whole.write(data[:room])
+        else:
+            self._decoder.feed(data, room, self._whole)
         if self.length > self._limit or self._received > self._limit:
             raise HopError("too_large", f"the document is larger than {self._limit} bytes")
 
     def finish(self) -> bytes:
         """The whole body. Raises HopError when the compressed stream isn't complete."""
-        if self._received:
+        if self._received and self._decoder is not None:
             self._decoder.finish()
         return self._whole.getvalue()
 
 
-def _decoder(content_encoding: str | None) -> _Decoder:
+def _decoder(content_encoding: str | None) -> _Inflate | None:
     codings = [part.strip().lower() for part in (content_encoding or "").split(",")]
     codings = [coding for coding in codings if coding not in {"", "identity", "none", "utf-8"}]
     if not codings:
-        return _Identity()
+        return None
     coding = codings[0].removeprefix("x-")
     if len(codings) > 1 or coding not in {"gzip", "deflate"}:
         raise HopError("encoding", f"the server sent the Content-Encoding '{coding[:40]}', which we didn't ask for")
     return _Inflate(coding)
+
+
+# --- room ---------------------------------------------------------------------------------------------------------
+#
+# How many bytes of bodies one process may hold at a time, so that two hundred large answers don't fill its memory.
+#
+# Small bodies are free. A body that grows beyond that takes room for every further piece and gives all of it back when
+# the document is dropped, parsed and stored or not. Where there is no room, reading stops: the publisher's TCP window
+# fills, and nothing is lost.
+#
+# Bodies that wait for each other could wait for ever. So the oldest one that is still arriving may go beyond the bound
+# when nothing else will give room back, or doesn't soon; the bound is therefore `total` plus one body, now and then
+# more.
+
+FREE = 64 * 1024
+TOTAL = 16 * 1024 * 1024
+PATIENCE = 5.0
+"""Seconds that the oldest body waits for documents that others hold for long."""
+
+
+class Room:
+    """The room of a process, for any number of event loops. Shares may be dropped in any thread."""
+
+    def __init__(self, total: int = TOTAL, free: int = FREE) -> None:
+        self._total = total
+        self._free = free
+        self._used = 0
+        self._arriving: dict[int, None] = {}
+        self._arrived = 0
+        self._lock = threading.RLock()  # a share may be dropped while another is being served
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    @property
+    def used(self) -> int:
+        """Bytes that are taken at present."""
+        return self._used
+
+    def share(self) -> Share:
+        """What one body takes; it is given back when the last reference to the share goes."""
+        return Share(self)
+
+    def _may(self, share: Share, size: int) -> bool:
+        if self._used + size <= self._total:
+            return True
+        return not self._arrived and self._is_oldest(share)
+
+    def _is_oldest(self, share: Share) -> bool:
+        return next(iter(self._arriving), None) == id(share)
+
+    async def _take(self, share: Share, size: int) -> None:
+        loop = asyncio.get_running_loop()
+        patient_until = loop.time() + PATIENCE
+        with self._lock:
+            self._arriving.setdefault(id(share))
+        while True:
+            with self._lock:
+                if self._may(share, size) or (loop.time() >= patient_until and self._is_oldest(share)):
+                    self._used += size
+                    share.held += size
+                    return
+                turn = asyncio.Event()
+                self._waiting[turn] = loop
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(max(patient_until, loop.time() + 1.0)):
+                        await turn.wait()
+            finally:
+                with self._lock:
+                    del self._waiting[turn]
+
+    def _settle(self, share: Share) -> None:
+        with self._lock:
+            if id(share) in self._arriving:
+                del self._arriving[id(share)]
+                self._arrived += 1
+                share.settled = True
+        self._wake()
+
+    def _give_back(self, share: Share) -> None:
+        with self._lock:
+            self._used -= share.held
+            self._arriving.pop(id(share), None)
+            self._arrived -= share.settled
+            share.held, share.settled = 0, False
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._waiting:
+            return
+        with self._lock:
+            waiting = list(self._waiting.items())
+        for turn, loop in waiting:
+            with suppress(RuntimeError):  # a loop that has ended waits for nothing
+                loop.call_soon_threadsafe(turn.set)
+
+
+class Share:
+    """The room that one body takes."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._size = 0
+        self.held = 0
+        self.settled = False
+
+    async def grow(self, size: int) -> None:
+        """Take room for `size` bytes more; waits until there is some."""
+        self._size += size
+        over = self._size - self._room._free - self.held
+        if over > 0:
+            await self._room._take(self, over)
+
+    def fits(self, size: int) -> bool:
+        """Whether `grow` would not wait."""
+        over = self._size + size - self._room._free - self.held
+        return over <= 0 or self._room._may(self, over)
+
+    def settle(self) -> None:
+        """The body is complete: it grows no more and will be dropped, whatever the others do."""
+        self._room._settle(self)
+
+    def close(self) -> None:
+        """Give the room back now."""
+        self._room._give_back(self)
+
+    def __del__(self) -> None:
+        # Nobody who takes a document out of the fetcher can forget to give its room back.
+        self._room._give_back(self)
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+_YIELD_EVERY = 64
+"""Pieces of a body between two looks at what else there is to do: many may lie ready in one read from the network."""
+
+_LONGEST_WAIT_FOR_ROOM = 60.0
+
+
+async def read_body(
+    reply: Reply, fields: Mapping[str, str], limit: int, room: Room, clock: asyncio.Timeout
+) -> tuple[bytes, Share]:
+    """The whole body, `limit` bytes after decompression at most, and the room that it takes.
+
+    Raises HopError. While there is no room, `clock` stands still.
+    """
+    body = Body(fields.get("content-encoding"), limit)
+    share = room.share()
+    try:
+        async for part in reply.parts:
+            before = body.length
+            body.feed(part)
+            await _wait_for_room(share, body.length - before, clock)
+            if body.parts % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        share.settle()
+        return body.finish(), share
+    except BaseException:
+        share.close()
+        raise
+
+
+async def _wait_for_room(share: Share, size: int, clock: asyncio.Timeout) -> None:
+    """Take room for what has arrived; waiting doesn't count against the publisher's time."""
+    if share.fits(size):
+        await share.grow(size)
+        return
+    end, start = clock.when(), time.monotonic()
+    clock.reschedule(None)
+    try:
+        async with asyncio.timeout(_LONGEST_WAIT_FOR_ROOM):
+            await share.grow(size)
+    except TimeoutError:
+        raise HopError("timeout", "there was no memory free for this document; it will be tried again") from None
+    finally:
+        clock.reschedule(None if end is None else end + time.monotonic() - start)

@@ -1,4 +1,4 @@
-"""The one door out to the web: a GET with limits, validators and every hop checked (design: ingest, Limits and guards).
+"""The one door out to the web: limits, validators, and every hop checked.
 
 The feed cache (`microsub.cache`: time to live, one request for many askers) stands in front of `Fetcher.fetch`.
 """
@@ -6,40 +6,48 @@ The feed cache (`microsub.cache`: time to live, one request for many askers) sta
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from typing import TypeVar
+from urllib.parse import urlencode
 
 from microsub.fetch import headers
+from microsub.fetch.body import Room, read_body
 from microsub.fetch.network import Guard, Resolver, ThreadedResolver
-from microsub.fetch.reading import read_body
-from microsub.fetch.room import Room
-from microsub.fetch.sending import Answered, Exchange, Sending
 from microsub.fetch.spacing import HostPace
-from microsub.fetch.targets import Target, follow, target_of
-from microsub.fetch.transport import Outgoing, Reply, carrier
+from microsub.fetch.targets import HopTarget, follow, target_of
+from microsub.fetch.transport import Carrier, Outgoing, Reply
 from microsub.fetch.values import (
+    Answered,
     Fetched,
     FetchFailed,
     FetchRequest,
     FetchResult,
     FetchSettings,
+    Hop,
     HopError,
     NotModified,
     Reason,
+    Sending,
 )
-from microsub.formats.entry_id import mask_credentials
+from microsub.kit.urls import mask_credentials
+
+T = TypeVar("T")
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
 _DOCUMENTS = frozenset({200, 203})
 _MAX_VALIDATOR = 2048
 _MAX_DETAIL = 300
+_TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Fetcher:
-    """Fetches documents. One instance serves a whole process; it keeps no cookies, connections or credentials."""
+    """Fetches documents, for a whole process; keeps no cookies, connections or credentials."""
 
     def __init__(
         self,
@@ -57,48 +65,83 @@ class Fetcher:
         self._room = room if room is not None else Room()
         self._clock = clock
         guard = Guard(resolver if resolver is not None else ThreadedResolver(), settings.allow_private_networks)
-        self._carrier = carrier(guard, proxy=settings.proxy, ssl_context=ssl_context, limits=settings.limits)
+        self._carrier = Carrier(guard, proxy=settings.proxy, ssl_context=ssl_context, limits=settings.limits)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
-        """GET a document, following redirects. Never raises for what publishers, networks or users' URLs do."""
-        status: list[int] = []
+        """GET a document, following redirects. What others do wrong is a value, never raised."""
+        limits = self._settings.limits
+        statuses: list[int] = []
         try:
-            async with asyncio.timeout(self._settings.limits.total) as clock:
-                return await self._follow(request, status, clock)
+            async with asyncio.timeout(limits.total) as clock:
+                first = target_of(request.url)
+                return await self._follow(
+                    first,
+                    lambda target: Outgoing(target, self._fields(request, target)),
+                    lambda target, reply, hops: self._conclude(request, first, target, reply, hops, clock),
+                    limits.redirects,
+                    statuses,
+                    self._pace,
+                )
         except TimeoutError:
-            seconds = self._settings.limits.total
-            return self._failed(request, "timeout", f"the document was not complete after {seconds:g} s", status)
-        except HopError as failure:
-            return self._failed(request, failure.reason, failure.detail, status, failure.retry_after)
+            failure = HopError("timeout", f"the document was not complete after {limits.total:g} s")
+        except HopError as error:
+            failure = error
+        return _failed(request.url, failure, statuses[-1] if statuses else None)
 
     async def send(self, sending: Sending) -> Answered | FetchFailed:
-        """Send one request of any kind, and answer with the reply whatever its status. Never raises, as `fetch`."""
-        return await Exchange(self._carrier, self._room, self._settings).send(sending)
+        """Send one request of any kind; the reply whatever its status. Never raises, as `fetch`."""
+        try:
+            async with asyncio.timeout(sending.limits.total) as clock:
+                first = _target(sending)
+                return await self._follow(
+                    first,
+                    lambda target: self._outgoing(sending, first, target),
+                    lambda target, reply, hops: self._read(sending, target, reply, hops, clock),
+                    -1 if sending.method == "POST" else sending.limits.redirects,
+                )
+        except TimeoutError:
+            failure = HopError("timeout", f"no complete answer after {sending.limits.total:g} s")
+        except HopError as error:
+            failure = error
+        return _failed(sending.url, failure)
 
     async def aclose(self) -> None:
         """Close connections."""
         await self._carrier.aclose()
 
-    async def _follow(self, request: FetchRequest, status: list[int], clock: asyncio.Timeout) -> FetchResult:
-        first = target = target_of(request.url)
-        permanent = True
-        for _ in range(self._settings.limits.redirects + 1):
-            outgoing = Outgoing(target, self._fields(request, target))
-            async with nullcontext() if self._pace is None else self._pace.turn(target.host):
-                reply = await self._carrier.ask(outgoing, self._settings.limits.idle)
-                status[:] = [reply.status]
+    async def _follow(
+        self,
+        target: HopTarget,
+        outgoing: Callable[[HopTarget], Outgoing],
+        conclude: Callable[[HopTarget, Reply, tuple[Hop, ...]], Awaitable[T]],
+        redirects: int,
+        statuses: list[int] | None = None,
+        pace: HostPace | None = None,
+    ) -> T:
+        """What `conclude` makes of the last reply, behind at most so many `redirects`.
+
+        With -1 the first reply is the last. All `statuses` are noted.
+        """
+        hops: list[Hop] = []
+        while True:
+            async with nullcontext() if pace is None else pace.turn(target.host):
+                reply = await self._carrier.ask(outgoing(target), self._settings.limits.idle)
                 try:
+                    if statuses is not None:
+                        statuses.append(reply.status)
                     location = headers.first(reply.fields, b"location")
-                    if reply.status not in _REDIRECTS or location is None:
-                        moved_to = target.with_credentials() if permanent and target != first else None
-                        return await self._conclude(request, target, reply, moved_to, permanent, clock)
+                    if redirects < 0 or reply.status not in _REDIRECTS or location is None:
+                        return await conclude(target, reply, tuple(hops))
                 finally:
                     await reply.aclose()
-            permanent = permanent and reply.status in _PERMANENT
             target = follow(target, location)
-        raise HopError("redirects", f"more than {self._settings.limits.redirects} redirects")
+            hops.append(Hop(target.url, reply.status in _PERMANENT))
+            if len(hops) > redirects:
+                raise HopError("redirects", f"more than {redirects} redirects")
 
-    def _fields(self, request: FetchRequest, target: Target) -> list[tuple[bytes, bytes]]:
+    # --- documents
+
+    def _fields(self, request: FetchRequest, target: HopTarget) -> list[tuple[bytes, bytes]]:
         agent = headers.user_agent(self._settings.user_agent, self._settings.about, request.subscribers)
         fields = headers.of_request(target.authority, agent, request.accept)
         for name, value in (
@@ -113,26 +156,23 @@ class Fetcher:
     async def _conclude(
         self,
         request: FetchRequest,
-        target: Target,
+        first: HopTarget,
+        target: HopTarget,
         reply: Reply,
-        moved_to: str | None,
-        permanent: bool,
+        hops: tuple[Hop, ...],
         clock: asyncio.Timeout,
     ) -> FetchResult:
         now = self._clock()
-        raw = reply.fields
-        fields = headers.readable(raw)
+        raw, fields = reply.fields, headers.readable(reply.fields)
+        permanent = all(hop.permanent for hop in hops)
+        moved_to = target.with_credentials() if permanent and target != first else None
         etag, last_modified = _validator(raw, b"etag"), _validator(raw, b"last-modified")
+        max_age = headers.max_age(fields, now)
         if reply.status == 304 and (request.etag or request.last_modified):
-            return NotModified(
-                request.url,
-                etag or request.etag,
-                last_modified or request.last_modified,
-                headers.max_age(fields, now),
-                moved_to,
-            )
+            etag, last_modified = etag or request.etag, last_modified or request.last_modified
+            return NotModified(request.url, etag, last_modified, max_age, moved_to)
         if reply.status not in _DOCUMENTS:
-            return self._refused(request, reply.status, fields, permanent)
+            return _refused(request, reply.status, headers.retry_after(fields.get("retry-after"), now), permanent)
         body, room = await read_body(reply, fields, self._settings.limits.body, self._room, clock)
         return Fetched(
             url=request.url,
@@ -143,35 +183,66 @@ class Fetcher:
             content_type=fields.get("content-type"),
             etag=etag,
             last_modified=last_modified,
-            max_age=headers.max_age(fields, now),
+            max_age=max_age,
             moved_to=moved_to,
             room=room,
         )
 
-    def _refused(self, request: FetchRequest, status: int, fields: dict[str, str], permanent: bool) -> FetchFailed:
-        wait = headers.retry_after(fields.get("retry-after"), self._clock())
-        reason: Reason = "http"
-        if status == 410 and permanent:
-            # Behind a temporary redirect it is the other address that has gone.
-            reason = "gone"
-        elif status == 429 or (status == 503 and wait is not None):
-            reason = "throttled"
-        detail = f"the server answered {status}"
-        return FetchFailed(mask_credentials(request.url), reason, detail, status, wait)
+    # --- requests to endpoints
 
-    def _failed(
-        self,
-        request: FetchRequest,
-        reason: Reason,
-        detail: str,
-        status: list[int],
-        retry_after: float | None = None,
-    ) -> FetchFailed:
-        last = status[0] if status else None
-        return FetchFailed(mask_credentials(request.url), reason, detail[:_MAX_DETAIL], last, retry_after)
+    def _outgoing(self, sending: Sending, first: HopTarget, target: HopTarget) -> Outgoing:
+        agent = headers.user_agent(self._settings.user_agent, self._settings.about, 0)
+        fields = headers.of_request(target.authority, agent, sending.accept)
+        body = b""
+        if sending.method == "POST":
+            body = urlencode(sending.form or {}, errors="replace").encode("ascii")
+            fields.append((b"Content-Type", b"application/x-www-form-urlencoded"))
+            fields.append((b"Content-Length", str(len(body)).encode("ascii")))
+        if sending.bearer is not None:
+            if target.origin != first.origin:
+                # Without the token the answer would be about something else.
+                raise HopError("redirects", f"a token isn't sent along to {target.scheme}://{target.authority}")
+            fields.append((b"Authorization", b"Bearer " + sending.bearer.encode("ascii")))
+        elif (authorization := target.authorization()) is not None:
+            fields.append((b"Authorization", authorization))
+        inside = sending.is_secret and target.scheme != "https"
+        return Outgoing(target, fields, sending.method, body, inside, sending.web_ports)
+
+    async def _read(
+        self, sending: Sending, target: HopTarget, reply: Reply, hops: tuple[Hop, ...], clock: asyncio.Timeout
+    ) -> Answered:
+        fields = headers.readable(reply.fields)
+        if sending.method == "HEAD":
+            return Answered(reply.status, fields, b"", target.url, hops)
+        body, room = await read_body(reply, fields, sending.limits.body, self._room, clock)
+        return Answered(reply.status, fields, body, target.url, hops, room)
+
+
+def _target(sending: Sending) -> HopTarget:
+    if _CONTROL.search(sending.url):
+        raise HopError("bad_url", "the URL has a control character in it")
+    if sending.bearer is not None and not _TOKEN.fullmatch(sending.bearer):
+        raise HopError("protocol", "invalid token, expected characters that a header may hold")
+    if sending.form is not None and sending.method != "POST":
+        raise ValueError("a form goes with a POST")
+    return target_of(sending.url)
 
 
 def _validator(raw: headers.RawHeaders, name: bytes) -> str | None:
     """A validator worth keeping and sending back; what is longer than any real one is none."""
     value = headers.first(raw, name)
     return value if value is not None and len(value) <= _MAX_VALIDATOR else None
+
+
+def _refused(request: FetchRequest, status: int, wait: float | None, permanent: bool) -> FetchFailed:
+    reason: Reason = "http"
+    if status == 410 and permanent:
+        # Behind a temporary redirect it is the other address that has gone.
+        reason = "gone"
+    elif status == 429 or (status == 503 and wait is not None):
+        reason = "throttled"
+    return _failed(request.url, HopError(reason, f"the server answered {status}", wait), status)
+
+
+def _failed(url: str, failure: HopError, status: int | None = None) -> FetchFailed:
+    return FetchFailed(mask_credentials(url), failure.reason, failure.detail[:_MAX_DETAIL], status, failure.retry_after)

@@ -11,7 +11,7 @@ RawHeaders = Iterable[tuple[bytes, bytes]]
 
 
 def readable(raw: RawHeaders) -> dict[str, str]:
-    """Lower-case names to values as latin-1 text, every byte kept; repeated ones joined with a comma."""
+    """Lower-case names to values as latin-1 text; repeated ones are joined with a comma."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key = name.decode("latin-1").lower()
@@ -37,7 +37,7 @@ def user_agent(software: str, about: str, subscribers: int) -> str:
 
 
 def of_request(authority: str, agent: str, accept: str) -> list[tuple[bytes, bytes]]:
-    """What every request of ours begins with: no cookies, no referrer, one request to a connection."""
+    """What every request begins with: no cookies, no referrer, one request a connection."""
     return [
         (b"Host", authority.encode("ascii")),
         (b"User-Agent", agent.encode("ascii", "ignore")),
@@ -48,7 +48,7 @@ def of_request(authority: str, agent: str, accept: str) -> list[tuple[bytes, byt
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Seconds from `now` until another request is welcome; from a number of seconds or a date (RFC 9110, 10.2.3)."""
+    """Seconds from `now` until another request is welcome (RFC 9110, 10.2.3)."""
     if value is None:
         return None
     text = value.strip()
@@ -72,7 +72,7 @@ def http_date(value: str | None) -> float | None:
 
 
 def max_age(headers: Mapping[str, str], now: float) -> float | None:
-    """How many seconds longer the publisher calls the reply fresh (RFC 9111, 4.2); None when it doesn't say.
+    """Seconds for which the publisher calls the reply fresh (RFC 9111, 4.2), or None.
 
     `no-cache` and `no-store` make it 0; `max-age` counts before `Expires`; the time that the reply has already spent
     in a shared cache (`Age`) is over.
@@ -94,7 +94,7 @@ def max_age(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def encodable(value: str | None) -> bytes | None:
-    """A stored validator as the bytes that came; None where there is none, or one that can't stand in a header."""
+    """A stored validator as the bytes that came; None where no header can hold it."""
     if not value:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Few requests at a time per host, with pauses between them: for requests that no schedule spaces."""
+"""Few requests at a time per host, with pauses, where no schedule spaces them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from microsub.fetch.values import FetchRequest, FetchResult, HopError
+from microsub.fetch.values import Fetching, FetchRequest, FetchResult, HopError
 from microsub.kit.urls import host_of
 
 _MANY_HOSTS = 1000
-
-
-class _Fetching(Protocol):
-    async def fetch(self, request: FetchRequest) -> FetchResult: ...
 
 
 @dataclass(slots=True)
@@ -28,16 +23,16 @@ class _Host:
 
 
 class SpacedFetcher:
-    """Answers like the fetcher behind it; `interval` seconds lie between a reply of a host and the next request to it.
+    """Answers like the fetcher behind it, with a pause of `interval` seconds for each host.
 
-    As many pass before the first request to a host: others, a poll say, may have asked it a moment ago. Put it behind a
-    cache: a copy waits for nothing. Hosts are those of the request, not of redirects, and other processes have their
-    own spacing. `sleep` takes seconds, `clock` gives some.
+    The pause lies between a reply of the host and the next request to it, and before the first one: others, a poll say,
+    may have asked it a moment ago. Put it behind a cache: a copy waits for nothing. Hosts are those of the request, not
+    of redirects, and other processes have their own spacing. `sleep` takes seconds, `clock` gives some.
     """
 
     def __init__(
         self,
-        fetcher: _Fetching,
+        fetcher: Fetching,
         interval: float = 1.0,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -73,7 +68,7 @@ class SpacedFetcher:
 
 @dataclass(slots=True)
 class _Paced:
-    """A host that is asked. Requests up to `spent` (a time of the clock) are let through already."""
+    """A host that is asked; requests up to `spent` (a time of the clock) have passed."""
 
     places: asyncio.Semaphore
     spent: float = 0.0
@@ -81,7 +76,7 @@ class _Paced:
 
 
 class HostPace:
-    """Rate limit and concurrency limit for one host, over all users: for requests that people wait for.
+    """Rate and concurrency limit per host, over all users: for requests that people wait for.
 
     `burst` requests go at once, further ones each `interval` seconds, and `at_once` at the same time. Who would have to
     wait for more than `patience` seconds is refused instead. `sleep` takes seconds, `clock` gives some. Other processes
@@ -108,7 +103,7 @@ class HostPace:
 
     @asynccontextmanager
     async def turn(self, host: str) -> AsyncIterator[None]:
-        """The host's turn, for one request and its reply. Raises HopError (`busy`), with the seconds to wait."""
+        """The host's turn, for one request. Raises HopError (`busy`), with the seconds to wait."""
         paced, now = self._host(host), self._clock()
         wait = max(0.0, paced.spent - self._ahead - now)
         if wait > self._patience:

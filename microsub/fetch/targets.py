@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urljoin, urlsplit, urlunsplit
 
 import httpx
-import idna
 
 from microsub.fetch.values import HopError
-from microsub.kit.urls import trimmed
+from microsub.kit.urls import ascii_host, trimmed
 
 MAX_URL = 8192
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HopTarget:
     """One hop. `url` has an ASCII host, an escaped path, no fragment and no credentials.
 
     `userinfo` is what stood before the `@`, as written, or empty; `host` is lower case and without brackets.
@@ -34,6 +33,11 @@ class Target:
     def authority(self) -> str:
         """Host and port as the `Host` header has them (RFC 9110, 7.2)."""
         return self.url.split("/", 3)[2]
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port (RFC 6454)."""
+        return self.scheme, self.host, self.port
 
     @property
     def path(self) -> str:
@@ -55,7 +59,7 @@ class Target:
         return b"Basic " + base64.b64encode(unquote_to_bytes(name) + b":" + unquote_to_bytes(password))
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> HopTarget:
     """Take an absolute http or https URL apart. Raises HopError (`bad_url`)."""
     text = trimmed(url)
     if len(text) > MAX_URL:
@@ -72,6 +76,10 @@ def target_of(url: str) -> Target:
     if not parts.hostname:
         raise HopError("bad_url", "the URL names no host")
     host = ascii_host(parts.hostname)
+    if not host.isascii():
+        raise HopError("bad_url", "the host name can't be written in ASCII")
+    if not host:
+        raise HopError("bad_url", "the URL names no host")
     netloc = f"[{host}]" if ":" in host else host
     if port is not None and port != _DEFAULT_PORTS[scheme]:
         netloc = f"{netloc}:{port}"
@@ -80,22 +88,10 @@ def target_of(url: str) -> Target:
     except (httpx.InvalidURL, UnicodeError):
         raise HopError("bad_url", "the URL can't be requested: its host, path or query is malformed") from None
     userinfo = parts.netloc.rpartition("@")[0]
-    return Target(str(clean), scheme, host, port or _DEFAULT_PORTS[scheme], userinfo)
+    return HopTarget(str(clean), scheme, host, port or _DEFAULT_PORTS[scheme], userinfo)
 
 
-def ascii_host(host: str) -> str:
-    """A host name as DNS knows it. IDNA 2008 with the mapping of UTS 46, else IDNA 2003: emoji domains exist."""
-    if host.isascii():
-        return host.lower()
-    with suppress(idna.IDNAError):
-        return idna.encode(host, uts46=True).decode("ascii")
-    try:
-        return host.encode("idna").decode("ascii").lower()
-    except UnicodeError:
-        raise HopError("bad_url", "the host name can't be written in ASCII") from None
-
-
-def follow(current: Target, location: str) -> Target:
+def follow(current: HopTarget, location: str) -> HopTarget:
     """Where a redirect leads. Raises HopError (`bad_url`).
 
     Credentials stay on their host, and never go from https to http.
@@ -109,11 +105,11 @@ def follow(current: Target, location: str) -> Target:
         raise HopError("bad_url", "the redirect leads nowhere: its URL is malformed") from None
     keeps = target.host == current.host and not (current.scheme == "https" and target.scheme == "http")
     if current.userinfo and keeps and not target.userinfo and _same_service(current, target):
-        return Target(target.url, target.scheme, target.host, target.port, current.userinfo)
+        return HopTarget(target.url, target.scheme, target.host, target.port, current.userinfo)
     return target
 
 
-def _same_service(current: Target, target: Target) -> bool:
+def _same_service(current: HopTarget, target: HopTarget) -> bool:
     if current.scheme == target.scheme:
         return current.port == target.port
     return current.port == _DEFAULT_PORTS[current.scheme] and target.port == _DEFAULT_PORTS[target.scheme]

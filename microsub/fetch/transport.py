@@ -1,24 +1,179 @@
-"""One request and its reply, TLS verified: directly over a guarded connection, or through an outgoing proxy.
+"""One request and its reply, TLS verified, over a guarded connection or through a proxy.
 
-HTTP/1.1 is RFC 9112; h11 reads it, which takes nothing that isn't.
+HTTP/1.1 is RFC 9112; h11 reads it, which takes nothing that isn't. Every wait has an end, and network errors become
+`HopError`. No connection is kept for a second request: a host is asked at most once a second, most of them once an
+hour, and a fresh connection means a fresh check of the address.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import ssl
-from collections.abc import AsyncIterator, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import h11
 import httpcore
 import httpx
 
-from microsub.fetch.network import Guard
-from microsub.fetch.targets import Target
+from microsub.fetch.network import Guard, nothing_left, out_of_descriptors
+from microsub.fetch.targets import HopTarget
 from microsub.fetch.values import FetchLimits, HopError
-from microsub.fetch.wire import Wire, connect, reason_of
+
+_AHEAD = 128 * 1024
+"""Bytes that may lie here unread; beyond them the publisher has to wait."""
+
+_EARLY_ATTEMPT_SECONDS = 3.0
+_LEAST_SECONDS = 0.1
+
+
+class Wire(asyncio.Protocol):
+    """One connection. `seconds` is how long each wait may last."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._paused = False
+        self._ended = False
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; those of one request are few enough to be buffered."""
+        assert self._transport is not None
+        self._transport.write(data)
+
+    async def read(self, most: int) -> bytes:
+        """At most `most` bytes; none when the server has ended the connection. Raises HopError."""
+        if not self._received and not self._ended:
+            await self._more()
+        if self._received:
+            data = bytes(self._received[:most])
+            del self._received[:most]
+            if self._paused and len(self._received) < _AHEAD and self._transport is not None:
+                self._paused = False
+                self._transport.resume_reading()
+            return data
+        if self._error is not None:
+            raise HopError("protocol", f"the reply broke off or is no HTTP: {reason_of(self._error)}")
+        return b""
+
+    async def secure(self, context: ssl.SSLContext, host: str) -> None:
+        """Go on with TLS, the certificate verified for `host`. Raises HopError."""
+        assert self._transport is not None
+        host = host.removesuffix(".")  # the root's dot stands in no certificate (RFC 6066, 3)
+        try:
+            async with asyncio.timeout(self._seconds):
+                secure = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
+        except TimeoutError:
+            raise HopError("timeout", "the connection was not made in time") from None
+        except ssl.SSLCertVerificationError as error:
+            raise HopError("tls", f"TLS failed: the certificate is not valid ({error.verify_message})") from None
+        except ssl.SSLError as error:
+            raise HopError("tls", f"TLS failed: {error.reason or error}") from None
+        except OSError as error:
+            # asyncio's own errors of this kind have no number and say nothing.
+            what = "it ended the connection" if error.errno is None else reason_of(error)
+            raise HopError("connect", f"the server can't be reached: {what}") from None
+        if secure is None:
+            raise HopError("connect", "the server can't be reached: it ended the connection")
+        self._transport = secure
+
+    def close(self) -> None:
+        """End the connection, whatever is still under way."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport.abort()
+
+    async def _more(self) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        # Cheaper than a timeout of its own for every wait.
+        timer = self._loop.call_later(self._seconds, _late, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self._transport = transport  # type: ignore[assignment]  # of a stream, so it is one
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        self._received += data
+        if len(self._received) >= _AHEAD and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        """See `asyncio.Protocol`: nothing more will come, and nothing more is to be sent."""
+        self._ended = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._ended = True
+        self._error = exc
+        self._wake()
+
+
+async def connect(
+    guard: Guard, host: str, port: int, seconds: float, *, inside: bool = False, web_ports: bool = False
+) -> Wire:
+    """Connect to the first permitted address of `host` that answers, within `seconds` in all.
+
+    The address that was checked is the one that is connected to; `inside` and `web_ports` are the guard's.
+    Raises HopError.
+    """
+    deadline = time.monotonic() + seconds
+    addresses = await guard.addresses(host, port, inside=inside, web_ports=web_ports)
+    loop = asyncio.get_running_loop()
+    for place, address in enumerate(addresses):
+        last = place == len(addresses) - 1
+        left = max(_LEAST_SECONDS, deadline - time.monotonic())
+        wire = Wire(seconds)
+        try:
+            async with asyncio.timeout(left if last else min(left, _EARLY_ATTEMPT_SECONDS)):
+                await loop.create_connection(lambda wire=wire: wire, str(address), port)  # type: ignore[misc]
+        except TimeoutError:
+            if last:
+                raise HopError("timeout", "the connection was not made in time") from None
+        except OSError as error:
+            if out_of_descriptors(error):
+                raise nothing_left() from None
+            if last:
+                raise HopError("connect", f"the server can't be reached: {reason_of(error)}") from None
+        else:
+            return wire
+    raise AssertionError("the guard returns one address at least")
+
+
+def reason_of(error: Exception) -> str:
+    """What the system says; asyncio's own words name the address, which isn't for everybody."""
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def _late(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(HopError("timeout", "the server sent nothing in time"))
+
+
+# --- requests and replies -----------------------------------------------------------------------------------------
 
 Fields = Sequence[tuple[bytes, bytes]]
 
@@ -32,11 +187,13 @@ _SERVER_SPOKE_OF_UPGRADE = 101
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One request of one hop. `inside` says that it may go to networks that the admin lists, and not to public ones;
-    `web_ports` that it goes to ports 80 and 443 alone, but in those networks.
+    """One request of one hop.
+
+    `inside`: it may go to networks that the admin lists, and not to public ones. `web_ports`: it goes to ports 80 and
+    443 alone, but in those networks.
     """
 
-    target: Target
+    target: HopTarget
     fields: Fields
     method: str = "GET"
     body: bytes = b""
@@ -44,176 +201,128 @@ class Outgoing:
     web_ports: bool = False
 
 
-class Reply(Protocol):
-    """A reply whose body hasn't been read yet."""
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply whose body hasn't been read yet.
 
-    @property
-    def status(self) -> int:
-        """The status code."""
-        ...
+    `parts` are its bytes as they come, and raise HopError; `aclose` ends the connection.
+    """
 
-    @property
-    def fields(self) -> Fields:
-        """The headers as they came."""
-        ...
-
-    def parts(self) -> AsyncIterator[bytes]:
-        """The body, bytes as they come. Raises HopError."""
-        ...
-
-    async def aclose(self) -> None:
-        """End the connection."""
-        ...
+    status: int
+    fields: Fields
+    parts: AsyncIterator[bytes]
+    aclose: Callable[[], Awaitable[None]]
 
 
-class Carrier(Protocol):
-    """What brings requests to publishers."""
+class Carrier:
+    """Brings requests to publishers, over a connection for each, or by an outgoing proxy.
+
+    The guard checks all targets. Raises ValueError for a proxy that is none of http or https.
+    """
+
+    def __init__(
+        self, guard: Guard, *, proxy: str | None, ssl_context: ssl.SSLContext | None, limits: FetchLimits
+    ) -> None:
+        self._guard = guard
+        self._ssl = ssl_context if ssl_context is not None else httpx.create_ssl_context()
+        self._ssl.set_alpn_protocols(["http/1.1"])
+        self._limits = limits
+        self._proxy = None if proxy is None else _proxy_pool(proxy, self._ssl)
 
     async def ask(self, request: Outgoing, idle: float) -> Reply:
         """Send `request`; no wait lasts longer than `idle` seconds. Raises HopError."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        ...
-
-
-class Direct:
-    """A connection to the publisher for every request, behind the guard."""
-
-    def __init__(self, guard: Guard, ssl_context: ssl.SSLContext, limits: FetchLimits) -> None:
-        self._guard = guard
-        self._ssl = ssl_context
-        self._ssl.set_alpn_protocols(["http/1.1"])
-        self._limits = limits
-
-    async def ask(self, request: Outgoing, idle: float) -> Reply:
-        """See `Carrier.ask`."""
-        target = request.target
-        wire = await connect(
-            self._guard, target.host, target.port, idle, inside=request.inside, web_ports=request.web_ports
-        )
+        target, bounds = request.target, {"inside": request.inside, "web_ports": request.web_ports}
+        if self._proxy is not None:
+            await self._guard.addresses(target.host, target.port, all_must_pass=True, **bounds)
+            return await _proxied(self._proxy, request, idle)
+        wire = await connect(self._guard, target.host, target.port, idle, **bounds)
         try:
             if target.scheme == "https":
                 await wire.secure(self._ssl, target.host)
-            http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEADER_BLOCK)
-            with _as_hop_failure():
-                wire.write(_written(http, request))
-            response = await self._response(http, wire)
+            return await self._reply(wire, request)
         except BaseException:
             wire.close()
             raise
-        return _DirectReply(http, wire, response, _FRAMING * self._limits.body + self._limits.head)
-
-    async def _response(self, http: h11.Connection, wire: Wire) -> h11.Response:
-        """The final reply's head, which must be complete within the limit, whatever goes before it."""
-        left = self._limits.head
-        while True:
-            with _as_hop_failure():
-                event = http.next_event()
-            if isinstance(event, h11.Response):
-                return event
-            if event is h11.NEED_DATA:
-                if left <= 0:
-                    raise HopError("protocol", "the headers don't end")
-                data = await wire.read(min(_READ, left))
-                if not data and http.their_state is h11.SEND_RESPONSE:
-                    raise HopError(
-                        "protocol",
-                        "the reply broke off or is no HTTP: Server disconnected without sending a response.",
-                    )
-                left -= len(data)
-                with _as_hop_failure():
-                    http.receive_data(data)
-            elif not isinstance(event, h11.InformationalResponse) or event.status_code == _SERVER_SPOKE_OF_UPGRADE:
-                raise HopError("protocol", "the reply is none to such a request")
 
     async def aclose(self) -> None:
-        """Nothing to do: every reply ends its own connection."""
+        """Close what the proxy's pool holds; other replies end their own connections."""
+        if self._proxy is not None:
+            await self._proxy.aclose()
 
-
-class _DirectReply:
-    """`most` is how many bytes may come, whatever is in them: extensions of chunks and trailers are no body."""
-
-    def __init__(self, http: h11.Connection, wire: Wire, response: h11.Response, most: int) -> None:
-        self._http = http
-        self._wire = wire
-        self._left = most
-        self.status = response.status_code
-        self.fields: Fields = list(response.headers)
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        while True:
-            with _as_hop_failure():
-                event = self._http.next_event()
-            if isinstance(event, h11.Data):
-                yield bytes(event.data)
-            elif event is h11.NEED_DATA:
-                data = await self._wire.read(_READ)
-                self._left -= len(data)
-                if self._left < 0:
-                    raise HopError("protocol", "there is more around the body than may be in it")
-                with _as_hop_failure():
-                    self._http.receive_data(data)
-            else:
-                return
-
-    async def aclose(self) -> None:
-        self._wire.close()
-
-
-class Proxied:
-    """An outgoing proxy behind the guard's check of the target."""
-
-    def __init__(self, guard: Guard, ssl_context: ssl.SSLContext, proxy: str) -> None:
-        self._guard = guard
-        self._pool = _proxy_pool(proxy, ssl_context)
-
-    async def ask(self, request: Outgoing, idle: float) -> Reply:
-        """See `Carrier.ask`."""
-        target = request.target
-        await self._guard.addresses(
-            target.host, target.port, all_must_pass=True, inside=request.inside, web_ports=request.web_ports
-        )
-        waits = {"connect": idle, "read": idle, "write": idle, "pool": None}
+    async def _reply(self, wire: Wire, request: Outgoing) -> Reply:
+        """The reply's head, which must be complete within the limit, whatever goes before it."""
+        incoming = _Incoming(wire, self._limits.head, "the headers don't end")
         with _as_hop_failure():
-            asked = httpcore.Request(
+            wire.write(_written(incoming.http, request))
+        while isinstance(event := await incoming.event(), h11.InformationalResponse):
+            if event.status_code == _SERVER_SPOKE_OF_UPGRADE:
+                break
+        if not isinstance(event, h11.Response):
+            raise HopError("protocol", "the reply is none to such a request")
+        # Extensions of chunks and trailers are no body.
+        incoming.left = _FRAMING * self._limits.body + self._limits.head
+        incoming.too_much = "there is more around the body than may be in it"
+
+        async def parts() -> AsyncIterator[bytes]:
+            while isinstance(event := await incoming.event(), h11.Data):
+                yield bytes(event.data)
+
+        async def close() -> None:
+            wire.close()
+
+        return Reply(event.status_code, list(event.headers), parts(), close)
+
+
+class _Incoming:
+    """What a publisher sends, as events of h11: `left` bytes, else the failure `too_much`."""
+
+    def __init__(self, wire: Wire, left: int, too_much: str) -> None:
+        self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEADER_BLOCK)
+        self.left = left
+        self.too_much = too_much
+        self._wire = wire
+
+    async def event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        while True:
+            with _as_hop_failure():
+                event = self.http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            if self.left <= 0:
+                raise HopError("protocol", self.too_much)
+            data = await self._wire.read(min(_READ, self.left))
+            if not data and self.http.their_state is h11.SEND_RESPONSE:
+                raise HopError(
+                    "protocol", "the reply broke off or is no HTTP: Server disconnected without sending a response."
+                )
+            self.left -= len(data)
+            with _as_hop_failure():
+                self.http.receive_data(data)
+
+
+async def _proxied(pool: httpcore.AsyncHTTPProxy, request: Outgoing, idle: float) -> Reply:
+    waits = {"connect": idle, "read": idle, "write": idle, "pool": None}
+    with _as_hop_failure():
+        reply = await pool.handle_async_request(
+            httpcore.Request(
                 request.method,
-                target.url,
+                request.target.url,
                 headers=list(request.fields),
                 content=request.body,
                 extensions={"timeout": waits},
             )
-            return _ProxiedReply(await self._pool.handle_async_request(asked))
+        )
 
-    async def aclose(self) -> None:
-        """Close what the pool holds."""
-        await self._pool.aclose()
-
-
-class _ProxiedReply:
-    def __init__(self, reply: httpcore.Response) -> None:
-        self._reply = reply
-        self.status = reply.status
-        self.fields: Fields = reply.headers
-
-    async def parts(self) -> AsyncIterator[bytes]:
+    async def parts() -> AsyncIterator[bytes]:
         with _as_hop_failure():
-            async for part in self._reply.aiter_stream():
+            async for part in reply.aiter_stream():
                 yield part
 
-    async def aclose(self) -> None:
-        await self._reply.aclose()
-
-
-def carrier(guard: Guard, *, proxy: str | None, ssl_context: ssl.SSLContext | None, limits: FetchLimits) -> Carrier:
-    """How requests go out: through the proxy where there is one. Raises ValueError for a proxy of another kind."""
-    context = ssl_context if ssl_context is not None else httpx.create_ssl_context()
-    return Direct(guard, context, limits) if proxy is None else Proxied(guard, context, proxy)
+    return Reply(reply.status, reply.headers, parts(), reply.aclose)
 
 
 def _written(http: h11.Connection, request: Outgoing) -> bytes:
-    """The bytes of a request; h11 refuses whatever would be more than one header, or more than one request."""
+    """The bytes of a request; h11 refuses what would be a second header or request."""
     method, path = request.method.encode("ascii"), request.target.path.encode("ascii")
     events: list[h11.Event] = [h11.Request(method=method, target=path, headers=list(request.fields))]
     if request.body:

@@ -1,14 +1,14 @@
-"""What goes into the one door out, and what comes back: requests, results and settings as frozen values.
+"""Requests, results and settings of the one door out, as frozen values.
 
 What publishers and networks do wrong is a `FetchFailed`, never an exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from microsub import __version__
 
@@ -50,9 +50,10 @@ REASONS: frozenset[str] = frozenset(get_args(Reason))
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Bounds of one fetch, redirects included: `total` and `idle` in seconds, `body` in bytes after decompression.
+    """Bounds of one fetch, redirects included.
 
-    `head` bounds, in bytes, what may arrive before the headers are complete, 1xx replies included.
+    `total` and `idle` are in seconds, `body` in bytes after decompression. `head` bounds, in bytes, what may arrive
+    before the headers are complete, 1xx replies included.
     """
 
     total: float = 30.0
@@ -80,10 +81,11 @@ class FetchSettings:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """One GET. Validators are latin-1 text and go back byte for byte; `subscribers` is told to the publisher.
+    """One GET.
 
-    `since` is for fetchers that keep copies (`cache.CachingFetcher`): who has looked at the document until that Unix
-    time is answered with a copy only if it came later, and otherwise by the publisher. None: any fresh copy will do.
+    Validators are latin-1 text and go back byte for byte; `subscribers` is told to the publisher. `since` is for
+    fetchers that keep copies (`cache.CachingFetcher`): who has looked at the document until that Unix time is answered
+    with a copy only if it came later, and otherwise by the publisher. None: any fresh copy will do.
     """
 
     url: str
@@ -120,7 +122,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """A 304: what was sent as validators still holds; `etag` and `last_modified` are those to send next time."""
+    """A 304: the validators still hold; `etag` and `last_modified` are to be sent next time."""
 
     url: str
     etag: str | None
@@ -149,7 +151,7 @@ class FetchFailed:
 
     @property
     def refused(self) -> bool:
-        """Whether there is something at the address that isn't shown to us, as sites do that only want browsers."""
+        """Whether the address has something that isn't shown to programs like this."""
         return self.status in {401, 402, 403, 406, 429, 451}
 
     @property
@@ -163,8 +165,97 @@ class FetchFailed:
 FetchResult = Fetched | NotModified | FetchFailed
 
 
+class Fetching(Protocol):
+    """What fetches documents: `Fetcher`, or anything that answers like it."""
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """GET a document; failures are values."""
+        ...
+
+
+# --- requests to endpoints ----------------------------------------------------------------------------------------
+#
+# Any method, a form, a token; the reply whatever its status (RFC 9110, RFC 6750). A token and what stands in a form are
+# secrets. They go to the one origin that they are meant for, by https, or in the clear to networks that the admin
+# lists; never along with a redirect.
+
+Method = Literal["GET", "HEAD", "POST"]
+
+
+@dataclass(frozen=True, slots=True)
+class SendLimits:
+    """Bounds of one exchange: `total` in seconds, `body` in bytes after decompression."""
+
+    total: float = 5.0
+    body: int = 64 * 1024
+    redirects: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One request to an endpoint.
+
+    A `form` makes sense in a POST alone; neither it nor `bearer` is shown by `repr`. `in_clear` says that nothing in
+    the form is secret, so that it may go by http. `web_ports`: it goes to ports 80 and 443 alone, but in networks that
+    the admin lists.
+    """
+
+    url: str
+    method: Method = "GET"
+    form: Mapping[str, str] | Sequence[tuple[str, str]] | None = field(default=None, repr=False)
+    bearer: str | None = field(default=None, repr=False)
+    accept: str = "application/json"
+    limits: SendLimits = SendLimits()
+    in_clear: bool = False
+    web_ports: bool = False
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it holds what nobody on the way may read."""
+        return self.bearer is not None or (self.form is not None and not self.in_clear)
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A redirect: where it leads, without credentials, and whether for good (301, 308)."""
+
+    url: str
+    permanent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A reply of any status.
+
+    `headers` have lower-case names, several values joined with a comma; `final_url` is where it came from, without
+    credentials; `hops` are the redirects that led there.
+
+    A POST follows none: its 3xx is an answer like any other. `room` is what the body takes of the process's room.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    final_url: str
+    hops: tuple[Hop, ...] = ()
+    room: object = field(default=None, compare=False, repr=False)
+
+    @property
+    def content_type(self) -> str | None:
+        """The declared type, with its parameters."""
+        return self.headers.get("content-type")
+
+
+class Sender(Protocol):
+    """What sends requests to endpoints: `Fetcher`, and what tests put in its place."""
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        """Send a request; failures are values."""
+        ...
+
+
 class HopError(Exception):
-    """One hop of a fetch can't be completed; the fetcher turns it into a `FetchFailed`. Transports raise it too.
+    """One hop of a fetch can't be completed; the fetcher turns it into a `FetchFailed`.
 
     `retry_after` is in seconds from now, where it is known when asking again makes sense.
     """

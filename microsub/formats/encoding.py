@@ -31,6 +31,8 @@ _CHARSET = re.compile(r"(?i)charset\s*=\s*[\"']?\s*([\w.:-]+)")
 _XML = re.compile(rb"<\?xml[^>]*?\bencoding\s*=\s*[\"']\s*([\w.:-]+)")
 _META = re.compile(rb"(?i)<meta\b[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)")
 # The labels that browsers read as the superset, because publishers do.
+_PROLOGUE = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>)", re.S | re.I)
+
 _ALIASES = {
     "iso-8859-1": "cp1252", "iso8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252",
     "ascii": "cp1252", "iso-8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030", "x-gbk": "gb18030",
@@ -52,7 +54,7 @@ _FEW = 16
 """Bytes beyond ASCII, of which nobody can tell the script."""
 
 
-class Document:
+class DocumentText:
     """A body, and the encoding that it really has; its text comes whole or in pieces.
 
     Large documents come in pieces, so that they are in memory once. `take` lets the bytes go.
@@ -80,7 +82,7 @@ class Document:
 
 def decode(body: bytes, content_type: str | None) -> str:
     """`body` as text; never fails. Undecodable bytes become U+FFFD only where nothing better fits."""
-    return Document(body, content_type).take()
+    return DocumentText(body, content_type).take()
 
 
 def _encoding(body: bytes, content_type: str | None) -> tuple[str, str, int]:
@@ -189,3 +191,11 @@ def _fits(body: bytes, codec: str) -> bool:
 def _codec(name: str) -> str:
     label = name.strip().lower()
     return _ALIASES.get(label, label)
+
+
+def after_prologue(text: str) -> int:
+    """Where the root element begins: behind declarations, comments and the document type with all it declares."""
+    position = 0
+    while match := _PROLOGUE.match(text, position):
+        position = match.end()
+    return position

@@ -5,34 +5,13 @@ An identity is a string that stays the same as long as the post does. It is a ke
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
 from microsub.formats.post_types import is_beginning
-from microsub.kit.urls import (
-    canonical_feed_url,
-    has_credentials,
-    host_of,
-    mask_credentials,
-    normalise_profile,
-    normalise_url,
-)
+from microsub.kit.digests import sha256_hex
+from microsub.kit.urls import normalise_url
 from microsub.model.jf2 import Entry
-
-__all__ = [
-    "bounded",
-    "canonical_feed_url",
-    "has_credentials",
-    "host_of",
-    "identities",
-    "identity",
-    "mask_credentials",
-    "normalise_profile",
-    "normalise_url",
-    "told_apart",
-    "twin_identity",
-]
 
 MAX_IDENTITY = 512
 
@@ -65,20 +44,23 @@ def identities(entries: Sequence[Entry]) -> list[str]:
 
 
 def told_apart(guid: str, link: str, written: str) -> str:
-    """What a post that is known by `guid` would be known by beside others of the same guid; '' where its link says
-    nothing that its guid (`written` as the feed has it) doesn't say.
+    """What a post that is known by `guid` would be known by beside others of the same guid.
+
+    '' where its link says nothing that its guid (`written` as the feed has it) doesn't say.
     """
     return bounded(f"{guid} {normalise_url(link)}") if link and link != written else ""
 
 
 def twin_identity(entry: Entry) -> str | None:
-    """What copies of one post in two feeds have in common: guid and link together, as a hex digest.
+    """What copies of one post in two feeds have in common.
+
+    Guid and link together, as a hex digest.
 
     None where one of them is missing: a link alone proves too little.
     """
     if not entry.guid or not entry.url:
         return None
-    return hashlib.sha256(f"{normalise_url(entry.guid)}\n{normalise_url(entry.url)}".encode()).hexdigest()
+    return sha256_hex(f"{normalise_url(entry.guid)}\n{normalise_url(entry.url)}")
 
 
 def _second_look(entry: Entry) -> str:
@@ -92,11 +74,11 @@ def _hash_of_text(entry: Entry) -> str:
     # A title that is there twice, or was left out because it was, makes no other post.
     name = "" if is_beginning(entry.name, body) else entry.name or ""
     text = "\0".join((name, body, *entry.photo, *entry.audio, *entry.video))
-    return "text:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return "text:" + sha256_hex(text)
 
 
 def bounded(text: str, most: int = MAX_IDENTITY) -> str:
     """`text`, or a digest of one that is longer than `most`: guids become hash fields in Redis."""
     if len(text) <= most:
         return text
-    return text[:64] + "#" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return text[:64] + "#" + sha256_hex(text)

@@ -1,4 +1,6 @@
-"""What an entry still lacks, and the entry with what was found: the decisions around look-ups, without the look-ups.
+"""What an entry still lacks, and the entry with what was found.
+
+The decisions around look-ups, without the look-ups.
 
 Step 7 of the authorship algorithm (https://indieweb.org/authorship-spec) asks for the author's page; and a reply, like,
 repost or bookmark is read together with what it is about (https://indieweb.org/reply-context). `references` reads the
@@ -37,13 +39,13 @@ class AuthorPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LookUpTarget:
     """What an entry replies to, likes, reposts, bookmarks, follows or quotes, for its place in `refs`."""
 
     url: str
 
 
-LookUp = AuthorPage | Target
+LookUp = AuthorPage | LookUpTarget
 
 
 def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
@@ -64,7 +66,7 @@ def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
         place = normalise_url(url)
         if place not in places and not _says_something(entry.refs.get(url)) and _is_worth_it(url, known):
             places.add(place)
-            found.append(Target(url))
+            found.append(LookUpTarget(url))
         if len(places) == MAX_TARGETS:
             break
     return tuple(found)
@@ -88,7 +90,7 @@ def completed(entry: Entry, found: Mapping[LookUp, Card | Entry]) -> Entry:
         match look_up, answer:
             case AuthorPage(), Card() if author is not None:
                 author = replace(author, name=author.name or answer.name, photo=author.photo or answer.photo)
-            case Target(url), Card() | Entry():
+            case LookUpTarget(url), Card() | Entry():
                 refs[url] = _filled(refs.get(url), answer)
     # The same object where nothing was found: who compares by identity needn't write it again.
     return entry if author == entry.author and refs == entry.refs else replace(entry, author=author, refs=refs)

@@ -13,9 +13,8 @@ from microsub.errors import ParseError
 from microsub.formats.entry_id import bounded
 from microsub.formats.html.sanitise import clean_html, text_to_html, without_images
 from microsub.formats.html.text import html_to_text, without_controls
-from microsub.formats.newest import Newest
 from microsub.formats.post_types import fold, is_beginning, post_type, says_no_more
-from microsub.formats.raw import RawEntry, RawFeed
+from microsub.formats.raw import Newest, RawEntry, RawFeed
 from microsub.formats.xml.media import kind_of
 from microsub.kit.urls import EXECUTABLE, MAX_URL, safe_url, without_tracking
 from microsub.model.jf2 import Card, Content, Entry, Feed

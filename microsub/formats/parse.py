@@ -1,23 +1,38 @@
 """Any feed document to jf2: recognise the format, let its module read it, clean and complete what came out.
 
 Nothing behind this module needs to ask which format a post came from.
+
+Where a document is read again, most of its entries are those of last time: only the others are cleaned and kept. What
+is cheap is done for the whole document: its XML is read, and of every entry a mark is taken of all that the publisher
+wrote in it, of what of the feed flows into it, and of the edition of the code. An entry with a mark of last time is
+what it was. It still counts where entries matter to each other: for their number, their dates and order. Where entries
+share a guid, what each of them is known by depends on the others; such documents are read as new ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator
+import secrets
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import orjson
 
 from microsub.errors import ParseError
 from microsub.formats import jsonfeed
-from microsub.formats.encoding import Document
+from microsub.formats.encoding import DocumentText, after_prologue
+from microsub.formats.entry_id import identities, identity
 from microsub.formats.mf2 import hfeed
-from microsub.formats.normalise import normalise
-from microsub.formats.raw import RawFeed
-from microsub.formats.xml import syndication
-from microsub.formats.xml.xmlfeed import after_prologue
-from microsub.model.jf2 import Feed
+from microsub.formats.normalise import Finishing, body_size, normalise
+from microsub.formats.raw import RawEntry, RawFeed
+from microsub.model.jf2 import Entry, Feed
 
 _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
 LARGE = 1 << 20
@@ -39,7 +54,7 @@ def parse(body: bytes, url: str, content_type: str | None) -> Feed:
     isn't a feed.
     """
     with as_parse_error(url):
-        document = Document(body, content_type)
+        document = DocumentText(body, content_type)
         del body  # where the caller doesn't keep it, it is gone with its last use
         return normalise(read_raw(document, url, content_type))
 
@@ -55,8 +70,10 @@ def as_parse_error(url: str) -> Iterator[None]:
         raise ParseError(url, f"the document can't be read ({type(error).__name__})") from error
 
 
-def read_raw(document: Document, url: str, content_type: str | None) -> RawFeed:
+def read_raw(document: DocumentText, url: str, content_type: str | None) -> RawFeed:
     """A document before any cleaning, for `normalise`. Raises ParseError for what isn't a feed, and anything else."""
+    from microsub.formats.xml import syndication  # with feedparser, which a process without documents never needs
+
     if len(document) > LARGE and sniff(next(document.pieces()), content_type) == "syndication":
         return syndication.to_jf2(document.pieces, url)
     text = document.take()
@@ -85,3 +102,130 @@ def sniff(text: str, content_type: str | None) -> str | None:
     if declared.endswith(("/xml", "+xml")) and declared != "application/xhtml+xml" and "<" in start:
         return "syndication"
     return "html" if "<" in start else None
+
+
+_MARK, _GUID = 12, 8
+_ROW = struct.Struct(f">{_MARK}s{_GUID}sI")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An entry of a document. `entry` is None where it is as it was last time; else `guid` is what it is known by."""
+
+    published: datetime | None
+    guid: str = ""
+    entry: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A document: what it says of itself, in `feed` (without entries), and all that it lists, in its order.
+
+    `marks` is for the next time; None where that must read everything.
+    """
+
+    feed: Feed
+    listed: tuple[Listed, ...]
+    marks: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An entry of last time: a digest of what it is known by, and how long its cleaned body was."""
+
+    guid: bytes
+    size: int
+
+
+def reread(body: bytes, url: str, content_type: str | None, source: str, marks: bytes | None = None) -> Reading:
+    """Read `body` as `parse` does, but for the entries that `marks`, of the last reading, has.
+
+    `source` is the address that the feed is known by. Raises ParseError.
+    """
+    with as_parse_error(url):
+        document = DocumentText(body, content_type)
+        del body  # as in `parse`
+        work = Finishing(read_raw(document, url, content_type))
+        return _read(work, _context(work, source), {} if marks is None else _unpacked(marks))
+
+
+def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Reading:
+    """What is known is passed over, unless entries turn out to share what they are known by."""
+    rows: list[tuple[bytes | None, bytes, int]] = []
+    listed: list[Listed] = []
+    for raw in work.entries:
+        work.shorten(raw)
+        mark = _mark(raw, context)
+        old = None if mark is None else known.get(mark)
+        if old is None:
+            entry = work.finish(raw)
+            listed.append(Listed(entry.published, identity(entry), entry))
+            rows.append((mark, _guid(listed[-1].guid), body_size(entry)))
+        else:
+            work.pass_over(old.size)
+            listed.append(Listed(raw.entry.published))
+            rows.append((mark, old.guid, old.size))
+    if len({guid for _, guid, _ in rows}) == len(rows):
+        return Reading(work.head, tuple(listed), _packed(rows))
+    entries = [one.entry or work.finish(raw) for raw, one in zip(work.entries, listed, strict=True)]
+    told_apart = zip(entries, identities(entries), strict=True)
+    return Reading(work.head, tuple(Listed(entry.published, guid, entry) for entry, guid in told_apart), None)
+
+
+def _context(work: Finishing, source: str) -> bytes:
+    """A digest of all that entries become what they are by, beside themselves."""
+    digest = hashlib.blake2b(edition(), digest_size=32)
+    digest.update(repr((source, work.surroundings)).encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def _mark(raw: RawEntry, context: bytes) -> bytes | None:
+    """None for text that has no UTF-8 form: such an entry is never known."""
+    try:
+        return hashlib.blake2b(orjson.dumps(raw), key=context, digest_size=_MARK).digest()
+    except orjson.JSONEncodeError:
+        return None
+
+
+def _guid(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_GUID).digest()
+
+
+def _packed(rows: Sequence[tuple[bytes | None, bytes, int]]) -> bytes:
+    return b"".join(_ROW.pack(mark, guid, size) for mark, guid, size in rows if mark is not None)
+
+
+def _unpacked(marks: bytes) -> dict[bytes, _Known]:
+    """Nothing is known where the bytes are no marks."""
+    if len(marks) % _ROW.size:
+        return {}
+    return {mark: _Known(guid, size) for mark, guid, size in _ROW.iter_unpack(marks)}
+
+
+_LIBRARIES = ("beautifulsoup4", "charset-normalizer", "feedparser", "mf2py", "nh3", "selectolax")
+"""What has a say in what an entry becomes, beside this package."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_CODE = ("formats/**/*.py", "kit/urls.py", "model/jf2.py", "posts/entries.py")
+
+
+def code_files() -> list[Path]:
+    """The modules that turn documents into posts."""
+    return sorted(path for pattern in _CODE for path in _PACKAGE.glob(pattern))
+
+
+@cache
+def edition() -> bytes:
+    """A digest of the code that turns documents into posts, and of the libraries that it uses.
+
+    Nobody has to remember to raise a number. Where the code can't be seen, no two processes have the same edition.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        for path in code_files():
+            digest.update(path.read_bytes())
+        for name in _LIBRARIES:
+            digest.update(f"{name} {version(name)}\n".encode())
+    except (OSError, PackageNotFoundError):
+        return secrets.token_bytes(16)
+    return digest.digest()

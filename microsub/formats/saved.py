@@ -51,7 +51,9 @@ _LONG_NUMBER = re.compile(r"\d{19}")
 
 
 def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: str, author: Card | None) -> Entry:
-    """What readers see of these fields, sanitised; links are relative to the post's URL, else to `source`.
+    """What readers see of these fields, sanitised.
+
+    Links are relative to the post's URL, else to `source`.
 
     `author` stands for one that the post doesn't name.
     """

@@ -1,4 +1,4 @@
-"""jf2 values as the JSON that Microsub clients read (`protocol.md`, "Items"; https://jf2.spec.indieweb.org/).
+"""jf2 values as the JSON that Microsub clients read (https://jf2.spec.indieweb.org/).
 
 Several clients drop a whole page for one wrong type, so types are fixed here: lists are lists even with one value,
 coordinates are strings, and a property without a value is absent.
@@ -159,7 +159,9 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def from_wire(wire: Mapping[str, Any]) -> Entry:
-    """The entry that `to_wire` made this of. The guid isn't on the wire; what isn't an entry's is passed over.
+    """The entry that `to_wire` made this of.
+
+    The guid isn't on the wire; what isn't an entry's is passed over.
 
     Raises ValueError for an invalid time.
     """

@@ -1,4 +1,6 @@
-"""URLs that identify somebody or something: users, apps, servers (https://indieauth.spec.indieweb.org/#identifiers).
+"""URLs that identify somebody or something.
+
+Users, apps, servers (https://indieauth.spec.indieweb.org/#identifiers).
 
 They are compared as text, so there must be one way to write each, and no way that two programs read differently. The
 rule stands here, below everything that needs it: what backend.json may say of a user is what signing in can work with.
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote
 
-from microsub.kit.hosts import ascii_host
+from microsub.kit.urls import ascii_host
 
 MAX_URL = 2048
 
@@ -39,7 +41,9 @@ PROFILE = (
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A URL taken apart. `host` is lower case, in ASCII, IPv6 in brackets; `port` is None where it is the scheme's own.
+    """A URL taken apart.
+
+    `host` is lower case, in ASCII, IPv6 in brackets; `port` is None where it is the scheme's own.
 
     `path` begins with a slash; `query` with its question mark, or it is empty.
     """
@@ -72,7 +76,9 @@ class Identifier:
 
 
 def identifier(text: str) -> Identifier:
-    """Take an identifying URL apart. Raises ValueError, which says what isn't as it must be (never the URL itself).
+    """Take an identifying URL apart.
+
+    Raises ValueError, which says what isn't as it must be (never the URL itself).
 
     Refused are, for users, apps and servers alike: other schemes, user and password, fragments, segments of dots,
     control characters, white space and backslashes, and hosts that are neither names nor addresses.

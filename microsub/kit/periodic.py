@@ -46,7 +46,9 @@ PACE = RoundTiming()
 
 
 async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, pace: RoundTiming) -> None:
-    """Run `one_round`, which is given the time, again and again, until cancelled. `part` names it in the log.
+    """Run `one_round`, which is given the time, again and again, until cancelled.
+
+    `part` names it in the log.
 
     Redis being away is logged and waited out, and so is a bug: what fills up or goes astray because upkeep ended
     unnoticed would be worse. A round whose clock has jumped ahead since the last one is left out: at a wrong time posts

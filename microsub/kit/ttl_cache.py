@@ -52,8 +52,9 @@ class TtlCache(Generic[T]):
         self._flying: dict[str, asyncio.Task[_CachedOutcome[T]]] = {}
 
     async def get(self, key: str, find: Callable[[], Awaitable[T]], *, max_age: float | None = None) -> T:
-        """What `find` finds or found at most `max_age` seconds ago, or raised. A caller that is cancelled doesn't stop
-        the search for the others.
+        """What `find` finds or found at most `max_age` seconds ago, or raised.
+
+        A caller that is cancelled doesn't stop the search for the others.
         """
         known = self._known.get(key)
         if known is not None and self._is_good(known, max_age):

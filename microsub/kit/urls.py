@@ -1,16 +1,25 @@
-"""What may stand in a URL field, and when two URLs mean the same (https://url.spec.whatwg.org/, RFC 3986).
+"""The forms of URLs and host names, one for each purpose (https://url.spec.whatwg.org/, RFC 3986).
 
-`safe_url` guards every URL that leaves the formats; the other functions give comparison forms, which are keys and
-never shown.
+    ascii_host          a host, wherever two are compared, stored or asked
+    safe_url            guards every URL that leaves the formats
+    canonical_feed_url  the key of a feed, in the store and in backend.json
+    normalise_url       a post's URL, as it is compared
+    normalise_profile   a person's URL, in mutes, blocks and cards; `normalise_person` for one that people typed
+    mask_credentials    fit to be shown; `redacted`: fit for logs
+
+Comparison forms are keys and never shown. What identifies users, apps and servers is stricter: `kit.identifiers`. What
+is requested is made in `fetch.targets`.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
+from ipaddress import IPv6Address
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 
-from microsub.kit.hosts import ascii_host
+import idna
 
 WEB = frozenset({"http", "https"})
 LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"})
@@ -85,6 +94,57 @@ _ENDING = re.compile(r"\.[a-z]{2,5}\Z")
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+
+_JOINERS = re.compile("[\u200c\u200d]")
+
+
+def ascii_host(host: str) -> str:
+    """The one form of a host: lower case, ASCII, no dot at the end, IPv6 in its shortest form and without brackets.
+
+    IDNA 2008 with the mapping of UTS 46, as browsers have it (`straße` isn't `strasse`); IDNA 2003 for what that
+    refuses, since there are domains of emoji. What neither can express stays as it is, in lower case; so does a host
+    with joiners where they change nothing, which IDNA 2003 would leave out and browsers refuse.
+    """
+    host = host.lower().rstrip(".")
+    if host.isascii():
+        if ":" in host:
+            with suppress(ValueError):
+                return str(IPv6Address(host))
+        return host
+    with suppress(UnicodeError):  # of which IDNAError is one
+        return idna.encode(host, uts46=True).decode("ascii").rstrip(".")
+    with suppress(UnicodeError):
+        if not _JOINERS.search(host):
+            return host.encode("idna").decode("ascii").lower().rstrip(".")
+    return host
+
+
+def is_usable(url: str) -> bool:
+    """Whether `url` is an absolute http or https URL that can be requested."""
+    return not re.search(r"[\x00-\x20\x7f]", url) and url == url.strip(_EDGES) and _split(url) is not None
+
+
+def domain(text: str) -> str | None:
+    """A domain as it is compared (`ascii_host`), else None.
+
+    Refused are single labels, since `com` or `localhost` would mean everybody there, IP addresses, wildcards and URLs.
+    """
+    name = ascii_host(text.strip()) if not text.strip().endswith("..") else ""
+    labels = name.split(".")
+    if len(name) > 253 or len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
+        return None
+    return None if re.fullmatch(r"[0-9]+|0x[0-9a-f]*", labels[-1]) else name
+
+
+def within(host: str, name: str) -> bool:
+    """Whether `host` is the domain `name` or below it; both as `domain` writes them.
+
+    `notann.example` isn't within `ann.example`.
+    """
+    return host == name or host.endswith(f".{name}")
 
 
 def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -> str | None:
@@ -165,7 +225,9 @@ def without_tracking(url: str) -> str:
 
 
 def normalise_url(url: str) -> str:
-    """The comparison form of a post's URL: http and https, tracking parameters and trailing junk make no difference.
+    """The comparison form of a post's URL.
+
+    Http and https, tracking parameters and trailing junk make no difference.
 
     Text that isn't an http(s) URL comes back stripped and otherwise as it was.
     """
@@ -207,12 +269,19 @@ def _profile(url: str) -> str:
     return urlunsplit(("https", netloc, path, parts.query.rstrip(_EDGES), parts.fragment.rstrip(_EDGES)))
 
 
+def normalise_person(me: str) -> str:
+    """`normalise_profile` of an address as people type theirs: without a scheme it means https."""
+    return normalise_profile(me if "://" in me else f"https://{me.strip()}")
+
+
 _profile_remembered = lru_cache(maxsize=1024)(_profile)
 """All posts of most feeds have one author."""
 
 
 def canonical_feed_url(url: str) -> str:
-    """The key by which a feed is known: case of scheme and host, default port, IDN and fragment make no difference.
+    """The key by which a feed is known.
+
+    Case of scheme and host, default port, IDN and fragment make no difference.
 
     The scheme stays (http and https may serve different feeds); `feed:` becomes what it stands for.
     """
@@ -246,7 +315,9 @@ def mask_credentials(url: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """`url` fit for logs and for other programs: as `mask_credentials`, and whatever may be a secret without saying so.
+    """`url` fit for logs and for other programs.
+
+    As `mask_credentials`, and whatever may be a secret without saying so.
 
     A parameter's value is shown where its name says that it chooses what is public, such as a page or a channel. A part
     of the path is hidden where it looks random. Scheme, host, names and words stay, by which people know an address.
@@ -324,10 +395,6 @@ def host_of(url: str) -> str:
     """The host in comparison form (lower case, punycode, no port), or `""` where there is none."""
     if (simple := _SIMPLE_HOST.match(url)) is not None:
         return simple[1]
-    return _host(url)
-
-
-def _host(url: str) -> str:
     try:
         return ascii_host(urlsplit(url.strip()).hostname or "")
     except ValueError:

@@ -1,32 +1,27 @@
 """The post store over HTTP, for other programs and to be read only: feeds, their posts, and what happened to them.
 
-Tokens are those of `identity.store.service_tokens`, by RFC 6750 in the header alone; a reader's token is worth nothing
+Tokens are those of `identity.store.accounts`, by RFC 6750 in the header alone; a reader's token is worth nothing
 here, and these are worth nothing at the Microsub endpoint. Replies and errors are those of the Microsub endpoint, and
 carry an ETag (RFC 9110, section 13.1.2), so that asking again for what has not changed costs a 304.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import secrets
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from microsub import metrics
 from microsub.errors import MethodNotAllowed, NotFound, Unauthorized
-from microsub.feeds.store.events import Event, is_event_id
-from microsub.feeds.store.record import FeedRecord
-from microsub.formats.entry_id import mask_credentials
+from microsub.feeds.events import Event, is_event_id
+from microsub.feeds.record import FeedRecord
 from microsub.formats.saved import dumps
+from microsub.kit.digests import short_digest
 from microsub.kit.http.headers import bearer
 from microsub.kit.http.params import Params, collect, empty_names, missing, shown, urlencoded, wrong
-from microsub.kit.http.responses import ErrorReply, Header, error_reply, log_error, send_error, send_preflight
-from microsub.kit.urls import redacted
+from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.urls import mask_credentials, redacted
 from microsub.library.reading import NEWEST, Post, Posts, is_id
 from microsub.model.reader import Cursor
 from microsub.surface import Services
@@ -49,38 +44,26 @@ _PREFLIGHT: list[Header] = [*_CORS, (b"access-control-max-age", b"86400"), (b"al
 _CHALLENGE = "the token is missing: found none, expected it in the header 'Authorization: Bearer …'"
 
 
-class PostStoreEndpoint:
+class PostStoreEndpoint(HttpEndpoint):
     """Answers every request below `PATH`."""
 
+    preflight = _PREFLIGHT
+
     def __init__(self, services: Services) -> None:
+        super().__init__()
         self._services = services
-        self._ids = itertools.count(1)
-        self._process = secrets.token_hex(4)
+
+    async def answer(self, exchange: HttpExchange) -> HttpReply:
+        """See `HttpEndpoint`."""
+        exchange.action = "store"
+        return _reply(exchange.scope, dumps(await self._answer(exchange.scope)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request."""
-        if scope["method"] == "OPTIONS":
-            await send_preflight(send, _PREFLIGHT)
-            return
-        started = time.perf_counter()
-        request_id = f"{self._process}-{next(self._ids)}"
-        bind_contextvars(request_id=request_id)
-        failure: ErrorReply | None = None
+        """Serve one HTTP request; the log names the program, also where it is refused."""
         try:
-            body = dumps(await self._answer(scope))
-        except Exception as error:
-            failure = error_reply(error)
-            log_error(error, failure, scope, "store")
-        try:
-            if failure is None:
-                status = await _send(scope, send, body)
-            else:
-                status = failure.status
-                await send_error(send, failure, request_id)
-            metrics.REQUESTS.labels("store", status).inc()
-            metrics.REQUEST_SECONDS.labels("store").observe(time.perf_counter() - started)
+            await super().__call__(scope, receive, send)
         finally:
-            unbind_contextvars("request_id", "program")
+            unbind_contextvars("program")
 
     async def _answer(self, scope: Scope) -> Reply:
         if scope["method"] not in {"GET", "HEAD"}:
@@ -221,15 +204,18 @@ def _event_object(event: Event) -> dict[str, Any]:
 # --- replies -------------------------------------------------------------------------------------------------------
 
 
-async def _send(scope: Scope, send: Send, body: bytes) -> int:
-    """Send what was found, or that the asker has it already."""
-    tag = b'"%b"' % hashlib.blake2b(body, digest_size=12).hexdigest().encode()
+def _reply(scope: Scope, body: bytes) -> HttpReply:
+    """What was found, or that the asker has it already."""
+    tag = b'"%b"' % short_digest(body, 12).encode()
     known = [tag.strip() for name, value in scope["headers"] if name == b"if-none-match" for tag in value.split(b",")]
     status = 304 if b"*" in known or tag in {one.removeprefix(b"W/") for one in known} else 200
     # The asker alone may keep it, and asks before each use.
-    headers = [(b"etag", tag), (b"cache-control", b"private, no-cache"), (b"vary", b"Authorization"), *_CORS]
-    if status == 200:
-        headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body if status == 200 else b""})
-    return status
+    headers: list[Header] = [
+        (b"etag", tag),
+        (b"cache-control", b"private, no-cache"),
+        (b"vary", b"Authorization"),
+        *_CORS,
+    ]
+    if status == 304:
+        return HttpReply(b"", headers, status)
+    return HttpReply(body, [*headers, (b"content-type", b"application/json")])

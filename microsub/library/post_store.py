@@ -1,46 +1,61 @@
-"""The post store for programs that bring posts of their own: saved posts go the way of polled ones.
+"""The post store for Python programs that bring posts of their own or read them: `open_post_store`.
 
-A post is stored under its guid, stands in the timelines of all who follow its feed as soon as a worker has seen to it,
-and is announced by events. What an earlier attempt has stored and not announced, a later one announces
-(`posts.store_stage`).
+It works on the server's own Redis, beside the server or without one. Saved posts go the way of polled ones
+(`posts.ingest`): a post is stored under its guid, stands in the timelines of all who follow its feed as soon as a
+worker (`microsub serve`, `microsub work`) has delivered it, and is announced by events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
+import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import orjson
 
-from microsub.errors import InvalidRequest, PostDeleted
-from microsub.feeds.metadata import describe
-from microsub.feeds.store.events import Event, Events
-from microsub.formats.entry_id import mask_credentials, normalise_url
+from microsub import wiring
+from microsub.errors import InvalidRequest, NotFound, PostDeleted, StoreError
+from microsub.feeds.events import Announcing, Event, Events, describe
+from microsub.feeds.record import FeedRecord
 from microsub.formats.saved import as_json, as_mapping, entry_of, loads, moment, wrong
-from microsub.kit.hosts import usable
-from microsub.library.reading import Post, Posts, forms_of, identity_of, is_id, text, whole
+from microsub.kit.digests import short_digest
+from microsub.kit.urls import is_usable, mask_credentials, normalise_url
+from microsub.library.reading import (
+    EventPage,
+    FeedPage,
+    Post,
+    PostPage,
+    Posts,
+    forms_of,
+    identity_of,
+    is_id,
+    text,
+    whole,
+)
 from microsub.model.jf2 import Card, Feed
+from microsub.model.reader import Cursor
+from microsub.posts import garbage
 from microsub.posts.entries import items_to_store
-from microsub.posts.messages import version_of
-from microsub.posts.store import garbage
-from microsub.posts.values import WRITTEN_GUID, ItemToStore, Stored
+from microsub.posts.values import WRITTEN_GUID, ItemToStore, version_of
 from microsub.redis.lease import leased
-from microsub.upkeep.erasing import erase
+from microsub.settings import read_settings
+from microsub.upkeep.sweep import erase
 
 if TYPE_CHECKING:
-    from microsub.feeds.announcing import Announcing, Listener
-    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.feeds.events import Listener
+    from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
-    from microsub.posts.store.items import Items
-    from microsub.posts.store_stage import StoreEntries
+    from microsub.posts.ingest import Ingest
+    from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.upkeep.sweep import Sweeping
+
 
 _LEASE = 30.0
 _LOOK_AGAIN = 0.02
@@ -74,7 +89,7 @@ class PostStore(Posts):
         feeds: Feeds,
         items: Items,
         accounts: Accounts,
-        store: StoreEntries,
+        ingest: Ingest,
         announcing: Announcing,
         sweeping: Sweeping,
         *,
@@ -83,7 +98,7 @@ class PostStore(Posts):
         super().__init__(feeds, items, Events(redis))
         self._redis = redis
         self._accounts = accounts
-        self._store = store
+        self._ingest = ingest
         self._announcing = announcing
         self._sweeping = sweeping
         self._clock = clock
@@ -183,13 +198,11 @@ class PostStore(Posts):
         item = replace(self._to_store(feed, guid, all_fields, now), guid=form)
         # Not older than what is there, whatever the clocks of other machines say.
         version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
-        stored = await self._items.store(feed, [item], now, version)
-        changed = _changes(before, item, stored)
-        await self._store.tell(feed, _with_changes(stored, changed))
+        added = await self._ingest.add(feed, [item], now, version, _changes(before, item))
         post = await self.get_by_guid(feed.id, form)
         if post is None:
             raise PostDeleted(guid)
-        return Saved(post, bool(stored.new), changed if stored.updated else ())
+        return Saved(post, bool(added.new), added.changed)
 
     @staticmethod
     def _to_store(feed: FeedRecord, guid: str, all_fields: Mapping[str, Any], now: float) -> ItemToStore:
@@ -201,13 +214,13 @@ class PostStore(Posts):
         owner = Card(name=feed.title, url=feed.home) if feed.title or feed.home else None
         entry = entry_of(fields, guid, at, feed.url, owner)
         item = items_to_store(Feed(feed.url, "saved", entries=(entry,)), now)[0]
-        digest = hashlib.blake2b(item.hash.encode() + saved, digest_size=16).hexdigest()
+        digest = short_digest(item.hash.encode() + saved)
         return replace(item, hash=digest, extra={**item.extra, "saved": saved.decode()})
 
     @contextlib.asynccontextmanager
     async def _alone(self, feed: str) -> AsyncIterator[FeedRecord]:
         """The feed, made and kept where that is due, while nobody else saves into it, in any process."""
-        if not isinstance(feed, str) or not usable(feed):
+        if not isinstance(feed, str) or not is_usable(feed):
             shown = mask_credentials(feed) if isinstance(feed, str) else feed
             raise wrong("feed", shown, "an absolute http or https URL")
         record = await self._feeds.ensure(feed, self._clock())
@@ -248,15 +261,60 @@ def _fields_before(row: Mapping[str, str]) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if name not in _DERIVED} | {"timestamp": row["Published"]}
 
 
-def _changes(before: Mapping[str, str] | None, item: ItemToStore, stored: Stored) -> tuple[str, ...]:
-    """The names of what an edit changed, of the fields saved and of what readers see."""
+def _changes(before: Mapping[str, str] | None, item: ItemToStore) -> set[str]:
+    """The names of the saved fields that are not as they were."""
     old = loads(before.get("saved", "{}")) if before else {}
     new = loads(item.extra["saved"])
     names = {"timestamp"} if old.get("timestamp") != new["timestamp"] else set()
     was, now = old.get("fields", {}), new["fields"]
-    names |= {name for name in was.keys() | now.keys() if name not in was or name not in now or was[name] != now[name]}
-    return tuple(sorted(names.union(*(updated.changed for updated in stored.updated))))
+    return names | {
+        name for name in was.keys() | now.keys() if name not in was or name not in now or was[name] != now[name]
+    }
 
 
-def _with_changes(stored: Stored, changed: Sequence[str]) -> Stored:
-    return replace(stored, updated=tuple(replace(item, changed=tuple(changed)) for item in stored.updated))
+__all__ = [
+    "Cursor",
+    "Event",
+    "EventPage",
+    "FeedPage",
+    "FeedRecord",
+    "InvalidRequest",
+    "NotFound",
+    "Post",
+    "PostDeleted",
+    "PostPage",
+    "PostStore",
+    "Saved",
+    "StoreError",
+    "open_post_store",
+]
+
+
+@contextlib.asynccontextmanager
+async def open_post_store(
+    redis_url: str | None = None, data_dir: str | Path | None = None, *, create: bool = False
+) -> AsyncIterator[PostStore]:
+    """The post store on that Redis, or on the embedded one of a data folder.
+
+    Without arguments the environment decides, as it does for the server (`MICROSUB_REDIS_URL`, `MICROSUB_DATA_DIR`).
+    `create` makes a data folder where there is none. Raises NotFound where there is none otherwise, ConfigError for a
+    setting that can't be used, StoreUnavailable and SchemaMismatch.
+    """
+    flags = {"redis_url": redis_url, "data_dir": None if data_dir is None else str(data_dir)}
+    async with wiring.stores.open_stores(read_settings(os.environ, flags), create=create) as stores:
+        yield post_store(stores)
+
+
+def post_store(stores: wiring.stores.Stores) -> PostStore:
+    """The post store on stores that are open."""
+    redis = stores.redis
+    announcing = Announcing(Events(redis))
+    return PostStore(
+        redis,
+        stores.feeds,
+        stores.items,
+        stores.accounts,
+        wiring.stores.ingest(stores, announcing),
+        announcing,
+        wiring.worker.sweeping(stores),
+    )

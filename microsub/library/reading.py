@@ -12,14 +12,14 @@ from typing import Any
 
 import orjson
 
-from microsub.feeds.store.events import Event, Events, is_event_id
-from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.feeds.events import Event, Events, is_event_id
+from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.entry_id import identity
 from microsub.formats.saved import loads, wrong
 from microsub.model.jf2 import Entry
 from microsub.model.moments import number
 from microsub.model.reader import Cursor
-from microsub.posts.store.items import Items
+from microsub.posts.items import Items
 from microsub.posts.values import WRITTEN_GUID
 
 NEWEST = "newest"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, NamedTuple
@@ -82,12 +82,16 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed in a channel. `name` is the owner's own name for it, if any; `followed_at` is Unix time in seconds."""
+    """A feed in a channel. `name` is the owner's own name for it, if any; `followed_at` is Unix time in seconds.
+
+    Items with a score below `unread_from` come in as read; None until the first ones came in.
+    """
 
     feed: str
     url: str
     followed_at: float
     name: str | None = None
+    unread_from: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,7 @@ class TimelineItem:
     """What a timeline needs to know of a stored item to take it in.
 
     `score` is decimal text; `author` the normalised profile URL or empty; `sources` the normalised URLs by which the
-    item's feed can be muted or blocked; `twins` its copies from other feeds; `first` says that it was found in the
-    first document that was read of its feed.
+    item's feed can be muted or blocked; `twins` its copies from other feeds.
     """
 
     id: str
@@ -113,7 +116,6 @@ class TimelineItem:
     author: str = ""
     sources: tuple[str, ...] = ()
     twins: tuple[Twin, ...] = ()
-    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +198,37 @@ def read_moves(record: Mapping[str, str]) -> list[FeedMove]:
     """The moves that a user's record notes."""
     found = [(name.split(" "), value.split(" ")) for name, value in record.items() if name.startswith(f"{MOVE} ")]
     return [FeedMove(feed, source, target, float(begun)) for (_, feed, source), (target, begun) in found]
+
+
+# --- scopes of tokens -------------------------------------------------------------------------------------------------
+
+
+READ = "read"
+ALL_SCOPES = (READ, "follow", "mute", "block", "channels")
+
+OTHER_NAMES = {"timeline": READ}
+"""What apps ask for under names that the specification doesn't have: Ekstereye asks `create post channels timeline`."""
+
+
+def understood(scopes: Iterable[str]) -> frozenset[str]:
+    """The scopes that a provider has granted, and those of ours that they mean under another name.
+
+    Nothing is added beyond that: who granted an app to post, and not to read, isn't read.
+    """
+    granted = frozenset(scopes)
+    return granted | {OTHER_NAMES[scope] for scope in granted if scope in OTHER_NAMES}
+
+
+def read_scopes(text: str) -> frozenset[str]:
+    """The scopes in `text`, which separates them by spaces.
+
+    Raises InvalidRequest when one isn't a scope by RFC 6749 (visible ASCII without quote and backslash), or none is
+    given.
+    """
+    scopes = text.split()
+    for scope in scopes:
+        if not all(0x21 <= ord(c) <= 0x7E and c not in '"\\' for c in scope):
+            raise InvalidRequest(f"found the scope '{scope}', expected names such as {' '.join(ALL_SCOPES)}")
+    if not scopes:
+        raise InvalidRequest(f"found no scope, expected one or more of {' '.join(ALL_SCOPES)}")
+    return frozenset(scopes)

@@ -1,7 +1,7 @@
 """Settings of a channel as they are declared once: value, default, bounds and description in one field.
 
 Everything else is made of the fields: what backend.json may say and its reference page (`configuration.model`), the
-hash fields in Redis (`timelines.store.channels`), and which level's value holds (`ChannelSettings.over`). The markers
+hash fields in Redis (`timelines.channels`), and which level's value holds (`ChannelSettings.over`). The markers
 are what pydantic reads of them; it is loaded by those alone who check a file.
 """
 
@@ -142,7 +142,7 @@ def blank(text: str) -> str | None:
 
 
 def _irregular(text: str) -> str | None:
-    from microsub.model.patterns import PatternError, compiled
+    from microsub.model.filters import PatternError, compiled
 
     if not text:
         return "which is empty"

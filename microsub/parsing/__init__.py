@@ -1,1 +1,1 @@
-"""Reading foreign documents in processes that can be ended, with limits in processor time and memory."""
+"""Reading foreign documents in processes with limits in processor time and memory."""

@@ -1,8 +1,8 @@
-"""Parser processes for all foreign documents, shared fairly among those for whom documents are read.
+"""Parser processes for all foreign documents, shared fairly among who asks.
 
 Every document first has a short time in the quick lane, which always keeps a process. What takes longer begins again in
 the slow lane with the full time, where fewer are read at once. In both, callers take turns by the processor time that
-they have used (`turns`). Times are of the processor: a busy machine makes no document fail.
+they have used (`Turns`). Times are of the processor: a busy machine makes no document fail.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from microsub.errors import ParserUnavailable, ParsingStopped
 from microsub.fetch import Fetched, who_asks
-from microsub.formats.entry_id import mask_credentials
 from microsub.formats.lookups import AuthorPage
+from microsub.kit.urls import mask_credentials
 from microsub.logs import LibraryLogger
 from microsub.metrics import PARSE_SECONDS
 from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded
-from microsub.parsing.turns import Turns
 
 if TYPE_CHECKING:  # the parsers are for the processes that read documents
     from microsub.discovery.feedlinks import FeedLink
-    from microsub.ekster.items import OldPost
+    from microsub.ekster import OldPost
     from microsub.fetch import Answered
     from microsub.formats.lookups import LookUp
     from microsub.identity.protocol.clients import ClientInfo
@@ -56,6 +56,87 @@ _REST = 10.0
 _MOST_SLOW_KNOWN = 1000
 
 
+# --- turns --------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T", bound=Hashable)
+
+_MOST_KEYS = 1000
+"""Keys with nothing waiting that are remembered, at least: those that have used most."""
+
+
+class Turns(Generic[T]):
+    """Waiting jobs: the key that has used least is next (start-time fair queueing). Pure.
+
+    Jobs of one key are first come, first served.
+
+    `expected` (seconds) is what a job is taken to use until `used` says better, so that a key with several jobs under
+    way isn't taken for one that has used nothing.
+    """
+
+    def __init__(self, expected: float) -> None:
+        self._expected = expected
+        self._waiting: dict[str, deque[T]] = {}
+        self._used: dict[str, float] = {}
+        self._now = 0.0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, job: T, keys: Sequence[str]) -> str:
+        """Let a job wait for that one of `keys` which has used least, and return that key.
+
+        Who comes after a while of nothing begins where the others are: idleness saves nothing up.
+        """
+        key = min(keys, key=self._standing)
+        if key not in self._waiting:
+            self._used[key] = self._standing(key)
+            self._waiting[key] = deque()
+        self._waiting[key].append(job)
+        return key
+
+    def next(self) -> T | None:
+        """Take the next job."""
+        if not self._waiting:
+            return None
+        key = min(self._waiting, key=self._used.__getitem__)
+        self._now = max(self._now, self._used[key])
+        self._used[key] += self._expected
+        job = self._waiting[key].popleft()
+        if not self._waiting[key]:
+            del self._waiting[key]
+        if len(self._used) > 2 * _MOST_KEYS + len(self._waiting):
+            most = sorted(self._used, key=self._used.__getitem__)[-_MOST_KEYS:]
+            self._used = {name: self._used[name] for name in {*most, *self._waiting}}
+        return job
+
+    def used(self, key: str, seconds: float) -> None:
+        """Charge a key for a job that has ended, with the processor time that it took."""
+        if key in self._used:
+            self._used[key] += seconds - self._expected
+
+    def remove(self, job: T) -> bool:
+        """Take a job out that nobody waits for any more; False where it doesn't wait here."""
+        for key, jobs in self._waiting.items():
+            if job in jobs:
+                jobs.remove(job)
+                if not jobs:
+                    del self._waiting[key]
+                return True
+        return False
+
+    def clear(self) -> list[T]:
+        """Take all jobs out."""
+        jobs = [job for waiting in self._waiting.values() for job in waiting]
+        self._waiting.clear()
+        return jobs
+
+    def _standing(self, key: str) -> float:
+        return max(self._used.get(key, 0.0), self._now)
+
+
+# --- the pool -----------------------------------------------------------------------------------------------------
+
+
 @dataclass(eq=False, slots=True)
 class _Job:
     """A document that waits or is read."""
@@ -75,7 +156,7 @@ class _Job:
 
 @dataclass(eq=False, slots=True)
 class _Crew:
-    """The threads that read, each with a process of its own, between two closings; `free` threads wait for work."""
+    """The threads that read, each with a process of its own; `free` ones wait for work."""
 
     threads: int = 0
     free: int = 0
@@ -84,8 +165,9 @@ class _Crew:
 
 
 class ParsePool:
-    """At most `processes` documents are read at a time; one process of several is kept for the quick lane. A process
-    begins when it is needed and ends after `idle` seconds without work. Safe for threads and event loops.
+    """At most `processes` documents are read at a time, one of several in the quick lane.
+
+    A process begins when it is needed and ends after `idle` seconds without work. Safe for threads and event loops.
 
     A document may use `quick` seconds of processor time in the quick lane, `seconds` in the slow one, `memory` bytes.
     Documents are taken to be from their final address.
@@ -140,8 +222,9 @@ class ParsePool:
     async def posts_in(
         self, document: Fetched, source: str, marks: bytes | None, discovered: float, keys: Sequence[str] = ()
     ) -> tuple[PostsRead, float]:
-        """The posts of a document that is read now and again (`store_items.posts_in`), and the seconds of processor
-        time that it took. It counts as work for one of `keys`. Raises ParseError.
+        """The posts of a polled document (`posts.entries`), and the processor seconds that it took.
+
+        It counts as work for one of `keys`. Raises ParseError.
         """
         arguments = document.final_url, document.content_type, source, marks, discovered
         done = await self._call("posts_in", document.url, document.body, *arguments, keys=keys)
@@ -167,7 +250,7 @@ class ParsePool:
         return there
 
     async def profile_in(self, document: Fetched, url: str) -> str | None:
-        """The profile page that the WebFinger document from `url` names (`discovery.queries`)."""
+        """The profile page that the WebFinger document from `url` names (`discovery.feedlinks`)."""
         page: str | None = await self._run("profile_in", document, url=url)
         return page
 
@@ -207,7 +290,7 @@ class ParsePool:
         return found
 
     async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:
-        """A post of the older server (`ekster.items`). Raises ParseError."""
+        """A post of the older server (`ekster`). Raises ParseError."""
         done = await self._call("old_post", item_id, data, item_id, published)
         post: OldPost = done.value
         return post
@@ -221,7 +304,7 @@ class ParsePool:
         keys: Sequence[str] = (),
         thorough: bool = True,
     ) -> Any:
-        """The outcome of a task that asks for a document's address first: `url`, or where it was found."""
+        """The outcome of a task whose first argument is an address: `url`, or the final one."""
         where = document.url if isinstance(document, Fetched) else document.final_url
         first = document.final_url if url is None else url
         done = await self._call(task, where, document.body, first, *arguments, keys=keys, thorough=thorough)
@@ -253,7 +336,7 @@ class ParsePool:
             PARSE_SECONDS.observe(time.perf_counter() - start)
 
     def run(self, task: str, where: str, body: bytes, *arguments: Any) -> Any:
-        """The same for a thread, which waits: what one of `process.tasks` returns. Raises ParseError."""
+        """The same for a thread, which waits for one of `process.tasks`. Raises ParseError."""
         job = _Job(task, where, body, arguments, (who_asks(),), True)
         return self._submit(job).result.result().value
 
@@ -269,7 +352,7 @@ class ParsePool:
         self.close()
 
     def close(self) -> None:
-        """End the processes at once, and with them the documents that are read or wait. Later ones begin again."""
+        """End the processes at once, with the documents that are read or wait."""
         if self._owner != os.getpid():
             return  # after a fork: they are the parent's
         with self._change:
@@ -352,7 +435,7 @@ class ParsePool:
             return None
 
     def _take(self) -> _Job | None:
-        """Slow ones first, since quick ones have another process; with a single process it is the other way round."""
+        """Slow ones first, since quick ones have another process, unless there is only one."""
         may_be_slow = sum(job.slow for job in self._crew.running) < self._most_slow
         if self._most == 1:
             return self._quick.next() or self._slow.next()
@@ -406,7 +489,7 @@ class ParsePool:
     def _read(
         self, job: _Job, process: ParserProcess | None, crew: _Crew, seconds: float
     ) -> tuple[ParserProcess, Done]:
-        """The outcome of a document, and the process that read it. Raises ProcessEnded and ParserUnavailable."""
+        """The outcome and its process. Raises ProcessEnded and ParserUnavailable."""
         fresh = process is None
         while True:
             process = process or self._new_process(crew)
@@ -465,3 +548,28 @@ def _fail(job: _Job, detail: str, seconds: float = 0.0) -> None:
 def _set_error(job: _Job, error: BaseException) -> None:
     if job.result.set_running_or_notify_cancel():
         job.result.set_exception(error)
+
+
+class BoundedParser:
+    """`formats.parse.parse` in processes, `at_once` of them at a time; blocks.
+
+    `seconds` (of processor time) and `memory` (bytes) bound the work on one document. Safe for threads and after forks.
+    Raises ParserUnavailable when no process can be started, and in calls during which it is closed.
+    """
+
+    def __init__(self, *, seconds: float = SECONDS, memory: int = MEMORY, at_once: int = 2) -> None:
+        self._pool = ParsePool(at_once, quick=QUICK, seconds=seconds, memory=memory)
+
+    def __call__(self, body: bytes, url: str, content_type: str | None) -> Feed:
+        """The feed in a document. Raises ParseError; ParsingStopped over time or memory limits."""
+        feed: Feed = self._pool.run("parse", url, body, url, content_type)
+        return feed
+
+    def better_feeds(self, body: bytes, url: str, content_type: str | None) -> list[FeedLink]:
+        """The feeds to follow instead of a page (`discovery.links`). Raises ParsingStopped."""
+        links: list[FeedLink] = self._pool.run("better_feeds", url, body, url, content_type, None)
+        return links
+
+    def close(self) -> None:
+        """End the processes, with the documents that are being read, until the next call."""
+        self._pool.close()

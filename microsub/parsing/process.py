@@ -1,9 +1,9 @@
-"""A process that does nothing but parse. Foreign documents are read in one, with an end in processor time and memory.
+"""A process that reads foreign documents, with limits in processor time and memory.
 
 A thread can't be ended, and some kilobytes of markup keep a parser busy for minutes. A process can be, and gives all
 its memory back. It knows nothing but the documents: no settings, no Redis, no environment.
 
-The child says with one byte that it is ready. Then they exchange JSON (`values`), which can't run code on either side:
+The child says with one byte that it is ready. Then they exchange JSON, which can't run code on either side:
 what to do, behind it the bare body, one way; how it ended and the result the other. The system ends a child that uses
 more processor time than a document may have (`ITIMER_PROF`), whatever it is doing and however busy the machine is; the
 parent ends one that hasn't answered after a much longer time of the clock.
@@ -21,16 +21,16 @@ import struct
 import subprocess
 import sys
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, get_type_hints
+from typing import Any, BinaryIO, get_args, get_type_hints
 
 import orjson
 
 from microsub.errors import ParseError, ParsingStopped
-from microsub.parsing.values import Reader, dumps, reader
 
 MEMORY = 512 * 1024 * 1024
 """Bytes of address space that one document may take on top of what the process needs to live."""
@@ -51,22 +51,73 @@ _NICENESS = 5
 """At least: readers come before documents."""
 
 
+# --- values -------------------------------------------------------------------------------------------------------
+#
+# Values of frozen dataclasses as JSON, and back by their types: reading it makes such values and runs no code.
+
+
+def dumps(value: Any) -> bytes:
+    """`value` as JSON: dataclasses as objects, datetimes in ISO 8601, bytes in base64.
+
+    Halves of surrogate pairs, which have no UTF-8 form, become U+FFFD.
+    """
+    try:
+        return orjson.dumps(value, default=_plain)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_whole(value), default=_plain)
+
+
+@functools.cache
+def reader(hint: Any) -> Callable[[bytes | bytearray], Any]:
+    """A function that reads JSON as a value of that type; ValueError for any other JSON."""
+    from pydantic import ConfigDict, TypeAdapter  # what only asks for documents doesn't need it, nor does the child
+
+    # Only a type around others may say how these are read.
+    adapter = TypeAdapter(list[hint], config=ConfigDict(strict=True, extra="forbid", val_json_bytes="base64"))
+    return lambda data: adapter.validate_json(b"".join((b"[", data, b"]")))[0]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, frozenset):
+        return list(value)
+    raise TypeError(f"no rule writes {type(value)}")
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _whole(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {_whole(key): _whole(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | frozenset):
+        return [_whole(each) for each in value]
+    return value
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something to do with a document: a function of its body and other arguments, and how to read these and its
-    result from JSON.
+    """Something to do with a document: a function of its body and other arguments.
+
+    `takes_bytes` tells which of these are bytes; `result` is the type of what it returns.
     """
 
     do: Callable[..., Any]
-    arguments: tuple[Reader, ...]
-    result: Reader
+    takes_bytes: tuple[bool, ...]
+    result: Any
 
     @classmethod
     def of(cls, do: Callable[..., Any]) -> Task:
         """The task that a function with annotations is."""
         hints = get_type_hints(do)
-        result = reader(hints.pop("return"))
-        return cls(do, tuple(reader(hint) for name, hint in hints.items() if name != "body"), result)
+        result = hints.pop("return")
+        taken = (hint for name, hint in hints.items() if name != "body")
+        return cls(do, tuple(hint is bytes or bytes in get_args(hint) for hint in taken), result)
 
 
 @functools.cache
@@ -76,11 +127,12 @@ def tasks() -> Mapping[str, Task]:
     The parsers are loaded here: the child does so before it says that it is ready, its parent with the first result,
     which a command that has yet to fetch a document needn't wait for.
     """
+    from microsub.discovery.feedlinks import profile_in
     from microsub.discovery.links import better_feeds, discover, forwarded
-    from microsub.discovery.queries import profile_in
-    from microsub.ekster.items import old_post
+    from microsub.ekster import old_post
     from microsub.formats.mf2.references import author_on, target_on
     from microsub.formats.parse import parse
+    from microsub.formats.xml import syndication  # noqa: F401 - which `parse` loads with its first document otherwise
     from microsub.identity.protocol.clients import read_client
     from microsub.identity.protocol.links import examined, profile_links
     from microsub.posts.entries import posts_in
@@ -90,6 +142,9 @@ def tasks() -> Mapping[str, Task]:
         *(author_on, target_on, profile_links, read_client, examined, old_post),
     )
     return {do.__name__: Task.of(do) for do in done}
+
+
+# --- the parent's side --------------------------------------------------------------------------------------------
 
 
 class ProcessEnded(Exception):
@@ -102,8 +157,10 @@ class OutOfTime(ProcessEnded):
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """How a document ended: `failure` says why there is no result, `stopped` that this was for want of memory; the
-    `seconds` of processor time that it took, and the bytes that the process holds now.
+    """How a document ended.
+
+    `failure` says why there is no result, `stopped` that this was for want of memory; the `seconds` of processor time
+    that it took, and the bytes that the process holds now.
     """
 
     failure: str | None
@@ -114,7 +171,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a task ended: its result or its `failure`, and the `seconds` of processor time that it took."""
+    """How a task ended: its result or `failure`, and the processor `seconds` that it took."""
 
     value: Any
     failure: ParseError | None
@@ -122,8 +179,10 @@ class Done:
 
 
 class ParserProcess:
-    """The parent's hold on one such process; calls block, so they are made in threads. So does beginning one, until the
-    process is ready: no document pays for that with its time. Raises OSError when it never is.
+    """The parent's hold on one such process; calls block, so they are made in threads.
+
+    So does beginning one, until the process is ready: no document pays for that with its time. Raises OSError when it
+    never is.
 
     `resident` is how many bytes it held after its last document.
     """
@@ -158,8 +217,9 @@ class ParserProcess:
         return pid
 
     def run(self, task: str, body: bytes, arguments: tuple[Any, ...], *, seconds: float, where: str) -> Done:
-        """What came of one of `tasks`, which may use so many `seconds` of processor time. `where` is the document's
-        address, for its failure.
+        """What came of one of `tasks`, which may use so many `seconds` of processor time.
+
+        `where` is the document's address, for its failure.
 
         Raises OutOfTime and ProcessEnded when the process has ended.
         """
@@ -170,17 +230,15 @@ class ParserProcess:
             self._send(body, until)
             sizes = _HEAD.unpack(self._receive(_HEAD.size, until))
             outcome, data = (self._receive(size, until) for size in sizes if sum(sizes) <= _LARGEST_REPLY)
-            said: _Outcome = reader(_Outcome)(orjson.loads(outcome))
+            said: _Outcome = reader(_Outcome)(outcome)
             self.resident = said.resident
             if said.failure is not None:
                 kind = ParsingStopped if said.stopped else ParseError
                 return Done(None, kind(where, said.failure[:_LONGEST_DETAIL]), said.seconds)
-            found = orjson.loads(data)
-            del data  # of a large document these are megabytes, which `found` has again
-            return Done(tasks()[task].result(found), None, said.seconds)
+            return Done(reader(tasks()[task].result)(data), None, said.seconds)
         except TimeoutError:
             raise OutOfTime from None
-        except (ProcessEnded, OSError, TypeError, ValueError, KeyError, AttributeError) as error:
+        except (ProcessEnded, OSError, ValueError) as error:
             self.kill()
             ended = OutOfTime if self._process.wait() == -signal.SIGPROF else ProcessEnded
             raise ended(str(error)) from None
@@ -218,6 +276,9 @@ def _left(until: float) -> float:
     return left
 
 
+# --- the child's side ---------------------------------------------------------------------------------------------
+
+
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Do what is asked until the parent closes its end."""
     while len(head := source.read(_HEAD.size)) == _HEAD.size:
@@ -225,9 +286,11 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         name, seconds, arguments = orjson.loads(source.read(length))
         task, before = tasks()[name], time.process_time()
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        data, failure, stopped = _outcome(
-            task, source, size, [read(one) for read, one in zip(task.arguments, arguments, strict=False)]
-        )
+        given = [
+            b64decode(one) if is_bytes and one is not None else one
+            for is_bytes, one in zip(task.takes_bytes, arguments, strict=False)
+        ]
+        data, failure, stopped = _outcome(task, source, size, given)
         signal.setitimer(signal.ITIMER_PROF, 0)
         outcome = dumps(_Outcome(failure, stopped, time.process_time() - before, _resident()))
         for part in (_HEAD.pack(len(outcome), len(data)), outcome, data):
@@ -257,7 +320,7 @@ def _resident() -> int:
 
 
 def _limit_memory(extra: int) -> None:
-    """Let the address space grow by `extra` bytes at most. Where the system has no such limit, time alone limits."""
+    """Let the address space grow by `extra` bytes at most, where the system can limit it."""
     with suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + extra

@@ -1,31 +1,37 @@
-"""A feed that has moved for good: it takes its new address, or becomes one with the feed that lives there already.
+"""A feed that has moved for good takes its new address, or becomes one with the feed that lives there already.
 
 A page that somebody follows moves in the same way to the feed that it names. Its address then leads to the feed, so
 that it needn't be asked again for the next follower. The record's `pages` are the addresses that it came through, its
-`others` the feeds that the page named behind this one, for the case that this one never works.
+`others` the feeds that the page named behind this one, for the case that this one never works. Only what has never
+worked is left for another feed: one that has worked may show a page for an hour of maintenance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.discovery.feedlinks import looks_like_feed
 from microsub.errors import NotFound
-from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
-from microsub.posts.store.duplicates import MERGED
+from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, with_credentials_of
+from microsub.posts.duplicates import MERGED
 from microsub.timelines.following import unsubscribe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from microsub.delivery.fan_out import FanOut
-    from microsub.feeds.store.queue import Schedule
-    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.discovery.links import FeedLink
+    from microsub.feeds.queue import Schedule
+    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.fetch import FetchFailed
     from microsub.model.reader import TimelineItem
-    from microsub.posts.store.items import Items
-    from microsub.timelines.store.channels import Channels
+    from microsub.posts.items import Items
+    from microsub.timelines.channels import Channels
+
 
 log = structlog.get_logger(__name__)
 
@@ -133,3 +139,31 @@ def _pages(feed: FeedRecord) -> list[str]:
 def others_of(feed: FeedRecord) -> list[str]:
     """The feeds that the page named after this one, best first."""
     return feed.extra.get("others", "").split()
+
+
+_PATIENCE = 2
+"""Failures after which an address that feeds have may turn out to be a page's, and trouble that may pass counts."""
+
+
+def instead_of_page(feed: FeedRecord, links: Sequence[FeedLink]) -> list[str]:
+    """The addresses to follow instead of `feed`, which showed a page with these links; empty when it stays.
+
+    What has the address of a feed stays until it has shown pages for a while.
+    """
+    if _is_settled(feed) or (looks_like_feed(feed.url) and feed.failures < _PATIENCE):
+        return []
+    return [with_credentials_of(feed.url, link.url) for link in links]
+
+
+def instead_of_failure(feed: FeedRecord, failure: FetchFailed | None) -> list[str]:
+    """The other addresses that the page of `feed` named, now that this one fails; empty when it stays.
+
+    `failure` None is a document that is no feed. What may be an hour's trouble gets a few more polls.
+    """
+    passing = failure is not None and not failure.lasting and feed.failures < _PATIENCE
+    return [] if _is_settled(feed) or passing else others_of(feed)
+
+
+def _is_settled(feed: FeedRecord) -> bool:
+    """It has worked once, or programs save posts into it."""
+    return feed.last_success is not None or feed.kept

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from microsub.formats.entry_id import host_of, mask_credentials
-from microsub.polling.record import held_until
+from microsub.kit.urls import host_of, mask_credentials
+from microsub.polling.plan import held_until
 
 if TYPE_CHECKING:
-    from microsub.feeds.store.queue import Schedule
-    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.feeds.queue import Schedule
+    from microsub.feeds.record import FeedRecord, Feeds
     from microsub.polling.worker import Worker
 
 _LOOK_AGAIN = 0.05
@@ -94,7 +94,7 @@ class PollNow:
         try:
             while waiting and looked - progress < patience:
                 if looked - bumped > _BUMP_AGAIN:
-                    # Again and again: the end of a poll that began before the call sets the feed's time anew.
+                    # Again and again: the end of a poll that began before the call sets the feed's time as well.
                     await self._schedule.bump(waiting.items(), _EARLIEST)
                     bumped = looked
                 polled = 0
@@ -151,8 +151,7 @@ class PollNow:
             return PollReport(feed_id, url, "unfollowed", "nobody follows it")
         now = self._clock()
         until = max(held_until(record, now) or 0.0, await self._schedule.held_until(host_of(record.url)) or 0.0)
-        pause = until - now
-        if pause > 0:
+        if (pause := until - now) > 0:
             return PollReport(feed_id, url, "held", f"the publisher asked for a pause of {pause:.0f} s more")
         return None
 

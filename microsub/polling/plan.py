@@ -1,4 +1,4 @@
-"""When a feed is polled next, and whether it has moved: pure decisions (design: ingest, Polling).
+"""When a feed is polled next, how politely, and whether it has moved. Pure.
 
 The interval follows the feed: it grows with the square root of the time that usually passes between two posts, or of
 the time that has passed since the last one where that is longer. So a feed that falls silent is asked less and less,
@@ -8,6 +8,8 @@ differ at every look. What the publisher says (`max-age`, `Expires`, `ttl`) can 
 
 Every wait is drawn from [base, 1.25 × base], so that feeds which were followed together drift apart. Bounds hold for
 the drawn value: the base is kept low enough.
+
+`gap`, `last_change`, `ttl`, `max_age`, `hold_until` and `push` are fields of the record that only polling knows.
 """
 
 from __future__ import annotations
@@ -16,10 +18,66 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from microsub.polling.policy import DAY, PollPolicy
+from microsub.configuration.model import InstanceSettings
+from microsub.kit.urls import canonical_feed_url
+from microsub.model.moments import is_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from microsub.feeds.record import FeedRecord
+
+
+HOUR = 3600.0
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class PollPolicy:
+    """Bounds of the time between two polls of one feed, in seconds.
+
+    `daily` is the interval of a feed that posts once a day, and of one that nothing is known of yet; `least` and `most`
+    bound the adaptive interval; `cap` bounds what publishers can wish for; `fixed` takes the place of the adaptive
+    interval, `ttl` that of the publisher's wishes; `back_off` is the longest wait after failures; `push` is the
+    interval of a feed whose news arrive by themselves (WebSub).
+    """
+
+    least: float = 300.0
+    most: float = DAY
+    cap: float = 2 * DAY
+    fixed: float | None = None
+    ttl: float | None = None
+    daily: float = 1.5 * HOUR
+    back_off: float = DAY
+    push: float = DAY
+
+
+@dataclass(frozen=True, slots=True)
+class HostManners:
+    """Seconds from the end of one request to a host to the start of the next, and how many may run at a time."""
+
+    interval: float = 1.0
+    concurrency: int = 1
+
+
+def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
+    """What holds for the feed at the canonical `url`. A `feeds` setting counts under any spelling of the address."""
+    polling = settings.polling
+    own = settings.feeds.get(url)
+    if own is None:
+        own = next((value for key, value in settings.feeds.items() if canonical_feed_url(key) == url), None)
+    bounds = PollPolicy(least=polling.min_interval, most=polling.max_interval)
+    return bounds if own is None else replace(bounds, fixed=own.interval, ttl=own.ttl)
+
+
+def host_manners(settings: InstanceSettings, host: str) -> HostManners:
+    """What holds for `host`; a setting may name it with or without its port."""
+    polling = settings.polling
+    own = settings.hosts.get(host) or settings.hosts.get(host.rpartition(":")[0])
+    interval = polling.host_interval if own is None or own.interval is None else own.interval
+    concurrency = polling.host_concurrency if own is None or own.concurrency is None else own.concurrency
+    return HostManners(interval, max(1, concurrency))
+
 
 DEFAULT_POLICY = PollPolicy()
 SPREAD = 0.25
@@ -60,7 +118,7 @@ class PollHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class FeedAnswered:
     """The publisher answered as it should: with `new` and `updated` entries, or none of both.
 
     `max_age` as in `fetch.Fetched`; `dates` are the publication times of the document's entries, for the first guess;
@@ -79,7 +137,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No document; `retry_after` in seconds where the publisher asked for a pause; `seconds` as in `Answered`."""
+    """No document; `retry_after` in seconds where the publisher asked for a pause; `seconds` as in `FeedAnswered`."""
 
     reason: str
     detail: str
@@ -94,7 +152,7 @@ class Gone:
     detail: str
 
 
-Outcome = Answered | Failed | Gone
+Outcome = FeedAnswered | Failed | Gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +192,7 @@ def plan_next(
             return PollPlan(None, history.interval, history.gap, history.last_change, history.failures + 1)
         case Failed():
             return _after_failure(history, outcome, now, random, policy)
-        case Answered():
+        case FeedAnswered():
             return _after_answer(history, outcome, now, random, policy)
 
 
@@ -174,7 +232,9 @@ def guess_gap(dates: Iterable[float], now: float) -> float | None:
     return _bounded((now - newest[-1]) / len(newest))
 
 
-def _after_answer(history: PollHistory, answer: Answered, now: float, random: float, policy: PollPolicy) -> PollPlan:
+def _after_answer(
+    history: PollHistory, answer: FeedAnswered, now: float, random: float, policy: PollPolicy
+) -> PollPlan:
     gap, last_change = _learn(history, answer, now)
     if policy.fixed is not None:
         base = policy.fixed
@@ -191,7 +251,7 @@ def _after_answer(history: PollHistory, answer: Answered, now: float, random: fl
     return PollPlan(now + wait, wait, gap, last_change, 0, max_age=max_age)
 
 
-def _learn(history: PollHistory, answer: Answered, now: float) -> tuple[float, float]:
+def _learn(history: PollHistory, answer: FeedAnswered, now: float) -> tuple[float, float]:
     """The smoothed gap and the time of the last new posts, with what this answer adds."""
     if history.last_change is None:
         guess = guess_gap(answer.dates, now)
@@ -222,3 +282,76 @@ def _after_failure(history: PollHistory, failed: Failed, now: float, random: flo
 
 def _bounded(gap: float) -> float:
     return min(_LONGEST_GAP, max(_SHORTEST_GAP, gap))
+
+
+def history_of(feed: FeedRecord) -> PollHistory:
+    """What the record tells the schedule."""
+    return PollHistory(
+        interval=feed.interval,
+        gap=_number(feed.extra.get("gap")),
+        last_change=_number(feed.extra.get("last_change")),
+        failures=feed.failures,
+        ttl=_number(feed.extra.get("ttl")),
+        max_age=_number(feed.extra.get("max_age")),
+        push=feed.extra.get("push") == "1",
+        moved_to=feed.moved_to,
+        moved_seen=feed.moved_seen,
+        moved_since=feed.moved_since,
+    )
+
+
+def held_until(feed: FeedRecord, now: float) -> float | None:
+    """Until when the publisher wants this URL left alone, as a Unix time after `now`; None: it may be asked."""
+    until = _number(feed.extra.get("hold_until"))
+    # What was written while the clock was ahead counts for nothing.
+    return until if held_now(until, now) and not is_ahead(feed.last_poll, now) else None
+
+
+def last_looked(feed: FeedRecord) -> float:
+    """The end of the last poll, as a Unix time. What a preview has fetched since is as good as asking again."""
+    # Times are kept in milliseconds, and what that poll itself has fetched is no news.
+    return max(feed.last_success or 0.0, feed.last_error_at or 0.0) + 0.001
+
+
+def fields_of(
+    outcome: Outcome, plan: PollPlan, move: MovePlan | None, asked: float, now: float
+) -> dict[str, str | None]:
+    """What of a poll's end is written into the record; None removes a field.
+
+    `last_poll` is when the publisher was asked, not when all was done: `PollNow` compares with it.
+    """
+    fields: dict[str, str | None] = {
+        "last_poll": _text(asked),
+        "next_poll": _text(plan.next_poll),
+        "interval": _text(plan.interval),
+        "gap": _text(plan.gap),
+        "last_change": _text(plan.last_change),
+        "failures": str(plan.failures),
+        "max_age": _text(plan.max_age),
+        "hold_until": _text(plan.hold_until),
+    }
+    match outcome:
+        case FeedAnswered():
+            fields |= {"last_success": _text(now), "last_error": None, "last_error_at": None}
+        case Failed():
+            fields |= {"last_error": f"{outcome.reason}: {outcome.detail}", "last_error_at": _text(now)}
+        case Gone():
+            fields |= {"last_error": f"gone: {outcome.detail}", "last_error_at": _text(now), "gone": "1"}
+    if move is not None:
+        fields |= {
+            "moved_to": move.moved_to,
+            "moved_seen": str(move.seen),
+            "moved_since": _text(move.since),
+        }
+    return fields
+
+
+def _text(number: float | None) -> str | None:
+    return None if number is None else f"{number:.3f}"
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

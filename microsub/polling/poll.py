@@ -1,7 +1,7 @@
-"""One poll of one feed: fetch, parse, hand on the news, plan. Every step may run twice; validators are written last.
+"""One poll of one feed: fetch, parse, store the news, plan. Every step may run twice; validators are written last.
 
-What a crash leaves behind is found again by the next poll: the feed keeps its old validators, so the document comes
-anew. Its news travel through the stream of entries; storing and delivering them is for the stages behind it.
+What a crash leaves behind is found by the next poll: the feed has lost its validators in the step that claimed the
+first guid, so the document is read once more. Delivery to timelines is for the stage behind it.
 """
 
 from __future__ import annotations
@@ -13,58 +13,65 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from random import random as chance
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from microsub.configuration.model import InstanceSettings
 from microsub.discovery.sites import feeds_by_address
-from microsub.errors import ParseError, ParserUnavailable, ParsingStopped
-from microsub.feeds.metadata import describe
-from microsub.feeds.store.metadata import UNTOLD
-from microsub.feeds.store.record import HANDLED
-from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
-from microsub.formats.entry_id import host_of, mask_credentials
+from microsub.errors import ParseError, ParserUnavailable, ParsingStopped, StoreError
+from microsub.feeds.events import describe
+from microsub.feeds.record import UNTOLD
+from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
+from microsub.kit.urls import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
-from microsub.polling.description import described, description_of
-from microsub.polling.elsewhere import instead_of_failure, instead_of_page
-from microsub.polling.plan import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
-from microsub.polling.policy import poll_policy
-from microsub.polling.record import fields_of, held_until, history_of, last_looked
-from microsub.posts.messages import EntriesFound
-from microsub.posts.store.ingest import FIRST
+from microsub.polling.moving import instead_of_failure, instead_of_page
+from microsub.polling.plan import (
+    Failed,
+    FeedAnswered,
+    Gone,
+    Outcome,
+    PollPlan,
+    fields_of,
+    held_until,
+    history_of,
+    last_looked,
+    plan_move,
+    plan_next,
+    poll_policy,
+)
+from microsub.posts.ingest import Ingested
+from microsub.posts.values import EntriesFound
+from microsub.redis.streams import Message
 
 if TYPE_CHECKING:
+    from microsub.delivery.dead_letters import DeadLetters
     from microsub.discovery.feedlinks import FeedLink
-    from microsub.feeds.announcing import Announcing
-    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.feeds.events import Announcing
+    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
     from microsub.polling.moving import Mover
     from microsub.posts.entries import PostsRead
-    from microsub.posts.store.items import Items
+    from microsub.posts.ingest import Ingest
+    from microsub.posts.items import Items
+    from microsub.posts.values import ItemToStore
     from microsub.redis.protocol import ScriptCall
-    from microsub.redis.streams import Stream
+
 
 log = structlog.get_logger(__name__)
 
 _NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "last_modified": None}
-"""What is written before news are taken in: should this poll end there, the next one must see all of the document, even
-if it is as it was before.
-"""
+"""What a change of the feed's metadata is written with: should this poll end there, the next one reads the document."""
+
+_ATTEMPTS = 2
+"""To store a post: with the others of its document, and alone."""
 
 PUT_OFF_SECONDS = 15.0
 """Until a feed is asked again that couldn't be because of us."""
 
 _SOME = 20
 """Followers of a feed of whom the one that has used least is who its document is read for."""
-
-
-class Fetching(Protocol):
-    """What a poll needs: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
-
-    async def fetch(self, request: FetchRequest) -> FetchResult:
-        """GET a document; failures are values."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,8 @@ class Poller:
         self,
         feeds: Feeds,
         items: Items,
-        entries: Stream,
+        ingest: Ingest,
+        dead: DeadLetters,
         announcing: Announcing,
         fetcher: Fetching,
         parser: ParsePool,
@@ -129,16 +137,16 @@ class Poller:
         clock: Callable[[], float] = time.time,
         random: Callable[[], float] = chance,
         on_refused: Callable[[PollResult], object] | None = None,
-        told: Callable[[], object] = lambda: None,
     ) -> None:
-        """`told` is called when there is news for the stages behind.
+        """`dead` gets posts that can't be stored.
 
         `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
         told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
         """
         self._feeds = feeds
         self._items = items
-        self._entries = entries
+        self._ingest = ingest
+        self._dead = dead
         self._announcing = announcing
         self._fetcher = fetcher
         self._parser = parser
@@ -147,7 +155,6 @@ class Poller:
         self._clock = clock
         self._random = random
         self._on_refused = on_refused
-        self._told = told
 
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
         """Poll a feed once, now, whether it is due or not; one that is gone or that nobody follows is left alone.
@@ -213,13 +220,13 @@ class Poller:
                 return await self._settle(due, Failed(reply.reason, reply.detail, reply.retry_after), {}, None)
             case NotModified():
                 fields = {"etag": reply.etag, "last_modified": reply.last_modified}
-                answer = Answered(max_age=reply.max_age, not_modified=True)
+                answer = FeedAnswered(max_age=reply.max_age, not_modified=True)
                 return await self._settle(due, answer, fields, reply.moved_to, "not_modified")
             case Fetched():
                 return await self._take(due, reply)
 
     def _refused(self, feed: FeedRecord, detail: str) -> PollResult:
-        """Leave the feed to whoever may ask its publisher, at the time that it had, in a second at the earliest."""
+        """Leave the feed to a worker that may ask its publisher, when it was due, in a second at the earliest."""
         due = max(feed.next_poll or 0.0, self._clock() + 1.0)
         result = PollResult(feed.id, "blocked", due, host_of(feed.url), detail=detail)
         if self._on_refused is not None:
@@ -230,10 +237,11 @@ class Poller:
         fields = {"etag": document.etag, "last_modified": document.last_modified}
         digest = hashlib.sha256(document.body).hexdigest()
         if digest == due.feed.body_hash:
-            return await self._settle(due, Answered(max_age=document.max_age), fields, document.moved_to, "unchanged")
+            return await self._settle(
+                due, FeedAnswered(max_age=document.max_age), fields, document.moved_to, "unchanged"
+            )
         now, source = self._clock(), due.feed.url
-        is_first = await self._is_first(due.feed)
-        when = _discovered(due.feed, now, is_first)
+        when = _discovered(due.feed, now)
         parsed: PostsRead | ParseError
         try:
             marks = due.marks or await self._feeds.marks(due.feed)
@@ -252,13 +260,15 @@ class Poller:
             if left := await self._pass_on(due):
                 return left
             return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
-        new, updated, sent = await self._take_in(due.feed, parsed, now, is_first)
-        outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds)
-        label = "changed" if new or updated else "unchanged"
-        fields |= {"body_hash": digest, "last_read": f"{now:.3f}"} | ({"sent": sent} if sent else {})
-        if sent and is_first:
-            fields["first"] = sent
-        return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks)
+        # Before the posts: mutes and blocks ask for the feed's home page too.
+        await self._describe(due.feed, description_of(parsed.feed), now)
+        taken = await self._store(due.feed, parsed.items, now, mostly_new=marks is not None)
+        outcome = FeedAnswered(
+            taken.new, taken.updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds
+        )
+        label = "changed" if taken.new or taken.updated else "unchanged"
+        fields |= {"body_hash": digest, "last_read": f"{now:.3f}"}
+        return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks, taken.last)
 
     async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
         """Follow the next of the feeds that a page named; None when it stays."""
@@ -278,61 +288,46 @@ class Poller:
         await self._feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, moved.host)
 
-    async def _take_in(
-        self, feed: FeedRecord, parsed: PostsRead, now: float, is_first: bool
-    ) -> tuple[int, int, str | None]:
-        """Hand on what is news: how many posts are new, how many were edited, and the id of the message."""
-        # Before the fan-out: mutes and blocks ask for the feed's home page too.
-        await self._describe(feed, description_of(parsed.feed), now)
-        sifted = await self._items.sift(feed, parsed.items, now)
-        posts, sent = sifted.news, None
-        # While the last news wait, the store doesn't show what it will say: an edit that is taken back is no edit yet.
-        if await self._may_wait(feed, is_first):
-            posts = parsed.items
-        if posts and (sifted.is_open or await self._feeds.update(feed.id, _NOTHING_SEEN, feed.reading)):
-            if is_first:
-                posts = tuple(replace(post, extra={**post.extra, FIRST: "1"}) for post in posts)
-            # All of a document in one message: how many of a first fill stay unread is decided over all of it.
-            (sent,) = await self._entries.add([EntriesFound(feed.id, now, posts, feed.reading).to_fields()])
-            self._told()
-        return len(sifted.new), len(sifted.edited), sent
+    async def _store(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool) -> Ingested:
+        """Store what is news, all of a document at once. If that fails, each post is stored alone, and those for which
+        it fails again become dead letters: one of them doesn't stop the others, and doesn't make the poll repeat.
 
-    async def _is_first(self, feed: FeedRecord) -> bool:
-        """Whether this is the first document of the feed, or is read while the first one's posts aren't stored yet.
-
-        Where posts came otherwise before (an import, a program), what the first document has besides is news.
+        Raises StoreError where Redis doesn't serve us.
         """
-        if feed.last_success is not None:
-            first = feed.extra.get("first")
-            return first is not None and first == feed.extra.get("sent") and await self._waits(feed, first)
-        if "begun" in feed.extra:
-            return True
-        if await self._items.newest(feed.id, 1):
-            # Perhaps by another worker, which has noted first that it begins.
-            latest = await self._feeds.get(feed.id)
-            return latest is not None and "begun" in latest.extra
-        return await self._feeds.update(feed.id, {"begun": "1"})
-
-    async def _may_wait(self, feed: FeedRecord, is_first: bool) -> bool:
-        """Whether news of an earlier poll aren't stored yet; that poll may have ended before it could say so."""
-        last = feed.extra.get("sent")
-        if feed.last_success is not None and feed.body_hash is None:
-            return True
-        if last is not None and last == feed.extra.get("first"):
-            return is_first  # asked already
-        return last is not None and await self._waits(feed, last)
-
-    async def _waits(self, feed: FeedRecord, message: str) -> bool:
-        """Whether news of the feed that were handed on aren't stored yet. The record may know that they are."""
-        return feed.extra.get(HANDLED) != message and await self._entries.holds(message)
+        try:
+            # How many of a first fill stay unread is decided over all of a document.
+            return await self._ingest.add_read(feed, posts, now, mostly_new=mostly_new)
+        except Exception as error:
+            if _is_passing(error):
+                raise
+            log.warning("the posts of a document are stored one by one", posts=len(posts), exc_info=error)
+        taken = Ingested()
+        for post in posts:
+            try:
+                one = await self._ingest.add_read(feed, [post], now, mostly_new=mostly_new)
+            except Exception as error:
+                if _is_passing(error):
+                    raise
+                log.exception("a post can't be stored and goes to the dead letters", guid=post.guid)
+                message = Message("", EntriesFound(feed.id, now, (post,), feed.reading).to_fields(), _ATTEMPTS)
+                await self._dead.add("entries", message, f"{type(error).__name__}: {error}", now)
+            else:
+                taken = Ingested(taken.new + one.new, taken.updated + one.updated, (), (*taken.last, *one.last))
+        return taken
 
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
         """Keep what the document says of the feed, and announce what of it is new."""
         is_new = feed.last_success is None and not feed.kept
         if is_new or UNTOLD in feed.extra or any(value != described(feed, name) for name, value in said.items()):
-            seen, reading = _NOTHING_SEEN, feed.reading
             await describe(
-                self._feeds, self._announcing, feed.id, said, now, if_changed=seen, reading=reading, is_new=is_new
+                self._feeds,
+                self._announcing,
+                feed.id,
+                said,
+                now,
+                if_changed=_NOTHING_SEEN,
+                reading=feed.reading,
+                is_new=is_new,
             )
 
     async def _settle(
@@ -343,13 +338,14 @@ class Poller:
         moved_to: str | None,
         label: str = "",
         marks: bytes | None = None,
+        last: Sequence[ScriptCall] = (),
     ) -> PollResult:
         """Decide what follows and write it down, the last act of a poll but for a move."""
         now, feed = self._clock(), due.feed
         history = history_of(feed)
         policy = poll_policy(self._settings(), feed.url)
         plan = plan_next(history, outcome, now, self._random(), policy)
-        move = plan_move(history, moved_to, now) if isinstance(outcome, Answered) else None
+        move = plan_move(history, moved_to, now) if isinstance(outcome, FeedAnswered) else None
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
         changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts}
@@ -357,7 +353,7 @@ class Poller:
         calls: Sequence[ScriptCall] = ()
         if due.ending is not None and plan.next_poll is not None and plan.hold_until is None and not moves:
             calls = due.ending(plan.next_poll)
-        written, replies = await self._feeds.settle(feed.id, changes, marks, feed.reading, calls)
+        written, replies = await self._feeds.settle(feed.id, changes, marks, feed.reading, [*last, *calls])
         if not written:
             result, move = PollResult(feed.id, "overtaken", plan.next_poll, result.host), None
         POLLS.labels(result.outcome).inc()
@@ -365,7 +361,7 @@ class Poller:
         if move is not None and move.move and move.moved_to is not None and self._mover is not None:
             moved = await self._mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
-        return replace(result, ended=tuple(replies) or None)
+        return replace(result, ended=tuple(replies[len(last) :]) or None)
 
     async def _named(self, due: FeedDue, document: Fetched, parsed: PostsRead | ParseError) -> list[FeedLink]:
         """The feeds to follow instead of a document, best first; none for a feed."""
@@ -377,13 +373,18 @@ class Poller:
             return []
 
 
-def _discovered(feed: FeedRecord, now: float, is_first: bool) -> float:
+def _is_passing(error: Exception) -> bool:
+    """Whether Redis doesn't serve us now: that is no failure of what was to be stored."""
+    return isinstance(error, StoreError) and error.passing
+
+
+def _discovered(feed: FeedRecord, now: float) -> float:
     """The time that stands in for dates which a document doesn't give.
 
     What the first document holds is older than the follow that made the feed known, and the readers' first fill must
     see it so: sixty undated posts of a new feed are no sixty posts since.
     """
-    if (feed.last_success is not None and not is_first) or feed.created is None:
+    if feed.last_success is not None or feed.created is None:
         return now
     return min(now, feed.created - 0.001)
 
@@ -391,7 +392,7 @@ def _discovered(feed: FeedRecord, now: float, is_first: bool) -> float:
 def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> PollResult:
     host = host_of(feed.url)
     match outcome:
-        case Answered():
+        case FeedAnswered():
             return PollResult(feed.id, label, plan.next_poll, host, outcome.new, outcome.updated)
         case Gone():
             return PollResult(feed.id, "gone", None, host, detail=outcome.detail)
@@ -412,3 +413,24 @@ def _log(result: PollResult) -> None:
 def _moment(time: float | None) -> str | None:
     """A Unix time as people read it, in UTC."""
     return None if time is None else datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
+
+
+def description_of(parsed: Feed) -> dict[str, str | None]:
+    """What the document says of the feed. What it no longer says stays as it was, but for the WebSub links."""
+    found = {
+        "title": parsed.name,
+        "photo": parsed.photo,
+        "home": parsed.home,
+        "description": parsed.description,
+        "format": parsed.format,
+    }
+    return {name: value for name, value in found.items() if value} | {
+        "hub": parsed.hub,
+        "self_url": parsed.self_url,
+        "ttl": None if parsed.ttl is None else str(parsed.ttl),
+    }
+
+
+def described(feed: FeedRecord, name: str) -> str | None:
+    """What the record says under that name."""
+    return getattr(feed, name, None) if name != "ttl" else feed.extra.get("ttl")

@@ -1,19 +1,36 @@
-"""A post, once: ingest, duplicates, events, deletion; and `open_post_store`, the library for programs."""
+"""A post, once: ingest, duplicates, deletion; and the names of the library for programs (`open_post_store`)."""
+
+# ruff: noqa: F403, F405 - the names are the library's; it stands on everything else here, so it is imported late.
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from microsub.library.opening import *  # noqa: F403
+    from microsub.library.post_store import *
+
+__all__ = [
+    "Cursor",
+    "Event",
+    "EventPage",
+    "FeedPage",
+    "FeedRecord",
+    "InvalidRequest",
+    "NotFound",
+    "Post",
+    "PostDeleted",
+    "PostPage",
+    "PostStore",
+    "Saved",
+    "StoreError",
+    "open_post_store",
+]
 
 
 def __getattr__(name: str) -> object:
-    """A name of the library, which is imported when it is first asked for: it stands on everything else here."""
-    from microsub.library import opening
+    """A name of the library, when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(name)
+    from microsub.library import post_store
 
-    if name == "__all__":
-        return opening.__all__
-    if name in opening.__all__:
-        return getattr(opening, name)
-    raise AttributeError(name)
+    return getattr(post_store, name)

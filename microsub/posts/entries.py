@@ -7,20 +7,21 @@ ties keep the document's order, newest first, whatever their ids.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from microsub.formats.entry_id import MAX_IDENTITY, identities, identity, normalise_profile, twin_identity
+from microsub.formats.entry_id import MAX_IDENTITY, identities, identity, twin_identity
 from microsub.formats.lookups import lacking
 from microsub.formats.wire import dump, to_wire
+from microsub.kit.digests import short_digest
+from microsub.kit.urls import normalise_profile
 from microsub.model.jf2 import Entry, Feed
 from microsub.posts.values import WRITTEN_GUID, ItemToStore
 
 if TYPE_CHECKING:
-    from microsub.formats.rereading import Listed
+    from microsub.formats.parse import Listed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
@@ -41,11 +42,11 @@ class PostsRead:
 def posts_in(
     body: bytes, url: str, content_type: str | None, source: str, marks: bytes | None, discovered: float
 ) -> PostsRead:
-    """The posts of a document that is read now and again (`formats.rereading`), but for those that `marks` has.
+    """The posts of a document that is read now and again (`formats.parse`), but for those that `marks` has.
 
     `source` is the address that the feed is known by; `discovered` as `now` in `items_to_store`. Raises ParseError.
     """
-    from microsub.formats.rereading import reread  # with the parsers, which a poll leaves to other processes
+    from microsub.formats.parse import reread  # with the parsers, which a poll leaves to other processes
 
     reading = reread(body, url, content_type, source, marks)
     items = tuple(items_of(reading.listed, discovered, source))
@@ -58,7 +59,7 @@ def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[It
     `now` is the time of discovery: undated entries get it, and no date is later. `source` is the document's address,
     where nothing needs to be looked up again.
     """
-    from microsub.formats.rereading import Listed  # with the parsers, which a poll leaves to other processes
+    from microsub.formats.parse import Listed  # with the parsers, which a poll leaves to other processes
 
     guids = identities(feed.entries)
     listed = [Listed(entry.published, guid, entry) for guid, entry in zip(guids, feed.entries, strict=True)]
@@ -110,7 +111,7 @@ def content_hash(wire: Mapping[str, Any]) -> str:
     Dates don't count: some publishers give every entry a new date with every request.
     """
     visible = {name: value for name, value in wire.items() if name not in _DATES}
-    return hashlib.blake2b(dump(visible, sort=True), digest_size=16).hexdigest()
+    return short_digest(dump(visible, sort=True))
 
 
 def dates_of(listed: Iterable[Listed]) -> tuple[float, ...]:

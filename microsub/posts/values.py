@@ -1,9 +1,22 @@
-"""What arrives in the store and what becomes of it, as values: posts as their documents have them, news, edits."""
+"""Posts as they come in, and what becomes of them: values, and the messages that go through the streams. Pure.
+
+    ingest ── ItemsStored ─→ delivery
+       └───── ItemIncomplete ─→ look-ups ── ItemsStored ─→ delivery
+
+Messages hold ids alone. `EntriesFound` has the posts themselves, for dead letters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import orjson
+
+from microsub.redis.replies import text
+
+ANY = ""
+"""A version that is never refused, for what is written without an order."""
 
 WRITTEN_GUID = "written_guid"
 """The field of an item that holds its guid as its feed wrote it, where that isn't its identity."""
@@ -53,8 +66,8 @@ class UpdatedItem:
     """An item that was edited; place and id are as before, `guid` as its feed wrote it.
 
     `author_before` differs where the author changed, and `changed` names the properties of its JSON that are not as
-    they were. `untold` is the mark of that edit, to be taken away when it is told (`Intake.told`); empty for what was
-    written without an order.
+    they were. `untold` is the mark of that edit, to be taken away when it is announced (`PostWriter.announced`);
+    empty for what was written without an order.
     """
 
     id: str
@@ -69,28 +82,127 @@ class UpdatedItem:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What became of one document of that `version`; `unchanged` counts tombstones and outdated edits too. `pending`
-    are all items of the feed that are yet to be announced, where that is known.
+    """What was written of a feed's posts in that `version`. `pending` are all items in the feed's outbox, None where
+    nobody has asked.
     """
 
     new: tuple[StoredItem, ...] = ()
     updated: tuple[UpdatedItem, ...] = ()
-    unchanged: int = 0
     version: str = ""
     pending: frozenset[str] | None = None
 
 
+Fields = dict[str, bytes]
+
+
+def version_of(reading: float) -> str:
+    """The version of what a reading says, or a program at a Unix time: text that sorts as these numbers do."""
+    return f"{round(reading * 1000):015d}-000000000"
+
+
 @dataclass(frozen=True, slots=True)
-class Sifted:
-    """The news of one document, in its order: posts that the store doesn't know, and posts that it has otherwise.
-    `is_open` says that the feed has no validators any more.
+class EntriesFound:
+    """Posts of one feed that were found at a Unix time and could not be stored.
+
+    `reading` is the number of the reading that found them (`Feeds.begin_reading`); without it their time stands for it.
     """
 
-    new: tuple[ItemToStore, ...] = ()
-    edited: tuple[ItemToStore, ...] = ()
-    is_open: bool = False
+    feed: str
+    found: float
+    items: tuple[ItemToStore, ...]
+    reading: float | None = None
+
+    def to_fields(self) -> Fields:
+        """The JSON of each post stands in a field of its own, so that it isn't read before it is served."""
+        fields: Fields = {"feed": self.feed.encode(), "found": b"%.6f" % self.found}
+        if self.reading is not None:
+            fields["reading"] = b"%.3f" % self.reading
+        heads = [_head(item) for item in self.items]
+        fields["items"] = orjson.dumps(heads)
+        for place, item in enumerate(self.items):
+            fields[str(place)] = item.wire
+        return fields
 
     @property
-    def news(self) -> tuple[ItemToStore, ...]:
-        """All of them."""
-        return self.new + self.edited
+    def version(self) -> str:
+        """The version of what the message says: of two for one post, the larger one counts."""
+        return version_of(self.found if self.reading is None else self.reading)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> EntriesFound:
+        """The message read back. Raises ValueError or KeyError for what isn't one."""
+        heads = orjson.loads(fields["items"])
+        items = tuple(ItemToStore(wire=fields[str(place)], **head) for place, head in enumerate(heads))
+        reading = float(fields["reading"]) if "reading" in fields else None
+        return cls(text(fields["feed"]), float(fields["found"]), items, reading)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsStored:
+    """Items of one feed for the timelines: `new` ones are added, `edited` ones held against the rules again. Those and
+    `reworded` ones, whose author is as before, are offered again to channels that had filtered them out.
+
+    `target` is the one timeline (user, channel uid) that is meant, and may have had them before; None means all who
+    follow the feed.
+    """
+
+    feed: str
+    new: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
+    target: tuple[str, str] | None = None
+    reworded: tuple[str, ...] = ()
+
+    def to_fields(self) -> Fields:
+        """Ids separated by spaces."""
+        fields = {"feed": self.feed.encode(), "new": _joined(self.new), "edited": _joined(self.edited)}
+        if self.reworded:
+            fields["reworded"] = _joined(self.reworded)
+        return fields | ({"target": "/".join(self.target).encode()} if self.target else {})
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> ItemsStored:
+        """The message read back. Raises ValueError or KeyError for what isn't one."""
+        target = None
+        if "target" in fields:
+            user, _, uid = text(fields["target"]).partition("/")
+            target = (user, uid)
+        new, edited = _split(fields["new"]), _split(fields["edited"])
+        return cls(
+            text(fields["feed"]),
+            new,
+            edited,
+            target,
+            _split(fields.get("reworded", b"")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ItemIncomplete:
+    """A stored item whose author, or what it answers, can be looked up; `version` is the one that lacks it."""
+
+    item: str
+    version: str
+
+    def to_fields(self) -> Fields:
+        """Two texts."""
+        return {"item": self.item.encode(), "version": self.version.encode()}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> ItemIncomplete:
+        """The message read back. Raises KeyError for what isn't one."""
+        return cls(text(fields["item"]), text(fields["version"]))
+
+
+_HEAD = ("guid", "hash", "score", "published", "author", "link", "twin", "incomplete", "shared", "extra")
+
+
+def _head(item: ItemToStore) -> dict[str, object]:
+    return {name: value for name in _HEAD if (value := getattr(item, name))} | {"score": item.score}
+
+
+def _joined(ids: Sequence[str]) -> bytes:
+    return " ".join(ids).encode()
+
+
+def _split(ids: bytes) -> tuple[str, ...]:
+    return tuple(text(ids).split())

@@ -1,5 +1,4 @@
-"""A Redis Cluster as `port.Redis`: one multiplexed connection per master, and each command goes to the one that has its
-slot.
+"""A Redis Cluster: a multiplexed connection per master, each command to its slot's.
 
 https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/ (Redirection and resharding). What a node
 refuses to run, because the slot is elsewhere or the cluster isn't ready, is sent again where it belongs; so is a
@@ -14,21 +13,173 @@ import asyncio
 import contextlib
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
-from redis.exceptions import AskError, MovedError
+from redis.crc import key_slot
+from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 
 from microsub.errors import ConfigError, StoreError, StoreUnavailable, StoreUnreached
 from microsub.logs import LibraryLogger
-from microsub.redis.acknowledged import Acknowledged
-from microsub.redis.failures import all_good, translate
-from microsub.redis.layout import Address, Layout, look_up, split_url
-from microsub.redis.protocol import READS, Arg, Command, Script
-from microsub.redis.slots import SLOTS, key_of, slot_of
+from microsub.redis.multiplexer import Acknowledged, all_good, connection_maker, translate
+from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
 
 log = LibraryLogger(__name__)
+
+Address = tuple[str, int]
+
+PORT = 6379
+NEXT_AFTER = 0.3
+"""Seconds without an answer after which another node is asked as well."""
+ANSWER_WITHIN = 3.0
+
+
+# --- who holds which slots ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`ranges`: first slot, last slot and their master; `replicas`: everybody else."""
+
+    ranges: tuple[tuple[int, int, Address], ...]
+    replicas: frozenset[Address] = frozenset()
+
+    @property
+    def masters(self) -> frozenset[Address]:
+        """Everybody who holds slots."""
+        return frozenset(address for _, _, address in self.ranges)
+
+
+def split_url(url: str) -> tuple[str, list[Address]]:
+    """A cluster's URL as the URL that reaches any one node, and the nodes that it names.
+
+    It is `redis+cluster://[user:password@]host[:port][,host[:port]…]`. Raises ValueError for an invalid port.
+    """
+    parts = urlsplit(url.replace("+cluster://", "://", 1))
+    credentials, at, places = parts.netloc.rpartition("@")
+    nodes = []
+    for place in places.split(","):
+        one = urlsplit(f"//{place}")
+        nodes.append((one.hostname or "localhost", one.port or PORT))
+    host, port = nodes[0]
+    first = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    # A cluster has database 0 alone.
+    return urlunsplit((parts.scheme, f"{credentials}{at}{first}", "", parts.query, "")), nodes
+
+
+def layout_of(reply: Sequence[Any], asked: Address) -> Layout:
+    """The reply of `CLUSTER SLOTS` from the node at `asked`, without nodes of no address."""
+    ranges: list[tuple[int, int, Address]] = []
+    replicas: set[Address] = set()
+    # Per range of slots: first, last, master, replicas; and per node: address, port, id, and from Redis 7 on more.
+    for first, last, *nodes in reply:
+        places = [_address(node, asked) for node in nodes]
+        if places[0] is not None:
+            ranges.append((int(first), int(last), places[0]))
+        replicas.update(place for place in places[1:] if place is not None)
+    return Layout(tuple(ranges), frozenset(replicas))
+
+
+def _address(node: Sequence[Any], asked: Address) -> Address | None:
+    host = node[0].decode() if node[0] else asked[0]
+    return None if host == "?" else (host, int(node[1]))
+
+
+async def look_up(url: str, known: Iterable[Address]) -> Layout:
+    """What the first of the `known` nodes to answer says; `url` tells how to connect.
+
+    They are asked in no fixed order, so that one that has missed something isn't asked for ever. Raises StoreUnreached
+    where nobody answers, and ConfigError where the answer is that it is no cluster.
+    """
+    waiting = list(dict.fromkeys(known))
+    random.shuffle(waiting)
+    asking: set[asyncio.Task[Layout]] = set()
+    trouble = "nobody was asked"
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN):
+            while waiting or asking:
+                if waiting:
+                    asking.add(asyncio.create_task(_ask(url, waiting.pop())))
+                patience = NEXT_AFTER if waiting else None
+                done, asking = await asyncio.wait(asking, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    try:
+                        return task.result()
+                    except (RedisError, OSError) as error:
+                        trouble = str(error)
+    except TimeoutError:
+        trouble = f"no answer within {ANSWER_WITHIN:g} s"
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+    raise StoreUnreached(f"no node of the Redis Cluster can be reached: {trouble}")
+
+
+async def _ask(url: str, address: Address) -> Layout:
+    host, port = address
+    connection: Any = connection_maker(url, host=host, port=port)()
+    try:
+        await connection.connect()
+        await connection.send_command("CLUSTER", "SLOTS")
+        layout = layout_of(await connection.read_response(), address)
+    except ResponseError as error:
+        if "cluster support disabled" not in str(error):
+            raise
+        raise ConfigError(
+            file="MICROSUB_REDIS_URL",
+            path="",
+            found=f"a Redis at {host}:{port} that belongs to no cluster",
+            expected="redis:// for a single server",
+        ) from error
+    finally:
+        await connection.disconnect(nowait=True)
+    if not layout.ranges:
+        raise ResponseError(f"{host}:{port} knows no master")
+    return layout
+
+
+# --- slots --------------------------------------------------------------------------------------------------------
+
+SLOTS = 16384
+
+_KEYLESS: tuple[Arg, ...] = (
+    *("CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "FLUSHALL", "FLUSHDB", "INFO", "KEYS", "PING"),
+    *("PUBLISH", "RANDOMKEY", "ROLE", "SCAN", "SCRIPT", "TIME", "WAIT"),
+)
+# Where the first key stands; 0 where there is none, so that any server may answer. All others have it first.
+_PLACES: dict[Arg, int] = dict.fromkeys(_KEYLESS, 0) | {
+    "EVAL": 3,
+    "EVALSHA": 3,
+    "XGROUP": 2,
+    "XINFO": 2,
+    "OBJECT": 2,
+    "MEMORY": 2,
+    "XREAD": -1,
+    "XREADGROUP": -1,
+}
+
+
+def slot_of(key: Arg) -> int:
+    """The slot of a key: CRC16 of its hash tag, or of all of it."""
+    return key_slot(key if isinstance(key, bytes) else str(key).encode())
+
+
+def key_of(command: Command) -> Arg | None:
+    """The key that decides where the command runs; None where any server will do."""
+    place = _PLACES.get(command[0], 1)
+    if place == 1:
+        return command[1]
+    if place == 0 or (place == 3 and not int(command[2])):
+        return None
+    if place == -1:
+        place = command.index("STREAMS") + 1
+    return command[place]
+
+
+# --- calls --------------------------------------------------------------------------------------------------------
 
 PATIENCE = 2.0
 """Seconds for which a call is tried again while the cluster is about to put itself in order."""
@@ -58,7 +209,7 @@ class _Call:
 
 
 class ClusterRedis:
-    """`port.Redis` for the cluster at `url` (`layout.split_url`), whose nodes find each other by the first call.
+    """`Redis` for the cluster at `url` (`split_url`); connects with the first call.
 
     `replicas`: see `Acknowledged`. Belongs to one event loop.
     """
@@ -79,7 +230,7 @@ class ClusterRedis:
         self._closed = False
 
     async def command(self, *args: Arg) -> Any:
-        """See `port.Redis.command`."""
+        """See `Redis.command`."""
         key = key_of(args)
         master = self._at[slot_of(key)] if key is not None else None
         if master is None:
@@ -90,11 +241,11 @@ class ClusterRedis:
             return all_good(await self._run([_Call(args)], [error]))[0]
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """See `port.Redis.pipeline`."""
+        """See `Redis.pipeline`."""
         return all_good(await self._run([_Call(command) for command in commands]))
 
     async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
-        """See `port.Redis.script`."""
+        """See `Redis.script`."""
         master = self._at[slot_of(keys[0])] if keys else None
         if master is None:
             return all_good(await self._run([_script_call(script, keys, args)]))[0]
@@ -103,12 +254,12 @@ class ClusterRedis:
         except (AskError, StoreUnavailable) as error:
             return all_good(await self._run([_script_call(script, keys, args)], [error]))[0]
 
-    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
-        """See `port.Redis.scripts`."""
+    async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """See `Redis.scripts`."""
         return all_good(await self._run([_script_call(*call) for call in calls]))
 
     async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
-        """See `port.Redis.scan`."""
+        """See `Redis.scan`."""
         for master in await self.masters():
             async for names in master.scan(count):
                 yield names
@@ -120,7 +271,7 @@ class ClusterRedis:
         return list(self._masters.values())
 
     async def aclose(self) -> None:
-        """See `port.Redis.aclose`."""
+        """See `Redis.aclose`."""
         self._closed = True
         for task in (self._watch, self._looking):
             if task is not None:
@@ -154,7 +305,7 @@ class ClusterRedis:
         return [_final(reply) for reply in replies]
 
     def _to_try_again(self, calls: Sequence[_Call], replies: Sequence[Any]) -> list[tuple[int, Address | None]]:
-        """Which calls were not run, or may run twice, and the node to ask in place of the slot's master."""
+        """Calls that were not run, or may run twice, with a node other than the slot's master."""
         again: list[tuple[int, Address | None]] = []
         if self._closed:
             return again
@@ -178,7 +329,7 @@ class ClusterRedis:
     async def _attempt(
         self, calls: Sequence[_Call], to_try: Sequence[tuple[int, Address | None]], replies: list[Any]
     ) -> None:
-        """Send each call to its master, all masters at the same time, and put the replies into their places."""
+        """Send each call to its master, all at the same time; replies go into their places."""
         groups: defaultdict[Acknowledged, list[int]] = defaultdict(list)
         asked: dict[Address, list[int]] = defaultdict(list)
         for index, address in to_try:
@@ -275,7 +426,7 @@ def _script_call(script: Script, keys: Sequence[str], args: Sequence[Arg]) -> _C
 
 
 async def _sent(master: Acknowledged, calls: Sequence[_Call]) -> list[Any]:
-    """The replies of a master to commands or to scripts, which `port.Redis` never mixes."""
+    """The replies of a master to commands or to scripts, which `Redis` never mixes."""
     if calls[0].script is None:
         return await _values(master.run([call.command for call in calls]), len(calls))
     scripts = [(call.script, call.keys, call.args) for call in calls if call.script is not None]

@@ -1,4 +1,4 @@
-"""From a URL to a connection: which implementation of `port.Redis` serves which scheme."""
+"""From a URL to a connection: which implementation of `protocol.Redis` serves which scheme."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import math
 from redis.exceptions import RedisError
 
 from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable
-from microsub.redis.acknowledged import Acknowledged
 from microsub.redis.cluster import ClusterRedis
-from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.multiplexer import Acknowledged, Multiplexed
 from microsub.redis.protocol import Redis
 
 CLUSTER = "redis+cluster://"
@@ -42,7 +41,7 @@ async def connect(url: str, *, replicas: int | None = None, most_bytes: float = 
 
 
 async def _no_cluster(redis: Redis) -> None:
-    """Raises ConfigError where one node of a cluster is taken for all of Redis: it would refuse most keys."""
+    """Raises ConfigError for one node of a cluster: it would refuse most keys."""
     try:
         reply = await redis.command("INFO", "cluster")
     except (StoreError, RedisError):  # a rented one may forbid it
@@ -57,7 +56,7 @@ async def _no_cluster(redis: Redis) -> None:
 
 
 async def doubts(redis: Redis) -> list[str]:
-    """Sentences about settings of that Redis under which data can be lost; empty where all is well or unknown."""
+    """Sentences about settings of that Redis under which data can be lost, where known."""
     try:
         servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
         replies = [await server.command("INFO") for server in servers]

@@ -61,14 +61,14 @@ def ceremony(digest: str) -> str:
 def attempts(digest: str) -> str:
     """Hash: `count` of attempts that failed or are under way, `until` (Unix time of the next that is let through); by
     SHA-256 of what is counted: a network, a device. Lifetime: 24 hours after the last.
-    `identity.store.rate_limits`.
+    `identity.store.credentials`.
     """
     return f"identity:attempts:{digest}"
 
 
 def in_minute(digest: str, minute: str) -> str:
     """String: how often it happened in that minute (Unix time divided by 60); by SHA-256 of what is counted. Lifetime:
-    two minutes. `identity.store.rate_limits`.
+    two minutes. `identity.store.credentials`.
     """
     return f"identity:minute:{digest}:{minute}"
 
@@ -139,7 +139,7 @@ def sign_in(digest: str) -> str:
 
 def code(name: str, digest: str) -> str:
     """Hash, an authorization code of our own IndieAuth server: `client`, `title`, `redirect`, `scope`, `challenge`,
-    `seed`, `expires`, `used`, `use`, `grant`. Lifetime: an hour. `identity.store.codes`.
+    `seed`, `expires`, `used`, `use`, `grant`. Lifetime: an hour. `identity.store.grants`.
     """
     return f"user:{{{name}}}:code:{digest}"
 
@@ -163,14 +163,14 @@ def grants(name: str) -> str:
 
 def requests(name: str, minute: str) -> str:
     """String: how many requests of the user were let through in that minute (Unix time divided by 60), as far as the
-    processes have told. Lifetime: two minutes. `identity.store.rate_limits`.
+    processes have told. Lifetime: two minutes. `identity.store.credentials`.
     """
     return f"user:{{{name}}}:requests:{minute}"
 
 
 def follows(name: str, day: str) -> str:
     """String: how many feeds the user has begun to follow in apps on that day (Unix time divided by 86,400), where that
-    is limited. Lifetime: two days. `timelines.store.channels`.
+    is limited. Lifetime: two days. `timelines.channels`.
     """
     return f"user:{{{name}}}:follows:{day}"
 

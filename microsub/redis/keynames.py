@@ -1,5 +1,6 @@
-"""Keys read backwards: which function of `redis.keys` or `redis.identitykeys` names a key, its type, and whether it
-may stay for ever.
+"""Keys read backwards: the function that names a key, its type, whether it may stay.
+
+The functions are those of `redis.keys` and `redis.identitykeys`.
 
 Type and lifetime are what the function's docstring says, which is the contract.
 """
@@ -53,7 +54,7 @@ def kind_of(key: str) -> tuple[Kind, Mapping[str, str]] | None:
 
 
 def looks_like_ours(key: str) -> bool:
-    """Whether a key that no function names begins like one of ours, and so is likely to come from a mistake."""
+    """Whether a key that no function names begins like one of ours: likely a mistake."""
     return any(key.startswith(kind.prefix) for kind in kinds() if kind.name != "item")
 
 

@@ -29,20 +29,28 @@ def instance() -> str:
 
 
 def lease(what: str) -> str:
-    """String: token of the process that does it just now: `migration`, `config` (applying backend.json), `sweep`,
-    `saving:<feed>`, `copy:<SHA-256 of a URL>` (asking that publisher), `foreign:<user>:<digest>` (asking about that
-    token), or whose turn it was last: `upkeep:<part>`. Lifetime: the lease. `redis.lease`.
+    """String: token of the process that does it just now: `migration`, `config` (applying backend.json),
+    `<what>:<shard>` (what is due there, see `due`), `saving:<feed>`, `copy:<SHA-256 of a URL>` (asking that publisher),
+    `foreign:<user>:<digest>` (asking about that token), or whose turn it was last: `upkeep:<part>`. Lifetime: the
+    lease. `redis.lease`.
     """
     return f"lease:{what}"
 
 
+def due(what: str, shard: int | str) -> str:
+    """Sorted set: what upkeep has to look at, by Unix time: `<user> <channel uid>` (`retention`), user (`follows`), in
+    shards by user name, and a daily job (`daily`). Lifetime: permanent, derived. `redis.due`.
+    """
+    return f"due:{what}:{shard}"
+
+
 def item_ids() -> str:
-    """String: counter of item ids. Lifetime: permanent. `posts.store.items`."""
+    """String: counter of item ids. Lifetime: permanent. `posts.items`."""
     return "ids:item"
 
 
 def feed_ids() -> str:
-    """String: counter of feed ids. Lifetime: permanent. `feeds.store.record`."""
+    """String: counter of feed ids. Lifetime: permanent. `feeds.record`."""
     return "ids:feed"
 
 
@@ -67,7 +75,7 @@ def applied_config() -> str:
 
 def service_tokens() -> str:
     """Hash: name of a program that reads the post store → JSON: `digest` (SHA-256 of its token), `created`, `expires`.
-    Permanent. `identity.store.service_tokens`.
+    Permanent. `identity.store.accounts`.
     """
     return "services"
 
@@ -91,7 +99,7 @@ def workers() -> str:
 
 def process_counts() -> str:
     """Hash: sample of a metric (JSON: name, labels) → what all workers have counted. Lifetime: a day after the last
-    count. `redis.processcounts`; read by /metrics.
+    count. `redis.presence`; read by /metrics.
     """
     return "metrics"
 
@@ -104,15 +112,15 @@ ITEM_PREFIX = "item:"
 def item(item_id: str) -> str:
     """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (where that is another), `hash`,
     `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`, `asked`,
-    `condemned`, `first`, `was` (copies in feeds that have become this one) and whatever a post was saved with.
-    Lifetime: as long as a timeline refers to it. `posts.store.items`.
+    `condemned`, `was` (copies in feeds that have become this one) and whatever a post was saved with.
+    Lifetime: as long as a timeline refers to it. `posts.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"
 
 
 def twins(identity: str) -> str:
     """Set: `<item id> <feed id> <host> <link host>` of the items that share normalised guid and link. Lifetime: 400
-    days after the last write, prolonged while a feed lists the post. `posts.store.items`.
+    days after the last write, prolonged while a feed lists the post. `posts.items`.
     """
     return f"twins:{identity}"
 
@@ -122,64 +130,64 @@ def twins(identity: str) -> str:
 
 def feeds_by_url() -> str:
     """Hash: canonical URL → feed id, and a Unix time behind it where the feed was found gone. Lifetime: permanent; the
-    sweep takes those whose feed stays gone. `feeds.store.url_index`.
+    sweep takes those whose feed stays gone. `feeds.url_index`.
     """
     return "feeds:by-url"
 
 
 def feed(feed_id: str) -> str:
     """Hash: url, title, photo, validators, schedule, health, WebSub. Lifetime: 30 days beyond the last follower.
-    `feeds.store.record`; read by following and the pipeline.
+    `feeds.record`; read by following and the pipeline.
     """
     return f"feed:{{{feed_id}}}"
 
 
 def feed_items(feed_id: str) -> str:
-    """Sorted set: item id by time last updated, the feed's order index. Lifetime: as `feed`. `posts.store.items`."""
+    """Sorted set: item id by time last updated, the feed's order index. Lifetime: as `feed`. `posts.items`."""
     return f"feed:{{{feed_id}}}:items"
 
 
 def feed_guids(feed_id: str) -> str:
-    """Hash: guid → item id; outlives the item (tombstone). Lifetime: as `feed`. `posts.store.items`."""
+    """Hash: guid → item id; outlives the item (tombstone). Lifetime: as `feed`. `posts.items`."""
     return f"feed:{{{feed_id}}}:guids"
 
 
 def feed_pending(feed_id: str) -> str:
     """Set: ids that are stored but not in the timelines yet. Lifetime: as `feed`; empty when all is done.
     Written with the guid claim, emptied after fan-out: what makes a crash between the two harmless.
-    `posts.store.items`.
+    `posts.items`.
     """
     return f"feed:{{{feed_id}}}:pending"
 
 
 def feed_tombstones(feed_id: str) -> str:
     """Sorted set: guid of a deleted post by the Unix time when the feed last listed it. Lifetime: as `feed`, trimmed.
-    `posts.store.garbage`.
+    `posts.garbage`.
     """
     return f"feed:{{{feed_id}}}:tombstones"
 
 
 def feed_subscribers(feed_id: str) -> str:
-    """Set: `<user>/<channel uid>`, derived from the channels' own lists. Lifetime: as `feed`. `feeds.store.record`."""
+    """Set: `<user>/<channel uid>`, derived from the channels' own lists. Lifetime: as `feed`. `feeds.record`."""
     return f"feed:{{{feed_id}}}:subscribers"
 
 
 def feed_edition(feed_id: str) -> str:
     """String: random, another one with every change of `feed_subscribers`, so that lists that are remembered elsewhere
-    are known to be old. Lifetime: as `feed`. `feeds.store.record`.
+    are known to be old. Lifetime: as `feed`. `feeds.record`.
     """
     return f"feed:{{{feed_id}}}:edition"
 
 
 def feed_marks(feed_id: str) -> str:
     """String: hash of the document that was taken in last, and a mark of each of its entries, so that they needn't be
-    read again (`formats.rereading`). Lifetime: a day, after which all is read once more. `feeds.store.record`.
+    read again (`formats.parse`). Lifetime: a day, after which all is read once more. `feeds.record`.
     """
     return f"feed:{{{feed_id}}}:marks"
 
 
 def feed_copy(digest: str) -> str:
-    """String: the feed cache's copy of a document (`cache.codec`), by the SHA-256 of its URL. Lifetime: as long as it
+    """String: the feed cache's copy of a document (`cache.copy`), by the SHA-256 of its URL. Lifetime: as long as it
     is of use, an hour at least in the server. `cache.redis_storage`.
     """
     return f"copy:{digest}"
@@ -192,12 +200,12 @@ def feed_copies() -> str:
 
 # --- the pipeline ------------------------------------------------------------------------------------------------
 
-STREAMS = ("entries", "stored", "incomplete", "dead")
-"""The pipeline's streams: posts as they were found, ids for the timelines, ids to be completed, and what failed."""
+STREAMS = ("stored", "incomplete", "dead")
+"""The pipeline's streams: ids for the timelines, ids to be completed, and what failed."""
 
 
 def stream(name: str) -> str:
-    """Stream: messages from one stage to the next (`posts.messages`). Lifetime: permanent; a message leaves when it
+    """Stream: messages from one stage to the next (`posts.values`). Lifetime: permanent; a message leaves when it
     is done. `redis.streams`.
     """
     return f"stream:{{{name}}}"
@@ -212,14 +220,14 @@ def stream_bytes(name: str) -> str:
 
 def stream_left_out(name: str) -> str:
     """String: random; messages were left out of that stream because it was full. Lifetime: permanent, gone when all
-    of them were made up for. `redis.streams`; written by the stage that stores, read by `posts.asking_again`.
+    of them were made up for. `redis.streams`; written by `posts.ingest`, read by `delivery.look_ups`.
     """
     return f"stream:{{{name}}}:left-out"
 
 
 def events_stream() -> str:
     """Stream: what happened to feeds and posts, for other programs. Lifetime: permanent, capped.
-    `feeds.store.events`.
+    `feeds.events`.
     """
     return "stream:{events}"
 
@@ -229,7 +237,7 @@ def events_stream() -> str:
 
 def hosts_due() -> str:
     """Sorted set: host by Unix time of its next allowed request; a taken host stands at the end of its lease.
-    Lifetime: permanent. `feeds.store.queue`.
+    Lifetime: permanent. `feeds.queue`.
     """
     return "{hosts}:due"
 
@@ -237,21 +245,21 @@ def hosts_due() -> str:
 def hosts_leases() -> str:
     """Hash: taken host → fencing token, `again <host>` → 1 where feeds came to a host that is taken, `*` → the last
     token given out, and `* at` → the latest time at which hosts were taken. Lifetime: permanent, entries go with the
-    lease. `feeds.store.queue`.
+    lease. `feeds.queue`.
     """
     return "{hosts}:leases"
 
 
 def host_due(host_name: str) -> str:
     """Sorted set: feed id by Unix time of its next poll. Lifetime: permanent, empty keys vanish.
-    `feeds.store.queue`.
+    `feeds.queue`.
     """
     return f"host:{{{host_name}}}:due"
 
 
 def host(host_name: str) -> str:
     """Hash: `hold` (Unix time until which nothing is requested), `held:<feed>` (who asked for it), `free` (Unix time of
-    the end of its spacing), `token` (the newest lease that was used). Lifetime: 48 h. `feeds.store.queue`.
+    the end of its spacing), `token` (the newest lease that was used). Lifetime: 48 h. `feeds.queue`.
     """
     return f"host:{{{host_name}}}"
 
@@ -263,14 +271,14 @@ def user(name: str) -> str:
     """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
     `shape` (grows when a channel's name or settings change), `move <feed id> <uid>` (the feed's items are on their way
     from that channel to the one named here, since that time). Lifetime: permanent, or until 30 days after the user was
-    disabled. `identity.store.accounts`, `timelines.store.channels`, `timelines.store.follows`.
+    disabled. `identity.store.accounts`, `timelines.channels`, `timelines.follows`.
     """
     return f"user:{{{name}}}"
 
 
 def former_feeds(name: str) -> str:
     """Hash: id of a feed that the user followed → the feed that has taken its place. Lifetime: 400 days after the last
-    one; 1,000 at most. `timelines.store.follows`.
+    one; 1,000 at most. `timelines.follows`.
     """
     return f"user:{{{name}}}:former-feeds"
 
@@ -291,83 +299,77 @@ def tokens(name: str) -> str:
 
 
 def channels(name: str) -> str:
-    """Sorted set: channel uid by position. Lifetime: permanent. `timelines.store.channels`."""
+    """Sorted set: channel uid by position. Lifetime: permanent. `timelines.channels`."""
     return f"user:{{{name}}}:channels"
 
 
 def removed_channels(name: str) -> str:
     """Sorted set: channel uid by time of removal from backend.json; restorable for 30 days. Permanent, trimmed.
-    `timelines.store.channels`.
+    `timelines.channels`.
     """
     return f"user:{{{name}}}:channels:removed"
 
 
 def channel(name: str, uid: str) -> str:
     """Hash: `name`, a field for each own setting (`max_items`, …; `filters` as JSON), `changed` (Unix time of the
-    last change by API). Permanent. `timelines.store.channels`.
+    last change by API). Permanent. `timelines.channels`.
     """
     return f"user:{{{name}}}:channel:{uid}"
 
 
 def channel_feeds(name: str, uid: str) -> str:
-    """Hash: feed id → JSON of the subscription; the truth about who follows what. Permanent.
-    `timelines.store.channels`.
+    """Hash: feed id → JSON of the subscription (`url`, `name`, `followed_at`, and once the first items came in
+    `unread_from`, the score below which items come in as read); the truth about who follows what. Permanent.
+    `timelines.follows`.
     """
     return f"user:{{{name}}}:channel:{uid}:feeds"
 
 
-def channel_unfilled(name: str, uid: str) -> str:
-    """Hash: feed id → Unix time of following, until the first items came in; then how many more of the feed's first
-    document may come in unread, where there is anything left of it. Permanent, emptied. `timelines.store.add`.
-    """
-    return f"user:{{{name}}}:channel:{uid}:unfilled"
-
-
 def posts(name: str, uid: str) -> str:
-    """Sorted set, the timeline: item id by published time. Permanent, cleaned. `timelines.store.add`."""
+    """Sorted set, the timeline: item id by published time. Permanent, cleaned. `timelines.add`."""
     return f"user:{{{name}}}:zchannel:{uid}:posts"
 
 
 def unread(name: str, uid: str) -> str:
-    """Sorted set: the unread part of `posts`, same scores. Permanent, cleaned. `timelines.store.read_state`."""
+    """Sorted set: the unread part of `posts`, same scores. Permanent, cleaned. `timelines.pages`."""
     return f"user:{{{name}}}:zchannel:{uid}:unread"
 
 
 def read(name: str, uid: str) -> str:
-    """Sorted set: read item id by time of reading. Permanent, cleaned. `timelines.store.read_state`,
+    """Sorted set: read item id by time of reading. Permanent, cleaned. `timelines.pages`,
     `timelines.retention`.
     """
     return f"user:{{{name}}}:channel:{uid}:read"
 
 
 def hidden(name: str, uid: str) -> str:
-    """Sorted set: muted item id by published time. Permanent, cleaned. `timelines.store.rules`."""
+    """Sorted set: muted item id by published time. Permanent, cleaned. `timelines.rules`."""
     return f"user:{{{name}}}:zchannel:{uid}:hidden"
 
 
 def hidden_read(name: str, uid: str) -> str:
-    """Sorted set: the read ones among `hidden`, by time of reading. Permanent, cleaned. `timelines.store.rules`."""
+    """Sorted set: the read ones among `hidden`, by time of reading. Permanent, cleaned. `timelines.rules`."""
     return f"user:{{{name}}}:zchannel:{uid}:hidden-read"
 
 
 def gone(name: str, uid: str) -> str:
     """Sorted set: ids that left, by time of leaving in whole seconds plus reason/16
     (`model.reader.Reason`). Permanent, trimmed when the item can't return. Every add asks it.
-    `timelines.store.remove`.
+    `timelines.remove`.
     """
     return f"user:{{{name}}}:channel:{uid}:gone"
 
 
 def muted(name: str, uid: str) -> str:
     """Hash: URL in its comparison form → as it was given; `uid` may be `global`. Lifetime: permanent.
-    `timelines.store.rules`.
+    `timelines.rules`.
     """
     return f"user:{{{name}}}:muted:{uid}"
 
 
 def blocked(name: str, uid: str) -> str:
     """Hash: URL in its comparison form → as it was given; `uid` may be `global`. Lifetime: permanent.
-    `timelines.store.rules`.
+    `timelines.rules`.
     """
     return f"user:{{{name}}}:blocked:{uid}"
 
@@ -375,14 +377,14 @@ def blocked(name: str, uid: str) -> str:
 def behind(name: str) -> str:
     """Hash: `<uid> <feed id>` → `<score> <count>`: posts of that feed from that place on wait to be brought into that
     timeline; the count grows with every delivery that was left out. Permanent, emptied when the user reads.
-    `timelines.store.add`.
+    `timelines.add`.
     """
     return f"user:{{{name}}}:behind"
 
 
 def imported(name: str) -> str:
     """Hash: id of a post in another server's data → item id here, `<uid> <id>` → 1 once that channel has it; for posts
-    of no feed, which no guid map knows. Lifetime: 400 days after the last import. `posts.store.imported`.
+    of no feed, which no guid map knows. Lifetime: 400 days after the last import. `ekster.store`.
     """
     return f"user:{{{name}}}:imported"
 
@@ -390,7 +392,6 @@ def imported(name: str) -> str:
 CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
     channel,
     channel_feeds,
-    channel_unfilled,
     posts,
     unread,
     read,

@@ -1,4 +1,4 @@
-"""Leases: on a job that one process at a time shall do, and on a turn that one process shall take."""
+"""Leases: on a job for one process at a time, and on a turn that one process takes."""
 
 from __future__ import annotations
 
@@ -13,48 +13,56 @@ from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.scripts import load
 
-RENEW = load("lease")
+_RENEW = load("lease")
 _AHEAD = 60_000
 """Milliseconds that a lease may have left beyond its length before Redis' clock must have been ahead."""
 
 
-class Lease:
-    """A lease that ends by itself after `lease` seconds; its token keeps a late holder from ending another's."""
+class LeaseCommands:
+    """The commands of a lease of `lease` seconds; a late holder can't end another's."""
 
-    def __init__(self, redis: Redis, what: str, lease: float, token: str = "") -> None:
-        self._redis = redis
+    def __init__(self, what: str, lease: float, token: str = "") -> None:
         self._key = keys.lease(what)
         self._token = token or secrets.token_hex(8)
-        self.lease: float | None = lease
         self._milliseconds = math.ceil(lease * 1000)
+        self.lease: float | None = lease
+
+    def acquiring(self) -> Command:
+        """Takes it; the reply is None where it isn't free."""
+        return "SET", self._key, self._token, "NX", "PX", self._milliseconds
+
+    def extending(self, milliseconds: int | None = None) -> Command:
+        """Extends it to its length from now; 0 gives it back. The reply is 1 where it was ours."""
+        left = self._milliseconds if milliseconds is None else milliseconds
+        return "EVAL", _RENEW.text, 1, self._key, self._token, left
+
+
+class Lease(LeaseCommands):
+    """A lease that ends by itself after `lease` seconds, over a connection."""
+
+    def __init__(self, redis: Redis, what: str, lease: float, token: str = "") -> None:
+        super().__init__(what, lease, token)
+        self._redis = redis
 
     async def acquire(self) -> bool:
-        """Take it if it is free. One that Redis was given while its clock was far ahead is cut to the usual length."""
+        """Take it if it is free; one given while Redis' clock was far ahead is cut."""
         if await self._redis.command(*self.acquiring()) is not None:
             return True
         if await self._redis.command("PTTL", self._key) > self._milliseconds + _AHEAD:
             await self._redis.command("PEXPIRE", self._key, self._milliseconds)
         return False
 
-    def acquiring(self) -> Command:
-        """The command that takes it, to be sent with others; it replies None where it isn't free."""
-        return "SET", self._key, self._token, "NX", "PX", self._milliseconds
-
-    def releasing(self) -> Command:
-        """The command that gives it back, if it is still ours."""
-        return "EVAL", RENEW.text, 1, self._key, self._token, 0
-
     async def renew(self) -> bool:
         """Extend it to its whole length from now; False where it is not ours any more."""
-        return bool(await self._redis.script(RENEW, [self._key], [self._token, self._milliseconds]))
+        return bool(await self._redis.command(*self.extending()))
 
     async def release(self) -> None:
         """Give it back, if it is still ours."""
-        await self._redis.script(RENEW, [self._key], [self._token, 0])
+        await self._redis.command(*self.extending(0))
 
 
 async def take_turn(redis: Redis, part: str, seconds: float) -> bool:
-    """Whether nobody has begun that part of upkeep within so many seconds; the turn is ours then."""
+    """Whether nobody began that part of upkeep within so many seconds: the turn is ours."""
     return await Lease(redis, f"upkeep:{part}", seconds).acquire()
 
 

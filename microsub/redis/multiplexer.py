@@ -1,8 +1,8 @@
-"""One connection to Redis for all callers of a process: `port.Redis` with next to no overhead per call.
+"""One connection to Redis for all callers of a process, with hardly any cost per call.
 
 redis-py's `Connection` connects (TCP, TLS, unix socket, authentication), always in RESP2, so that a reply has the same
-shape here as through any other implementation of the port. Then replies, which
-Redis sends in the order of the commands, are parsed by hiredis and handed to the callers' futures.
+shape here as through any other implementation of `protocol.Redis`. Then replies, which Redis sends in the order of the
+commands, are parsed by hiredis and handed to the callers' futures.
 
 A caller that is cancelled leaves its place in the queue of replies; a lost connection fails everything that is
 outstanding, since nobody can know whether it ran, and the next call connects again.
@@ -12,19 +12,32 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import hiredis
 from redis._parsers.base import BaseParser
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
-from redis.exceptions import BusyLoadingError, InvalidResponse, NoScriptError, RedisError, ResponseError
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    InvalidResponse,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from microsub.errors import StoreUnavailable, StoreUnreached
-from microsub.redis.failures import all_good, translate
-from microsub.redis.protocol import Arg, Command, Script
+from microsub.errors import StoreFull, StoreUnavailable, StoreUnreached
+from microsub.logs import LibraryLogger
+from microsub.redis.protocol import READS, Arg, Command, Script, ScriptCall
 
 CONNECT_TIMEOUT = 5.0
 REPLY_TIMEOUT = 30.0
@@ -35,12 +48,14 @@ AT_ONCE = 8
 clients: Redis idles while requests are read, and then this process while Redis works them off.
 """
 
+_Run = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+
 # redis-py packs in Python; hiredis does the same in a tenth of the time.
 _pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]  # its stub means a 1-tuple
 
 
 def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable[[], AbstractConnection]:
-    """A function that makes unconnected connections to `url` (`redis://`, `rediss://`, `unix://`).
+    """A function that makes unconnected connections to a `redis`, `rediss` or `unix` URL.
 
     `changes` replace what the URL says (`host`, `port`). Raises ValueError when `url` is none of these.
     """
@@ -60,7 +75,7 @@ def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable
 
 
 class Multiplexed:
-    """`port.Redis` for a single server. Belongs to one event loop; connects with the first call.
+    """`Redis` for a single server. Belongs to one event loop; connects with the first call.
 
     `changes` replace what the URL says (`host`, `port`). `most_bytes` bounds the replies to one call, where the server
     may be anybody's: the connection is lost beyond that.
@@ -77,18 +92,18 @@ class Multiplexed:
         self._closed = False
 
     async def command(self, *args: Arg) -> Any:
-        """See `port.Redis.command`."""
+        """See `Redis.command`."""
         link = self._link
         if link is None or link.lost:
             link = await self._connected()
         return await link.send(_pack(args))
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """See `port.Redis.pipeline`."""
+        """See `Redis.pipeline`."""
         return all_good(await self.run(commands))
 
     async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
-        """See `port.Redis.script`."""
+        """See `Redis.script`."""
         link = self._link
         if link is None or link.lost:
             link = await self._connected()
@@ -100,21 +115,12 @@ class Multiplexed:
             link = await self._connected()
             return await link.send(call)
 
-    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
-        """See `port.Redis.scripts`."""
-        commands: list[Command] = [("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
-        replies = await self.run(commands)
-        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-        if unknown:
-            missing = {calls[index][0].sha: calls[index][0] for index in unknown}.values()
-            await self.pipeline([("SCRIPT", "LOAD", script.text) for script in missing])
-            again = await self.run([commands[index] for index in unknown])
-            for index, reply in zip(unknown, again, strict=True):
-                replies[index] = reply
-        return all_good(replies)
+    async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """See `Redis.scripts`."""
+        return all_good(await self.run_scripts(calls))
 
     async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
-        """See `port.Redis.scan`."""
+        """See `Redis.scan`."""
         cursor = b"0"
         while True:
             cursor, found = await self.command("SCAN", cursor, "COUNT", count)
@@ -140,6 +146,20 @@ class Multiplexed:
         if link is None or link.lost:
             link = await self._connected()
         return await link.send_all([_pack(command) for command in commands])
+
+    async def run_scripts(self, calls: Sequence[ScriptCall], run: _Run | None = None) -> list[Any]:
+        """As `scripts`, errors among the replies as values; `run` sends in place of this one's."""
+        run = run or self.run
+        commands: list[Command] = [("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
+        replies = await run(commands)
+        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:
+            missing = {calls[index][0].sha: calls[index][0] for index in unknown}.values()
+            await self.pipeline([("SCRIPT", "LOAD", script.text) for script in missing])
+            again = await run([commands[index] for index in unknown])
+            for index, reply in zip(unknown, again, strict=True):
+                replies[index] = reply
+        return replies
 
     async def _connected(self) -> _Link:
         """The live connection, made by one caller on behalf of all that wait for it."""
@@ -173,7 +193,7 @@ class Multiplexed:
 
 
 class _Link(asyncio.Protocol):
-    """A live connection with the callers that wait for its replies. Never reused after it was lost.
+    """A live connection with the callers that wait for its replies; not used after a loss.
 
     redis-py connects, secures and authenticates; from then on this speaks for its transport. As long as Redis has
     little to do, commands are written at once, so that it works while this process reads the next request; what comes
@@ -299,3 +319,135 @@ class _Link(asyncio.Protocol):
         """Fail what is outstanding and close the socket."""
         self._lose(RedisConnectionError("closed"))
         await self._connection.disconnect(nowait=True)
+
+
+log = LibraryLogger(__name__)
+
+
+# --- errors ----------------------------------------------------------------------------------------------------
+
+_REFUSALS = ("OOM ", "MISCONF ", "NOREPLICAS ", "READONLY ")
+# redis-py has classes for them, whose text lacks the word.
+_NOT_READY = (BusyLoadingError, ClusterDownError, TryAgainError)  # MASTERDOWN is a ClusterDownError
+_MOVING_IN_SCRIPT = "non local key"
+# Until Redis 7 an error inside a script arrives wrapped: "ERR Error running script (…): … -OOM command not allowed".
+_REFUSALS_IN_SCRIPT = tuple(f"-{word}" for word in _REFUSALS)
+_WHERE_IN_SCRIPT = re.compile(r"\s*script: [0-9a-f]{40}, on @user_script:\d+\.?|\A.*@user_script: ?\d+: -?")
+"""Where in a script of ours it happened, in the words of Redis 7 and of Redis 6: nothing that an operator can use."""
+
+
+def translate(error: BaseException) -> BaseException:
+    """A StoreError in place of `error` where Redis can't serve, else `error` itself (a bug)."""
+    if isinstance(error, OutOfMemoryError | ReadOnlyError):
+        return StoreFull(f"Redis refuses writes: {_plain(str(error))}")
+    if isinstance(error, _NOT_READY):
+        return StoreUnreached(f"Redis is not ready: {error}")
+    if isinstance(error, ResponseError):
+        text = str(error)
+        if text.startswith(_REFUSALS) or any(word in text for word in _REFUSALS_IN_SCRIPT):
+            return StoreFull(f"Redis refuses writes: {_plain(text)}")
+        if _MOVING_IN_SCRIPT in text:
+            return StoreUnavailable(f"a slot of the Redis Cluster is moving from one master to another: {_plain(text)}")
+        return error
+    if isinstance(error, RedisConnectionError | RedisTimeoutError | RedisClusterException | OSError):
+        return StoreUnavailable(f"Redis can't be reached: {error}")
+    return error
+
+
+def all_good(replies: list[Any]) -> list[Any]:
+    """The replies; the first error among them is raised, translated."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise translate(reply) from reply
+    return replies
+
+
+def _plain(text: str) -> str:
+    return _WHERE_IN_SCRIPT.sub("", text)
+
+
+# --- replicas --------------------------------------------------------------------------------------------------
+
+WAIT_SECONDS = 1.0
+"""How long replicas may take for what is written. They answer at once unless something is wrong."""
+
+# What is lost of these the next call finds again: a message goes to another consumer.
+_HARMLESS = READS | {"XREADGROUP", "XAUTOCLAIM", "XCLAIM"}
+
+
+class Acknowledged(Multiplexed):
+    """`Redis` for one server, where a change counts as made once `replicas` have it.
+
+    Redis answers before its replicas have heard anything, and a replica that takes over knows nothing of the last
+    moments. So every write is followed by `WAIT` (https://redis.io/docs/latest/commands/wait/) in the same packet; it
+    costs the way to the replica and back, and no further round trip. Writes have a connection of their own, because
+    Redis keeps back whatever comes behind a `WAIT` on the same one, and reads shall not wait.
+
+    A write that replicas don't confirm raises StoreUnavailable: it was made, and may be lost again. `replicas` None
+    stands for one, as long as there is one that keeps up. `changes` as in `Multiplexed`.
+    """
+
+    def __init__(self, url: str, replicas: int | None, **changes: Any) -> None:
+        super().__init__(url, **changes)
+        self._asked_for = replicas
+        self._wanted = replicas
+        self._writes = Multiplexed(url, **changes)
+
+    def look_again(self) -> None:
+        """Replicas may have come or gone: with the next write the server is asked."""
+        self._wanted = self._asked_for
+
+    async def command(self, *args: Arg) -> Any:
+        """See `Redis.command`."""
+        if self._wanted == 0 or args[0] in _HARMLESS:
+            return await super().command(*args)
+        return all_good(await self._written([args]))[0]
+
+    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+        """See `Redis.script`."""
+        if self._wanted == 0 or not script.writes:
+            return await super().script(script, keys, args)
+        return (await self.scripts([(script, keys, args)]))[0]
+
+    async def run(self, commands: Sequence[Command]) -> list[Any]:
+        """See `Multiplexed.run`."""
+        if all(command[0] in _HARMLESS for command in commands):
+            return await super().run(commands)
+        return await self._written(commands)
+
+    async def run_scripts(self, calls: Sequence[ScriptCall], run: _Run | None = None) -> list[Any]:
+        """See `Multiplexed.run_scripts`."""
+        return await super().run_scripts(calls, run or self._run_for(calls))
+
+    async def aclose(self) -> None:
+        """See `Redis.aclose`."""
+        await super().aclose()
+        await self._writes.aclose()
+
+    def _run_for(self, calls: Sequence[ScriptCall]) -> _Run:
+        return self._written if any(script.writes for script, _, _ in calls) else super().run
+
+    async def _written(self, commands: Sequence[Command]) -> list[Any]:
+        wanted = self._wanted
+        if wanted is None:
+            wanted = self._wanted = await self._replicas()
+        if not wanted:
+            return await super().run(commands)
+        *replies, have = await self._writes.run([*commands, ("WAIT", wanted, int(WAIT_SECONDS * 1000))])
+        if isinstance(have, int) and have >= wanted:
+            return replies
+        if all(isinstance(reply, Exception) for reply in replies):
+            return replies  # nothing was written, so there is nothing to lose
+        self.look_again()
+        if self._asked_for is None and not await self._replicas():
+            log.warning("a master has lost its last replica; new writes are not replicated")
+            return replies
+        raise StoreUnavailable(f"written, but of {wanted} replicas only {have} had it within {WAIT_SECONDS:g} s")
+
+    async def _replicas(self) -> int:
+        """How many to wait for where nobody said: one, if one is connected and has caught up."""
+        try:
+            role = await super().command("ROLE")
+        except ResponseError:  # a rented Redis may forbid it
+            return 0
+        return int(role[0] == b"master" and len(role[2]) > 0)

@@ -1,6 +1,8 @@
-"""Signs of life: how /health knows that somebody polls, and that Redis takes writes."""
+"""Signs of life of workers, a trial write for /health, and sums over all processes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from microsub.model.moments import CLOCKS_DIFFER
 from microsub.redis import keys
@@ -14,6 +16,7 @@ TO_COME = "-to-come"
 """End of the name of a worker that is about to be started."""
 
 _FORGET_AFTER = 24 * 3600.0
+COUNTS_KEPT = 86_400
 
 
 class Presence:
@@ -43,10 +46,33 @@ class Presence:
         return float(found[1]) if found else None
 
     async def probe(self) -> None:
-        """Write next to nothing: raises StoreFull where Redis refuses writes. In a cluster this asks one node."""
+        """Write next to nothing, to one node: raises StoreFull where Redis refuses writes."""
         await self._redis.command("SET", keys.probe(), "", "EX", SIGN_SECONDS)
+
+    async def dead_letters(self) -> int:
+        """How many messages are kept because no attempt could handle them."""
+        return int(await self._redis.command("XLEN", keys.stream("dead")))
 
     async def alive(self, now: float) -> list[str]:
         """Names of the workers that gave a sign lately."""
         found = await self._redis.command("ZRANGEBYSCORE", keys.workers(), f"{now - SIGN_SECONDS:.3f}", "+inf")
         return texts(found)
+
+
+class ProcessCounts:
+    """Sums over all processes of a server; a name is a sample of a metric (`metrics.counts`)."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def add(self, more: Mapping[str, float]) -> None:
+        """Add to the sums."""
+        if more:
+            key = keys.process_counts()
+            adding = [("HINCRBYFLOAT", key, name, repr(value)) for name, value in more.items()]
+            await self._redis.pipeline([*adding, ("EXPIRE", key, COUNTS_KEPT)])
+
+    async def read(self) -> dict[str, float]:
+        """All sums."""
+        found = await self._redis.command("HGETALL", keys.process_counts())
+        return {name.decode(): float(value) for name, value in zip(found[::2], found[1::2], strict=True)}

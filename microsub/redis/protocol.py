@@ -1,4 +1,4 @@
-"""What the stores need of Redis, and no more: the seam between one connection, a pool, a cluster and a fake.
+"""What the stores need of Redis, and no more: one connection, a cluster or a fake.
 
 Replies are as Redis sends them: bytes, int, None and lists of these; nothing is decoded. A Redis error raises:
 `StoreFull` for `OOM` and `MISCONF`, `StoreUnavailable` when the connection is lost, `redis.ResponseError` for a bug of
@@ -53,25 +53,25 @@ ScriptCall = tuple[Script, Sequence[str], Sequence[Arg]]
 
 
 class Redis(Protocol):
-    """A way to talk to Redis. One key (or one slot) per command and script, so that every form serves a cluster too."""
+    """A way to talk to Redis, one slot per command and script, so that it may be a cluster."""
 
     async def command(self, *args: Arg) -> Any:
         """Run one command; its first key decides the node."""
         ...
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands in one round trip where possible, without a transaction; replies in order.
+        """Run independent commands in one round trip where possible; replies in order.
 
         The first error is raised after all have run.
         """
         ...
 
     async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
-        """Run a script whose keys share a slot, by its SHA, loading it where Redis doesn't know it yet."""
+        """Run a script whose keys share a slot, by its SHA; one that is unknown is loaded."""
         ...
 
-    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
-        """Run independent script calls in one round trip where possible; replies in order, first error raised."""
+    async def scripts(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Run independent script calls, as `pipeline` does."""
         ...
 
     def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:

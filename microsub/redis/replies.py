@@ -1,4 +1,4 @@
-"""Replies of Redis decoded, once and strictly: all text that this server writes is UTF-8, all records are whole.
+"""Replies of Redis decoded, once and strictly: text is UTF-8, records are whole.
 
 What can't be decoded was written by something else: StoreDamaged names it, and nobody goes on as if it weren't there.
 """
@@ -56,8 +56,13 @@ def raw_fields(flat: Sequence[bytes]) -> dict[str, bytes]:
 
 @contextmanager
 def reading(key: str) -> Iterator[None]:
-    """Within it a record that stands under `key` is read: what its shape makes go wrong is raised as StoreDamaged."""
+    """Reading a record under `key`: what its shape makes go wrong raises StoreDamaged."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise StoreDamaged(key) from error
+
+
+def score_text(seconds: float) -> str:
+    """Unix seconds as decimal text with microseconds, in the shortest form."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")

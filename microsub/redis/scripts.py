@@ -1,5 +1,6 @@
-"""Lua scripts live in files, `microsub/<feature>/lua/<name>.lua`, names are unique, each opening with what must be
-atomic in it, and the catalogue of its KEYS, ARGV and reply.
+"""Lua scripts live in files, `microsub/<feature>/lua/<name>.lua`, with unique names.
+
+Each opens with what must be atomic in it, and the catalogue of its KEYS, ARGV and reply.
 
 Functions that several scripts share lie in `redis/lua/parts/`; a line `-- include: <part>` puts that file's text before
 the script's own. They are local functions, so a script remains one self-contained text for Redis. The part `reasons` is

@@ -1,4 +1,6 @@
-"""The pipeline's queues: Redis Streams with one consumer group each (https://redis.io/docs/latest/develop/data-types/streams/).
+"""The pipeline's queues: Redis Streams with one consumer group each.
+
+https://redis.io/docs/latest/develop/data-types/streams/
 
 A message stays in its stream until it is done: the length is the backlog, and nothing is ever trimmed. The consumer
 that takes a message owns it for as long as it gives signs of life; what a dead consumer left is taken over by another
@@ -22,7 +24,7 @@ from microsub.redis.scripts import load
 GROUP = "workers"
 """The only consumer group of each stream: every message is for one of them."""
 
-STAGES = ("entries", "stored", "incomplete")
+STAGES = ("stored", "incomplete")
 """The streams that stages read: all but the dead letters, which have no group."""
 
 _ADD = load("stream_add")
@@ -39,8 +41,9 @@ _LONG_IDLE = 30 * 86400 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that a consumer owns. `deliveries` counts how often it was handed out, this time included; `size` are
-    the bytes that it was counted with.
+    """A message that a consumer owns.
+
+    `deliveries` counts how often it was handed out, this time included; `size` are the bytes that it was counted with.
     """
 
     id: str
@@ -87,7 +90,7 @@ class Stream:
         self._keys = [self._key, keys.stream_bytes(name)]
 
     async def add(self, messages: Sequence[Mapping[str, bytes]]) -> list[str]:
-        """Append messages, all or none; their ids. Raises StoreFull and StoreUnavailable, as everything here."""
+        """Append messages, all or none; their ids. Raises StoreFull and StoreUnavailable."""
         if not messages:
             return []
         return texts(await self._redis.script(*self.adding(messages)))
@@ -97,31 +100,30 @@ class Stream:
         return _ADD, self._keys, _args(messages)
 
     def adding_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
-        """The call that appends messages unless the stream is full. Then it notes that some were left out (`left_out`),
-        and replies 0.
+        """The call that appends messages unless the stream is full.
+
+        Then it notes that some were left out (`left_out`), and replies 0.
         """
         limits: list[Arg] = [bounds.messages, bounds.bytes, secrets.token_hex(8)]
         return _ADD_WITHIN, [*self._keys, keys.stream_left_out(self.name)], [*limits, *_args(messages)]
 
     async def left_out(self) -> str | None:
-        """Whether messages were left out since that was made up for: a mark, another one each time, or None."""
+        """A mark, another one each time, if messages were left out and not made up for."""
         mark = await self._redis.command("GET", keys.stream_left_out(self.name))
         return text(mark) if mark is not None else None
 
     async def made_up(self, mark: str) -> None:
-        """All that was left out when `left_out` gave that mark has been added; what was left out since is not."""
+        """All that was left out when `left_out` gave that mark has been added."""
         await self._redis.script(_RELEASE, [keys.stream_left_out(self.name)], [mark, 0])
 
     async def take(self, consumer: str, count: int) -> list[Message]:
-        """Up to `count` messages that nobody had yet, the oldest first; they are `consumer`'s until done."""
+        """Up to `count` messages that nobody had yet, oldest first; `consumer`'s until done."""
         command = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "STREAMS", self._key, ">")
         reply = await self._in_group(command)
         return [] if not reply else [message_of(entry) for entry in _of_first_stream(reply)]
 
     async def take_over(self, consumer: str, idle: float, count: int) -> list[Message]:
-        """Up to `count` messages whose owners have given no sign of life for `idle` seconds, and which they thereby
-        lose.
-        """
+        """Up to `count` messages whose owners were silent for `idle` seconds, and lose them."""
         if count < 1:
             return []
         # XAUTOCLAIM looks at ten times `count` messages and no further: behind what others are busy with it finds none.
@@ -152,8 +154,9 @@ class Stream:
         return set(mine)
 
     async def done(self, messages: Sequence[Message], last: Sequence[ScriptCall] = ()) -> None:
-        """These messages have had all their effects; they leave the stream. Saying so twice changes nothing. The calls
-        of `last` come before that in the same round trip (on a cluster, at the same time).
+        """These messages have had all their effects; they leave the stream. Idempotent.
+
+        The calls of `last` come before that in the same round trip (on a cluster, at the same time).
         """
         if messages:
             args: list[Arg] = [GROUP]
@@ -162,7 +165,7 @@ class Stream:
             await self._redis.scripts([*last, (_DONE, self._keys, args)])
 
     async def hand_back(self, consumer: str, messages: Sequence[Message]) -> None:
-        """Let others take over at once what `consumer` has begun and won't finish, without counting the attempt."""
+        """Let others take over what `consumer` won't finish, without counting the attempt."""
         if messages:
             args: list[Arg] = [GROUP, consumer, _LONG_IDLE]
             for message in messages:
@@ -178,7 +181,7 @@ class Stream:
         return await self._first("+", "-")
 
     async def oldest_time(self) -> float | None:
-        """When the oldest message that isn't done was added, by the clock of Redis (Unix time); None without any."""
+        """Unix time, by Redis' clock, when the oldest waiting message was added, or None."""
         oldest = await self._first("-", "+")
         return int(oldest.partition("-")[0]) / 1000 if oldest else None
 
@@ -195,7 +198,7 @@ class Stream:
         return (await backlogs(self._redis, [self.name]))[self.name]
 
     async def forget_consumers(self, idle: float) -> int:
-        """Forget the names of consumers that own nothing and were idle for that many seconds; how many."""
+        """Forget consumers that own nothing and were idle for that many seconds; how many."""
         return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
 
     async def _first(self, start: str, end: str) -> str | None:
@@ -203,13 +206,13 @@ class Stream:
         return text(found) if found else None
 
     async def _disown(self, ids: Collection[bytes]) -> None:
-        """Let nobody own those of the messages that somebody has deleted by hand: Redis 6 never does that itself."""
+        """Let nobody own messages that were deleted by hand: Redis 6 doesn't do that itself."""
         found = await self._redis.pipeline([("XRANGE", self._key, id_, id_) for id_ in ids])
         if missing := [id_ for id_, rows in zip(ids, found, strict=True) if not rows]:
             await self._redis.command("XACK", self._key, GROUP, *missing)
 
     async def _in_group(self, command: Command) -> Any:
-        """Run a command of the group, which the first one makes; None where nothing was ever added to the stream."""
+        """Run a command of the group, made by the first one; None where no stream exists."""
         try:
             return await self._redis.command(*command)
         except ResponseError as error:
@@ -249,7 +252,7 @@ def size_of(fields: Mapping[str, bytes]) -> int:
 
 
 def _of_first_stream(reply: Any) -> Any:
-    """What XREADGROUP says of the only stream that it was asked for: a list in RESP2, a map in RESP3."""
+    """What XREADGROUP says of the one stream asked for: a list in RESP2, a map in RESP3."""
     return next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
 
 

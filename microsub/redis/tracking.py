@@ -1,4 +1,4 @@
-"""What Redis says of changes: `CLIENT TRACKING … BCAST` on a connection of its own (RESP3), one per server.
+"""Changes as Redis reports them: `CLIENT TRACKING … BCAST`, a connection per server.
 
 https://redis.io/docs/latest/develop/reference/client-side-caching/ describes it. The connection is watched: a server
 that says nothing is asked whether it lives, and while there is no connection, listeners know that their copies
@@ -14,7 +14,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from microsub.errors import MicrosubError
-from microsub.redis.layout import Address, look_up, split_url
+from microsub.redis.cluster import Address, look_up, split_url
 from microsub.redis.multiplexer import connection_maker
 
 PING_EVERY = 10.0
@@ -40,7 +40,7 @@ class Listener(Protocol):
 
 
 class Tracker:
-    """Reports changes of the keys that begin with `prefix` to one listener, from `start` to `aclose`.
+    """Reports changes of keys that begin with `prefix`, from `start` to `aclose`.
 
     `url` is any that `redis.connect` takes. Of a cluster every master is listened to, and only while all of them are,
     changes count as reported.
@@ -153,7 +153,7 @@ class Tracker:
 
 
 class _Report:
-    """redis-py's handler of push messages; the answer it returns is what `read_response` returns."""
+    """redis-py's handler of push messages; `read_response` returns its answer."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

@@ -6,25 +6,25 @@ nothing that a repeated request or upkeep doesn't repair, and every method is id
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from microsub.errors import NotFound, QuotaReached
-from microsub.feeds.store.queue import Schedule
-from microsub.feeds.store.record import FeedRecord, Feeds
-from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
-from microsub.identity.store.accounts import Accounts, User
+from microsub.feeds.queue import Schedule
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.model.reader import GLOBAL, Cursor, FeedMove, Subscription
 from microsub.model.settings import SettingsOf
-from microsub.posts.store.items import Items
+from microsub.posts.items import Items
 from microsub.redis import keys
+from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.add import Adder
-from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.pages import walk_rows
-from microsub.timelines.store.references import members
-from microsub.timelines.store.remove import inherit_left, move_items, take_out_feed
+from microsub.timelines.add import Adder
+from microsub.timelines.channels import Channels
+from microsub.timelines.pages import walk_rows
+from microsub.timelines.remove import inherit_left, move_items, take_out_feed
+from microsub.timelines.timelinekeys import members
 
 _WALK = 1000
 _MOST_ITEMS = 5000
@@ -34,6 +34,9 @@ TIMES_A_DAY = 3
 """How many times over somebody may fill their quota of feeds in a day (of Unix time). A feed that nobody follows any
 more leaves a record behind for a month, so who follows and unfollows without end would fill the store.
 """
+
+UNDER_WAY = 30.0
+"""Seconds after which a change that was begun and isn't whole must have broken off; upkeep finishes it then."""
 
 _IN_FLIGHT = 30.0
 """Seconds: what was discovered so lately may have been on its way to a timeline when a subscription moved."""
@@ -70,6 +73,7 @@ class Following:
         self._adder = adder
         self._schedule = schedule
         self._channel_settings = channel_settings
+        self._due = DueTimes(redis, "follows")
 
     async def feeds(self, user: str, uid: str) -> list[Followed]:
         """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first."""
@@ -94,6 +98,7 @@ class Following:
         if most:
             await self._check_room(user, uid, url, now, most)
         record = await self._feeds.ensure(url, now)
+        await self._begin(user, now)
         if await self._channels.follow(user, uid, record.id, url, now, name, most=most) and most:
             await self._channels.followed_on(user, now, 1)
         stocked = record.last_success is not None
@@ -106,6 +111,10 @@ class Following:
         if not record.gone:
             await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
         return await self._one(user, uid, record)
+
+    async def _begin(self, user: str, now: float) -> None:
+        """Have upkeep look at the user's follows later, whether the change that begins now becomes whole or not."""
+        await self._due.note({user: now + UNDER_WAY})
 
     async def _check_room(self, user: str, uid: str, url: str, now: float, most: int) -> None:
         """Raise QuotaReached as the store would, before a feed without followers is recorded."""
@@ -142,10 +151,11 @@ class Following:
         if not holders:
             raise NotFound(f"'url' isn't followed: found '{mask_credentials(url)[:200]}', expected one of your feeds")
         held = next(iter(holders.values()))
+        await self._begin(user, now)
         for uid in holders:
             if uid != target:
                 # The subscription first, so that nothing more comes in behind the walk.
-                await self._channels.move_subscription(user, FeedMove(held.feed, uid, target, now), held.followed_at)
+                await self._channels.move_subscription(user, FeedMove(held.feed, uid, target, now))
         # Together with those that broke off.
         moves = [move for move in await self._channels.moves(user) if move.feed == held.feed and move.source != target]
         await self._feeds.subscribe(held.feed, user, target)
@@ -238,16 +248,6 @@ class Following:
     async def _one(self, user: str, uid: str, record: FeedRecord) -> Followed:
         found = await self._channels.subscription(user, uid, record.id)
         return _followed(found or Subscription(record.id, record.url, 0.0), record)
-
-
-async def followings(accounts: Accounts, channels: Channels) -> AsyncIterator[tuple[User, str, Sequence[Subscription]]]:
-    """All users, disabled ones too, with each of their channels and what it follows.
-
-    Removed channels are left out.
-    """
-    for user in await accounts.users():
-        for uid, subscriptions in (await channels.all_subscriptions(user.name)).items():
-            yield user, uid, subscriptions
 
 
 async def unsubscribe(channels: Channels, feeds: Feeds, user: str, uid: str, feed_id: str) -> None:

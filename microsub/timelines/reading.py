@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import orjson
 
 from microsub.errors import NotFound
-from microsub.feeds.store.record import FeedRecord, Feeds
-from microsub.formats.entry_id import mask_credentials
-from microsub.identity.activity import ActivityNotes
+from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.store.accounts import grant
+from microsub.identity.store.activity import ActivityNotes
+from microsub.kit.urls import mask_credentials
 from microsub.model.reader import (
     GLOBAL,
     Channel,
@@ -24,12 +24,12 @@ from microsub.model.reader import (
     Subscription,
 )
 from microsub.model.settings import UnreadStyle
-from microsub.posts.store.items import Items
+from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.timelines.catching_up import CatchingUp
-from microsub.timelines.store.channels import ChannelNames, Channels
-from microsub.timelines.store.pages import ItemCache, read_page, walk_rows
+from microsub.timelines.channels import ChannelNames, Channels
+from microsub.timelines.pages import ItemCache, read_page, walk_rows
 
 _COUNTING_PAGE = 1000
 MAX_PREFIXES = 20_000

@@ -8,6 +8,8 @@ number of processes may clean up at the same time, and whatever a reader does me
 from __future__ import annotations
 
 import contextlib
+import math
+import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -17,31 +19,42 @@ from microsub.errors import NotFound
 from microsub.identity.store.accounts import Accounts, User
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.model.reader import Reason
-from microsub.model.settings import SettingsOf
+from microsub.model.settings import ChannelSettings, SettingsOf
+from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
-from microsub.timelines.following import followings
-from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.remove import (
+from microsub.redis.scripts import batches
+from microsub.timelines.channels import Channels
+from microsub.timelines.remove import (
     Leaving,
     OldUnread,
     Stock,
     expire_read,
     forget_left,
     left_before,
-    left_count,
     old_unread,
     stock_of,
     take_out,
     trim,
 )
-from microsub.timelines.store.timelinekeys import ItemLookup
+from microsub.timelines.timelinekeys import ItemLookup
 
 DAY = 86400.0
+SOONEST, LATEST = DAY / 4, DAY
+"""Seconds from one look at a channel to the next: as its next item is due, but within these bounds. The latest one is
+for what becomes due otherwise: lower limits, and posts that come in again.
+"""
+
 RESTORABLE = 30 * DAY
 """Seconds that a disabled user or a removed channel can be restored, and that the leaving of a vanished item is
 remembered at least.
 """
+
+BETWEEN_VISITS = 300.0
+"""Seconds between two looks for channels that are due."""
+
+FORGOTTEN_AT_ONCE = 50
+"""How many of those that left a visit looks at."""
 
 _log = structlog.get_logger(__name__)
 
@@ -105,7 +118,7 @@ class Retention:
 
     `settings` gives what a channel keeps; times are Unix seconds. `declared` names the users who are to stay though
     they are disabled, because they stand in a backend.json that isn't applied yet; None where nobody knows, and then no
-    user is deleted.
+    user is deleted. Channels are looked at when their next item is due (`redis.due`).
     """
 
     def __init__(
@@ -123,6 +136,7 @@ class Retention:
         self._items = items
         self._settings = settings
         self._declared = declared
+        self._due = DueTimes(redis, "retention")
 
     async def plan(self, now: float) -> RetentionReport:
         """What `run` would remove now."""
@@ -131,29 +145,75 @@ class Retention:
     async def run(self, now: float, dry_run: bool = False) -> RetentionReport:
         """Clean up all timelines once, or only say what would leave."""
         report: list[ChannelCleanup] = []
-        async for user, uid, subscriptions in followings(self._accounts, self._channels):
-            times = {one.feed: one.followed_at for one in subscriptions}
-            # A channel that is deleted meanwhile needs no cleanup.
-            with contextlib.suppress(NotFound):
-                report.append(await self._channel(user.name, uid, times, now, dry_run))
+        for batch in batches(await self._accounts.users()):
+            uids = await self._channels.uids([user.name for user in batch])
+            for user, uid in ((user.name, uid) for user, listed in zip(batch, uids, strict=True) for uid in listed):
+                limits = await self._settings(user, uid)
+                stock = await self._stock(user, uid, limits, now)
+                report.append(await self._channel(user, uid, limits, stock, now, dry_run=dry_run))
+        removed, users = await self._removed(now, dry_run)
+        report += removed
+        return RetentionReport(dry_run, tuple(one for one in report if one.total or one.deleted), users)
+
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+        """Clean up the channels that are due, again and again, until cancelled."""
+
+        async def one_round(now: float) -> None:
+            if count := await self.clean_due(now, pace.chance):
+                _log.info("cleaned_up", items=count)
+
+        await for_ever(one_round, "cleanup", replace(pace, between=min(pace.between, BETWEEN_VISITS)))
+
+    async def clean_due(self, now: float, chance: Callable[[], float] = random.random) -> int:
+        """Clean up the channels that are due; how many items left."""
+        count = 0
+
+        async def one(member: str) -> float | None:
+            nonlocal count
+            cleanup, again = await self.visit(member, now, chance())
+            count += cleanup.total
+            return again
+
+        await self._due.visit(now, one)
+        return count
+
+    async def visit(self, member: str, now: float, chance: float) -> tuple[ChannelCleanup, float | None]:
+        """Clean up one channel; what left, and when it is due again: None where there is no such channel.
+
+        Also forgets a few of those that left and don't exist any more, at an offset that `chance` (0 to 1) chooses.
+        """
+        user, _, uid = member.partition(" ")
+        limits = await self._settings(user, uid)
+        stock = await self._stock(user, uid, limits, now)
+        cleanup = await self._channel(user, uid, limits, stock, now, dry_run=False)
+        if cleanup.total:
+            stock = await self._stock(user, uid, limits, now)
+        if stock is None:
+            return cleanup, None
+        if stock.left:
+            await self._forget_vanished(user, uid, stock.left, now, chance)
+        return cleanup, min(max(next_expiry(stock, limits), now + SOONEST), now + LATEST)
+
+    async def look_for_channels(self, now: float) -> None:
+        """Plan a look at every channel for which none is planned, and delete what was removed 30 days ago.
+
+        To be done once a day. The looks are spread over hours, so that all channels of a server aren't due at once.
+        """
+        for batch in batches(await self._accounts.users()):
+            uids = await self._channels.uids([user.name for user in batch])
+            members = [f"{user.name} {uid}" for user, listed in zip(batch, uids, strict=True) for uid in listed]
+            await self._due.note_missing({one: now + at * SOONEST / len(members) for at, one in enumerate(members)})
+        await self._removed(now, dry_run=False)
+
+    async def _removed(self, now: float, dry_run: bool) -> tuple[list[ChannelCleanup], tuple[str, ...]]:
+        """Delete the channels and users whose time to be restored is over."""
+        report = []
         for user in await self._accounts.users():
             for uid, removed_at in (await self._channels.removed(user.name)).items():
                 due = removed_at <= now - RESTORABLE
                 if due and (dry_run or await self._channels.delete_removed(user.name, uid)):
                     report.append(ChannelCleanup(user.name, uid, deleted=True))
-        users = await self._departed(now, dry_run)
-        return RetentionReport(dry_run, tuple(one for one in report if one.total or one.deleted), users)
-
-    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Clean up again and again, until cancelled."""
-
-        async def one_round(now: float) -> None:
-            report = await self.run(now)
-            await self.forget_vanished(now, pace.chance())
-            if report.channels:
-                _log.info("cleaned_up", items=sum(one.total for one in report.channels))
-
-        await for_ever(one_round, "cleanup", pace)
+        return report, await self._departed(now, dry_run)
 
     async def _departed(self, now: float, dry_run: bool) -> tuple[str, ...]:
         """Delete the users whose time to be restored is over; their names."""
@@ -169,66 +229,78 @@ class Retention:
                     _log.info("user_deleted", user=user.name, disabled=user.disabled)
         return tuple(gone)
 
-    async def _channel(
-        self, user: str, uid: str, followed: Mapping[str, float], now: float, dry_run: bool
-    ) -> ChannelCleanup:
-        limits = await self._settings(user, uid)
+    async def _stock(self, user: str, uid: str, limits: ChannelSettings, now: float) -> Stock | None:
         read_until = now - limits.keep_read_days * DAY if limits.keep_read_days else float("-inf")
-        stock = await stock_of(self._redis, user, uid, read_until)
+        return await stock_of(self._redis, user, uid, read_until, now - RESTORABLE)
+
+    async def _channel(
+        self, user: str, uid: str, limits: ChannelSettings, stock: Stock | None, now: float, *, dry_run: bool
+    ) -> ChannelCleanup:
         cleanup = ChannelCleanup(user, uid)
-        if limits.keep_read_days:
-            due = stock.posts_read + stock.hidden_read
-            left = due if dry_run or not due else await expire_read(self._redis, user, uid, read_until, now)
+        if stock is None:
+            return cleanup
+        if limits.keep_read_days and (due := stock.posts_read + stock.hidden_read):
+            read_until = now - limits.keep_read_days * DAY
+            left = due if dry_run else await expire_read(self._redis, user, uid, read_until, now)
             cleanup = replace(cleanup, read=left)
         shown = hidden = 0
         if limits.keep_unread_days:
-            shown = await self._old_unread(user, uid, followed, limits.keep_unread_days, now, False, dry_run)
-            hidden = await self._old_unread(user, uid, followed, limits.keep_unread_days, now, True, dry_run)
+            until = now - limits.keep_unread_days * DAY
+            if stock.oldest_unread <= until:
+                shown = await self._old_unread(user, uid, until, now, False, dry_run)
+            if stock.oldest_hidden <= until:
+                hidden = await self._old_unread(user, uid, until, now, True, dry_run)
             cleanup = replace(cleanup, unread=shown + hidden)
-        if limits.max_items:
-            over = _over(stock, shown, hidden, limits.max_items)
-            left = over if dry_run or not over else await trim(self._redis, user, uid, limits.max_items, now)
+        if limits.max_items and (over := _over(stock, shown, hidden, limits.max_items)):
+            left = over if dry_run else await trim(self._redis, user, uid, limits.max_items, now)
             cleanup = replace(cleanup, over_limit=left)
         return cleanup
 
-    async def _old_unread(
-        self, user: str, uid: str, followed: Mapping[str, float], days: float, now: float, hidden: bool, dry_run: bool
-    ) -> int:
+    async def _old_unread(self, user: str, uid: str, until: float, now: float, hidden: bool, dry_run: bool) -> int:
         """Take out unread items that are old in every respect; an old post found lately stays."""
-        until = now - days * DAY
         count = skip = 0
-        while (batch := await old_unread(self._redis, user, uid, until, skip, hidden)).size:
-            ids = [item.id for item in batch.items]
-            rows = await self._items.fields(ids, ["feed", "discovered"])
-            due = old_in_every_respect(batch.items, rows, followed, until)
-            if due and not dry_run:
-                how = Leaving(Reason.UNREAD_EXPIRED, only_unread=True)
-                left = len(await take_out(self._redis, user, uid, due, how, now))
-                count += left
-                skip += batch.size - left
-            else:
-                count += len(due)
-                skip += batch.size
+        followed: dict[str, float] | None = None
+        # A channel that is deleted meanwhile needs no cleanup.
+        with contextlib.suppress(NotFound):
+            while (batch := await old_unread(self._redis, user, uid, until, skip, hidden)).size:
+                ids = [item.id for item in batch.items]
+                rows = await self._items.fields(ids, ["feed", "discovered"])
+                if followed is None:
+                    subscriptions = await self._channels.subscriptions(user, uid)
+                    followed = {one.feed: one.followed_at for one in subscriptions}
+                due = old_in_every_respect(batch.items, rows, followed, until)
+                if due and not dry_run:
+                    how = Leaving(Reason.UNREAD_EXPIRED, only_unread=True)
+                    left = len(await take_out(self._redis, user, uid, due, how, now))
+                    count += left
+                    skip += batch.size - left
+                else:
+                    count += len(due)
+                    skip += batch.size
         return count
 
-    async def forget_vanished(self, now: float, chance: float) -> int:
-        """Forget that items left which don't exist any more and can't return; how many.
+    async def _forget_vanished(self, user: str, uid: str, left: int, now: float, chance: float) -> None:
+        """Forget that items left which don't exist any more and can't return.
 
-        Looks at one batch per channel, at an offset that `chance` (0 to 1) chooses, so that it costs little and reaches
-        all in time. What left within the last 30 days is kept in any case.
+        Looks at a few, so that it costs little and reaches all in time. What left within the last 30 days is kept.
         """
-        until = now - RESTORABLE
-        count = 0
-        for user in await self._accounts.users():
-            for channel in await self._channels.list(user.name):
-                old = await left_count(self._redis, user.name, channel.uid, until)
-                if not old:
-                    continue
-                ids = await left_before(self._redis, user.name, channel.uid, until, int(chance * old))
-                rows = await self._items.fields(ids, ["score"])
-                vanished = [item for item, (score,) in zip(ids, rows, strict=True) if score is None]
-                count += await forget_left(self._redis, user.name, channel.uid, vanished)
-        return count
+        skip = int(chance * max(0, left - FORGOTTEN_AT_ONCE + 1))
+        ids = await left_before(self._redis, user, uid, now - RESTORABLE, skip, FORGOTTEN_AT_ONCE)
+        rows = await self._items.fields(ids, ["score"])
+        vanished = [item for item, (score,) in zip(ids, rows, strict=True) if score is None]
+        await forget_left(self._redis, user, uid, vanished)
+
+
+def next_expiry(stock: Stock, limits: ChannelSettings) -> float:
+    """The Unix time at which the first item of a channel may be due; infinity: none ever will be.
+
+    An unread one is due later where it was found, or its feed followed, long after its publication.
+    """
+    published = min(stock.oldest_unread, stock.oldest_hidden)
+    return min(
+        published + limits.keep_unread_days * DAY if limits.keep_unread_days else math.inf,
+        stock.oldest_read + limits.keep_read_days * DAY if limits.keep_read_days else math.inf,
+    )
 
 
 def is_overdue(user: User, now: float) -> bool:

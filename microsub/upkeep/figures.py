@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from microsub import metrics
 from microsub.errors import StoreError
-from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.store.accounts import Accounts
-from microsub.redis.presence import TO_COME, Presence
-from microsub.redis.processcounts import ProcessCounts
+from microsub.redis.presence import TO_COME, Presence, ProcessCounts
 
 log = structlog.get_logger(__name__)
 
@@ -69,6 +67,8 @@ class Figures:
 
     async def exposition(self, now: float) -> tuple[bytes, str]:
         """All metrics in Prometheus' text format, and its Content-Type. Those of Redis are missing while it is away."""
+        from microsub import metrics  # slow to load, and a list of feeds needs none
+
         published: Mapping[str, float] = {}
         with contextlib.suppress(StoreError):
             async with self._looking:
@@ -79,6 +79,8 @@ class Figures:
         return metrics.exposition(published)
 
     async def _look(self, now: float) -> None:
+        from microsub import metrics
+
         states = dict.fromkeys(("ok", "failing", "gone", "new"), 0)
         followers = 0
         async for feed in followed_feeds(self._feeds):
@@ -88,6 +90,7 @@ class Figures:
             metrics.FEEDS.labels(state).set(count)
         metrics.FOLLOWERS.set(followers)
         metrics.USERS.set(sum(user.disabled is None for user in await self._accounts.users()))
+        metrics.DEAD_LETTERS.set(await self._presence.dead_letters())
         metrics.WORKERS.set(sum(not name.endswith(TO_COME) for name in await self._presence.alive(now)))
 
     async def publish_for_ever(self) -> None:
@@ -95,6 +98,8 @@ class Figures:
 
         Processes that share a folder of metrics (`PROMETHEUS_MULTIPROC_DIR`) are added up there, and publish nothing.
         """
+        from microsub import metrics
+
         if os.environ.get(metrics.FOLDER_VARIABLE):
             return
         said: dict[str, float] = {}

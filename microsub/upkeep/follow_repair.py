@@ -1,34 +1,36 @@
 """Who follows what is kept twice: the channels' own lists are the truth, the feeds' lists and the schedule are derived.
 
 They lie in different slots of Redis, so no script changes them together, and a crash or an unlucky meeting of two
-requests can leave them apart: a feed that is followed and never asked, or asked for nobody. This brings them together.
+requests can leave them apart: a feed that is followed and never asked, or asked for nobody. This brings them together:
+those of a user soon after a change of what they follow was begun, and everything once a day.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import structlog
 
 from microsub.errors import NotFound
-from microsub.feeds.store.queue import Schedule
-from microsub.feeds.store.record import Feeds
-from microsub.formats.entry_id import host_of
-from microsub.identity.store.accounts import Accounts
+from microsub.feeds.queue import Schedule
+from microsub.feeds.record import Feeds
+from microsub.identity.store.accounts import Accounts, User
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
+from microsub.kit.urls import host_of
 from microsub.model.reader import Subscription
-from microsub.timelines.following import Following, followings, unsubscribe
-from microsub.timelines.store.channels import Channels
+from microsub.redis.due import DueTimes
+from microsub.redis.protocol import Redis
+from microsub.timelines.channels import Channels
+from microsub.timelines.following import UNDER_WAY, Following, unsubscribe
 
 _AT_ONCE = 50
 
-BETWEEN_MOVES = 60.0
-_UNDER_WAY = 30.0
+BETWEEN_VISITS = 60.0
+"""Seconds between two looks for users whose follows are due."""
 
 Place = tuple[str, str]
 """User and channel uid."""
@@ -52,8 +54,15 @@ class FollowRepair:
     """Brings followers and schedule to what the channels say. Any number of processes may do it; it repeats well."""
 
     def __init__(
-        self, accounts: Accounts, channels: Channels, feeds: Feeds, schedule: Schedule, following: Following
+        self,
+        redis: Redis,
+        accounts: Accounts,
+        channels: Channels,
+        feeds: Feeds,
+        schedule: Schedule,
+        following: Following,
     ) -> None:
+        self._redis = redis
         self._accounts = accounts
         self._channels = channels
         self._feeds = feeds
@@ -62,55 +71,89 @@ class FollowRepair:
 
     async def run(self, now: float) -> RepairedFollows:
         """Look at everything once. What looks wrong is looked at again before it is changed."""
-        # Before the new channel is filled from the store: items keep the state that they have in the former one.
-        await self.finish_moves(now)
-        truth = await self._truth()
+        users = [user for user in await self._accounts.users() if user.disabled is None]
+        for user in users:
+            await self._finish_moves(user, now)
+        truth = await self._truth(users)
         missing = surplus = 0
         for batch in _batches([*{*truth, *await self._feeds.all_ids()}]):
-            listed = await asyncio.gather(*(self._feeds.subscribers(feed_id) for feed_id in batch))
-            for feed_id, places in zip(batch, listed, strict=True):
-                wanted = truth.get(feed_id, {})
-                for place in wanted.keys() - set(places):
-                    missing += await self._follow_again(place, wanted[place], now)
-                for place in set(places) - wanted.keys():
-                    surplus += await self._drop(place, feed_id)
-        return RepairedFollows(missing, surplus, *await self._schedule_again(truth, now))
+            found = await self._bring_together(batch, truth, now)
+            missing, surplus = missing + found[0], surplus + found[1]
+        ahead = await self._schedule.set_right(now)
+        return RepairedFollows(missing, surplus, await self._schedule_again(truth, now), ahead)
 
-    async def finish_moves(self, now: float, begun_before: float = math.inf) -> None:
-        """Finish moves of feeds between channels that broke off, or only those that were begun before a time."""
-        for user in await self._accounts.users():
-            moves = [move for move in user.moves if move.begun < begun_before]
-            if moves and user.disabled is None:
-                await self._following.finish_moves(user.name, moves, now)
-
-    async def finish_moves_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Finish moves again and again, until cancelled: a reader sees half of a move, so it doesn't wait for a round
-        of all upkeep. Those of the last half minute are left to who began them.
-        """
-
-        async def one_round(now: float) -> None:
-            await self.finish_moves(now, now - _UNDER_WAY)
-
-        await for_ever(one_round, "moves", replace(pace, between=BETWEEN_MOVES))
+    async def run_for(self, name: str, now: float) -> RepairedFollows | None:
+        """Look at one user's follows: what broke off is finished. None while a move of theirs may be under way."""
+        user = await self._accounts.user(name)
+        if user is None or user.disabled is not None:
+            return RepairedFollows()
+        if any(now - UNDER_WAY < move.begun <= now for move in user.moves):
+            return None
+        await self._finish_moves(user, now)
+        truth = await self._truth([user])
+        missing = surplus = 0
+        for batch in _batches([*truth]):
+            found = await self._bring_together(batch, truth, now, name)
+            missing, surplus = missing + found[0], surplus + found[1]
+        return RepairedFollows(missing, surplus, await self._schedule_again(truth, now))
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Repair in rounds, until cancelled."""
+        """Finish what broke off, again and again, until cancelled. A reader sees half of a move, so it waits for
+        minutes only.
+        """
+        due = DueTimes(self._redis, "follows")
 
         async def one_round(now: float) -> None:
-            repaired = await self.run(now)
-            if repaired != RepairedFollows():
-                _log.warning("subscriptions_repaired", **asdict(repaired))
+            async def one(user: str) -> float | None:
+                repaired = await self.run_for(user, now)
+                if repaired is None:
+                    return now + UNDER_WAY
+                self._log(repaired)
+                return None
 
-        await for_ever(one_round, "follow_repair", pace)
+            await due.visit(now, one)
 
-    async def _truth(self) -> dict[str, dict[Place, Subscription]]:
+        await for_ever(one_round, "follows", replace(pace, between=min(pace.between, BETWEEN_VISITS)))
+
+    async def run_daily(self, now: float) -> None:
+        """`run`, and log what was put right."""
+        self._log(await self.run(now))
+
+    def _log(self, repaired: RepairedFollows) -> None:
+        if repaired != RepairedFollows():
+            _log.warning("subscriptions_repaired", **asdict(repaired))
+
+    async def _finish_moves(self, user: User, now: float) -> None:
+        """Finish moves of feeds between channels that broke off.
+
+        Before a new channel is filled from the store: items keep the state that they have in the former one.
+        """
+        if user.moves:
+            await self._following.finish_moves(user.name, user.moves, now)
+
+    async def _truth(self, users: Sequence[User]) -> dict[str, dict[Place, Subscription]]:
         """Who is to get what, by feed."""
         truth: defaultdict[str, dict[Place, Subscription]] = defaultdict(dict)
-        async for user, uid, subscriptions in followings(self._accounts, self._channels):
-            if user.disabled is None:
+        for user in users:
+            for uid, subscriptions in (await self._channels.all_subscriptions(user.name)).items():
                 for one in subscriptions:
                     truth[one.feed][user.name, uid] = one
         return truth
+
+    async def _bring_together(
+        self, feeds: Sequence[str], truth: Mapping[str, Mapping[Place, Subscription]], now: float, only: str = ""
+    ) -> tuple[int, int]:
+        """Give feeds the followers that they lack, and take those that they have in vain, of `only` one user or all."""
+        listed = await asyncio.gather(*(self._feeds.subscribers(feed_id) for feed_id in feeds))
+        missing = surplus = 0
+        for feed_id, everybody in zip(feeds, listed, strict=True):
+            wanted = truth.get(feed_id, {})
+            places = {place for place in everybody if only in {"", place[0]}}
+            for place in wanted.keys() - places:
+                missing += await self._follow_again(place, wanted[place], now)
+            for place in places - wanted.keys():
+                surplus += await self._drop(place, feed_id)
+        return missing, surplus
 
     async def _follow_again(self, place: Place, subscription: Subscription, now: float) -> bool:
         """Subscribe, and fill in what came meanwhile."""
@@ -136,8 +179,8 @@ class FollowRepair:
         await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
         return True
 
-    async def _schedule_again(self, truth: Iterable[str], now: float) -> tuple[int, int]:
-        count, ahead = 0, await self._schedule.set_right(now)
+    async def _schedule_again(self, truth: Iterable[str], now: float) -> int:
+        count = 0
         for batch in _batches([*truth]):
             records = [one for one in (await self._feeds.get_many(batch)).values() if not one.gone]
             held = await self._schedule.holds([(one.id, host_of(one.url)) for one in records])
@@ -145,7 +188,7 @@ class FollowRepair:
                 if not is_held and await self._feeds.subscribers(record.id):
                     await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
                     count += 1
-        return count, ahead
+        return count
 
 
 def _batches(ids: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -2,7 +2,7 @@
 
 After a crash the message of a post comes again. Posts are stuck when their message is gone: a stream was deleted by
 hand, or Redis came back without its last second. A feed's change is announced with its next change, which may be long
-after; this does it earlier.
+after; this does it earlier. Names of consumers that are long gone are forgotten here too.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from microsub.feeds.announcing import Announcing
-from microsub.feeds.metadata import tell
-from microsub.feeds.store.record import Feeds
+from microsub.feeds.events import Announcing, tell
+from microsub.feeds.record import Feeds
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
-from microsub.posts.messages import ItemsStored
-from microsub.posts.store.items import Items
+from microsub.posts.items import Items
+from microsub.posts.values import ItemsStored
 from microsub.redis.streams import Stream
 
 _AT_ONCE = 500
+
+LONG_GONE = 3600.0
+"""Seconds without a sign of life after which a name that owns nothing is forgotten."""
 
 log = structlog.get_logger(__name__)
 
@@ -83,3 +85,27 @@ class Reminding:
             await self.run()
 
         await for_ever(one_round, "reminding", pace)
+
+
+class RollCall:
+    """Forgets the names of workers in the streams' groups, where each worker that starts takes a new one.
+
+    Any number of processes may do it. A name that owns a message is kept.
+    """
+
+    def __init__(self, streams: Sequence[Stream], *, idle: float = LONG_GONE) -> None:
+        self._streams = streams
+        self._idle = idle
+
+    async def run(self) -> int:
+        """Forget once; how many names. Raises StoreError."""
+        return sum([await stream.forget_consumers(self._idle) for stream in self._streams])
+
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+        """Forget again and again, until cancelled."""
+
+        async def one_round(_now: float) -> None:
+            if forgotten := await self.run():
+                log.info("workers that are long gone were forgotten", names=forgotten)
+
+        await for_ever(one_round, "roll_call", pace)

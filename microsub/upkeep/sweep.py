@@ -2,41 +2,43 @@
 
 Who refers to what is written into a bitmap by id; a walk over all timelines fills it, a walk over all items asks it.
 Ids that are given out after the beginning are exempt. What nobody refers to is condemned by one sweep and deleted by a
-later one, that was begun an hour after, so that nothing which happens meanwhile is lost (`posts.store.garbage`).
+later one, that was begun an hour after, so that nothing which happens meanwhile is lost (`posts.garbage`).
 
-Any number of processes may offer to sweep; one does at a time, in small batches with pauses.
+It is done once a day (`redis.due`), in small batches with pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 
 import structlog
 
 from microsub.configuration.model import InstanceSettings
-from microsub.feeds.store import url_index as addresses
-from microsub.feeds.store.record import Feeds
+from microsub.errors import NotFound
+from microsub.feeds import url_index as addresses
+from microsub.feeds.record import Feeds
 from microsub.identity.store.accounts import Accounts
-from microsub.kit.periodic import RoundTiming, for_ever
-from microsub.posts.store import garbage
-from microsub.posts.store.garbage import Candidate
+from microsub.model.reader import GLOBAL, Reason
+from microsub.posts import garbage
+from microsub.posts.garbage import Candidate
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
-from microsub.timelines.store.references import references, subscriptions
-from microsub.upkeep.erasing import erase, withdraw
+from microsub.timelines.remove import Leaving, take_out
+from microsub.timelines.timelinekeys import references, subscriptions
 
 GRACE = 3600.0
 """Seconds between the condemnation of an item and the beginning of the sweep that may delete it."""
 
-BETWEEN_SWEEPS = 3600.0
 _PAUSE = 0.005
 """Seconds after each batch, so that Redis has time for readers."""
 
 _BATCH = 500
+
+_USERS_AT_ONCE = 50
 
 _CHUNK = 18
 _PLACES = (1 << _CHUNK) - 1
@@ -131,25 +133,15 @@ class Sweeping:
         report = replace(report, hollow=hollow)
         if not dry_run:
             report = replace(report, tombstones=await self._forget(now), addresses=await self._forget_addresses(now))
+            if report.deleted:
+                log.info("swept", **report.as_dict())
         return report
-
-    async def run_for_ever(self, lease: Callable[[], AbstractAsyncContextManager[bool]], pace: RoundTiming) -> None:
-        """Sweep again and again, while no other process does (`lease` says so), until cancelled."""
-
-        async def one_round(now: float) -> None:
-            async with lease() as mine:
-                if mine:
-                    report = await self.run(now)
-                    if report.deleted:
-                        log.info("swept", **report.as_dict())
-
-        await for_ever(one_round, "sweep", pace)
 
     async def expire(self, feed_id: str, limit: int, now: float) -> int:
         """Let the posts of one feed go at once, but for its `limit` newest and those that somebody can still reach.
 
         Returns how many left. Takes two walks over all timelines: a post that is taken in meanwhile stays, and of one
-        that is taken in too late for that no id stays behind (`upkeep.erasing`).
+        that is taken in too late for that no id stays behind (`erase`).
         """
         ids: Sequence[str] = await self._feeds.item_ids(feed_id, limit)
         for turn in range(2):
@@ -163,12 +155,11 @@ class Sweeping:
 
     async def _is_behind(self, now: float) -> bool:
         """Whether messages have waited so long that what they carry could look like nobody's."""
-        for name in ("entries", "stored"):
-            oldest = await Stream(self._redis, name).oldest_time()
-            if oldest is not None and oldest < now - self._grace / 2:
-                log.warning("the pipeline is behind; nothing is swept", stage=name, seconds=round(now - oldest))
-                return True
-        return False
+        oldest = await Stream(self._redis, "stored").oldest_time()
+        if oldest is None or oldest >= now - self._grace / 2:
+            return False
+        log.warning("delivery is behind; nothing is swept", seconds=round(now - oldest))
+        return True
 
     async def _hollow(self, reached: Bitmap, stored: Bitmap, now: float, dry_run: bool) -> int:
         """Let timelines go of ids whose items are gone; of how many.
@@ -203,15 +194,14 @@ class Sweeping:
     async def _reached(self, mark: int, only: Collection[int] | None = None) -> Bitmap:
         """The ids up to `mark` that somebody refers to.
 
-        Each user's timelines are walked twice: an id that moves from one set to the other behind the walk's back is
-        met in the second round.
+        An id that moves from one set to the other behind the walk's back isn't met. Who moves it has asked for the item
+        before, which takes a mark away, so that no deletion follows from such a walk.
         """
         found = Bitmap(mark)
         for user in await self._accounts.users():
-            for _ in range(2):
-                async for batch in references(self._redis, user.name):
-                    found.add(batch, only)
-                await self._pause(0)
+            async for batch in references(self._redis, user.name):
+                found.add(batch, only)
+            await self._pause(0)
         async for ids in self._elsewhere():
             found.add(list(ids), only)
         return found
@@ -233,6 +223,39 @@ class Sweeping:
             forgotten += await addresses.forget_gone(self._redis, batch, followed, now, self._grace)
             await self._pause(_PAUSE)
         return forgotten
+
+
+# --- deleting posts at once, while anybody may be putting them into timelines --------------------------------------
+#
+# Retired, withdrawn, erased (`posts.garbage`): who added a post before it was retired is met by the withdrawal,
+# and who adds it later looks again and takes it back. So no timeline is left with an id that stands for nothing.
+
+
+async def erase(
+    redis: Redis, accounts: Accounts, doomed: Sequence[Candidate], now: float, *, wanted_too: bool
+) -> list[Candidate]:
+    """Delete posts and leave tombstones; those that are gone. Without `wanted_too`, condemned posts that somebody has
+    spared meanwhile stay.
+
+    To be repeated where it broke off. Raises StoreError.
+    """
+    retired = await garbage.retire(redis, doomed, now, wanted_too=wanted_too)
+    await withdraw(redis, accounts, [one.id for one in retired], now)
+    await garbage.erase(redis, retired)
+    return retired
+
+
+async def withdraw(redis: Redis, accounts: Accounts, ids: Sequence[str], now: float) -> None:
+    """Take posts out of all timelines of all users, for good."""
+    names = [user.name for user in await accounts.users()] if ids else []
+    for start in range(0, len(names), _USERS_AT_ONCE):
+        batch = names[start : start + _USERS_AT_ONCE]
+        await asyncio.gather(*(_withdraw(redis, name, ids, now) for name in batch))
+
+
+async def _withdraw(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
+    with contextlib.suppress(NotFound):  # a user without channels, or who is being deleted
+        await take_out(redis, user, GLOBAL, ids, Leaving(Reason.SWEPT), now)
 
 
 class Bitmap:

@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from microsub.wiring import backend as backend
-    from microsub.wiring import examining as examining
     from microsub.wiring import fetching as fetching
-    from microsub.wiring import local as local
-    from microsub.wiring import people as people
     from microsub.wiring import stores as stores
-    from microsub.wiring import upkeep as upkeep
     from microsub.wiring import web as web
     from microsub.wiring import worker as worker
 

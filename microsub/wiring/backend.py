@@ -1,4 +1,4 @@
-"""backend.json and the stores, kept in step."""
+"""backend.json and the stores kept in step, and what the command line does with users."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.errors import ConfigError, StoreFull
+from microsub.errors import ConfigError, NotFound, StoreFull
+from microsub.model.reader import ALL_SCOPES
 from microsub.redis.embedded.datafolder import has_data
+from microsub.redis.protocol import Redis
 from microsub.settings import Settings
-from microsub.wiring.tasks import tell_failure
+from microsub.wiring.stores import following, open_stores, tell_failure
 
 if TYPE_CHECKING:  # `config check` needs none of it where there is no data
-    from microsub.configuration.apply import Applier
+    from microsub.administration import Applier
     from microsub.configuration.document import BackendDocument
     from microsub.configuration.sync import Configuration
+    from microsub.identity.admission import UserAddresses
+    from microsub.identity.local_sign_in import LocalIdentity
+    from microsub.identity.page_check.findings import PageReport
+    from microsub.identity.sessions import Sessions
     from microsub.wiring.stores import Stores
 
 log = structlog.get_logger(__name__)
@@ -28,8 +34,7 @@ log = structlog.get_logger(__name__)
 
 def applier(stores: Stores) -> Applier:
     """What carries out changes to users and all that is theirs."""
-    from microsub.configuration.apply import Applier
-    from microsub.wiring.stores import following
+    from microsub.administration import Applier
 
     return Applier(stores.accounts, stores.channels, stores.feeds, stores.rules, following(stores), stores.applied)
 
@@ -64,8 +69,6 @@ async def clashes(settings: Settings, document: BackendDocument) -> tuple[Config
     """
     if settings.embedded and not _is_ours(settings.data_dir):
         return None
-    from microsub.wiring.stores import open_stores
-
     async with open_stores(settings) as stores:
         return await configuration(settings, stores).clashes(document)
 
@@ -90,3 +93,144 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
     finally:
         stop.set()
         await task
+
+
+async def require_user(settings: Settings, stores: Stores, name: str) -> None:
+    """Make sure that there is a user of that name, looking into backend.json where the store doesn't know it yet.
+
+    Raises NotFound, naming the users that there are.
+    """
+    if await stores.accounts.user(name) is None:
+        await configuration(settings, stores).look()
+    if await stores.accounts.user(name) is None:
+        known = ", ".join(
+            f"{user.name} (disabled)" if user.disabled is not None else user.name
+            for user in await stores.accounts.users()
+        )
+        raise NotFound(f"there is no user '{name}'; users: {known or _nobody(settings)}")
+
+
+def _nobody(settings: Settings) -> str:
+    """What to say where there are no users at all: most often the command runs in another folder than the server."""
+    # The address of a Redis may hold its password.
+    place = "the Redis of MICROSUB_REDIS_URL" if settings.redis_url else str(settings.data_dir.absolute())
+    return f"none; looked for users in {place}, is it the server's?"
+
+
+async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
+    """Make a user, with `me` as their address or none. Raises InvalidRequest for a name or an address that can't be,
+    and for that of somebody else.
+    """
+    from microsub.configuration.facts import Change, What
+
+    await applier(stores).apply(Change(What.USER_ADDED, name, value=me), now)
+
+
+async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
+    """Give a user another address, and sign them out of all browsers. Raises as `add_user` does, and NotFound."""
+    from microsub.configuration.facts import Change, What
+
+    await applier(stores).apply(Change(What.SITE, name, value=me), now)
+    await end_sessions(stores, name)
+
+
+async def remove_user(settings: Settings, stores: Stores, name: str, now: float) -> bool:
+    """Disable a user: tokens and sessions end at once, and nobody polls for them; restorable for 30 days. Where
+    backend.json declares them, their entry is taken out of it: whether it was.
+
+    Raises InvalidRequest where that is somebody else's to do; then nothing is changed.
+    """
+    from microsub.configuration.facts import Change, What
+
+    taken_out = await configuration(settings, stores).take_out(name)
+    there = await stores.accounts.user(name)
+    if there is not None and there.disabled is None:
+        await applier(stores).apply(Change(What.USER_REMOVED, name), now)
+    await end_sessions(stores, name)
+    return taken_out
+
+
+async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
+    """Undo `remove_user`. Raises NotFound, and InvalidRequest where somebody else has their address meanwhile."""
+    from microsub.configuration.facts import Change, What
+
+    found = await stores.accounts.user(name)
+    if found is None or found.disabled is None:
+        raise NotFound(f"'{name}' is no user who was removed")
+    await applier(stores).apply(Change(What.USER_ADDED, name, value=found.me, restored=True), now)
+    await configuration(settings, stores).write_back()
+
+
+async def end_sessions(stores: Stores, name: str) -> None:
+    """Sign a user out of all browsers."""
+    from microsub.identity.sessions import Sessions
+    from microsub.identity.store.sessions import SessionStore
+
+    await Sessions(SessionStore(stores.redis)).end_all(name)
+
+
+GREETING = "shown at start"
+"""The client name of the token in the greeting. Tokens by that name can be made by hand, so it isn't known by it."""
+
+_MARK = "greeting"
+
+
+async def greeting_token(stores: Stores, now: float) -> str | None:
+    """A token for the first user whom backend.json declares, good for a day or until the next greeting; else None.
+
+    Never for somebody who registered: the admin is somebody else.
+    """
+    last = await stores.applied.last()
+    declared = last.backend.users if last is not None else {}
+    there = await stores.accounts.users()
+    users = sorted(user.name for user in there if user.name in declared and not user.registered and not user.disabled)
+    if not users:
+        return None
+    return await stores.accounts.create_token(users[0], ALL_SCOPES, GREETING, now, now + 86_400, mark=_MARK)
+
+
+def make_local(redis: Redis, sessions: Sessions | None = None, addresses: UserAddresses | None = None) -> LocalIdentity:
+    """Sign-in on our own pages, on one connection. Close its `hasher` at the end."""
+    from microsub.identity.local_sign_in import Invitations, LocalIdentity, LocalSignIn, LoginAttempts
+    from microsub.identity.passkeys import Passkeys
+    from microsub.identity.passwords import Hasher, Passwords
+    from microsub.identity.sessions import Sessions
+    from microsub.identity.store.accounts import Accounts
+    from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
+    from microsub.identity.store.sessions import SessionStore
+
+    accounts, store, hasher = Accounts(redis), LocalCredentials(redis), Hasher()
+    passwords, passkeys = Passwords(store, hasher), Passkeys(store)
+    attempts = LoginAttempts(AttemptCounts(redis))
+    return LocalIdentity(
+        recognising=LocalSignIn(accounts, store, passwords, passkeys, attempts, addresses),
+        passkeys=passkeys,
+        enrolling=Invitations(store, passwords, passkeys, sessions or Sessions(SessionStore(redis)), attempts),
+        credentials=store,
+        hasher=hasher,
+    )
+
+
+async def examine(settings: Settings, address: str) -> PageReport:
+    """What is found at `address`, compared with the users of the server whose data the settings name, if there are any.
+
+    Raises InvalidRequest, and what `open_stores` raises for data that can't be used.
+    """
+    from microsub.identity.page_check.doctor import PageDoctor
+    from microsub.identity.page_check.findings import CheckedAgainst, profile_page
+    from microsub.parsing.pool import ParsePool
+    from microsub.wiring.fetching import open_fetcher
+
+    here = CheckedAgainst(settings.base_url)
+    with contextlib.suppress(NotFound):
+        async with open_stores(settings) as stores:
+            users = [user for user in await stores.accounts.users() if user.disabled is None]
+        known = {user.name: user.me or profile_page(settings.public_url, user.name) for user in users}
+        here = CheckedAgainst(settings.public_url, known, everybody=True)
+    parser = ParsePool()
+    try:
+        async with open_fetcher(settings) as fetcher:
+            doctor = PageDoctor(fetcher, parser, private=bool(settings.allow_private_networks), asks_itself=True)
+            return await doctor.examine(address, here)
+    finally:
+        parser.close()

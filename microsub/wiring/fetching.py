@@ -9,7 +9,7 @@ from pathlib import Path
 
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
 from microsub.cache.redis_storage import FeedCopies
-from microsub.delivery.completing import Completing
+from microsub.delivery.look_ups import Completing
 from microsub.fetch import Fetcher, FetchSettings, HostPace, SpacedFetcher
 from microsub.parsing.pool import ParsePool
 from microsub.settings import Settings

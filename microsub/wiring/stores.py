@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.migrations import migrate
-from microsub.redis.connect import connect, doubts
-from microsub.redis.embedded.datafolder import require_data
-from microsub.redis.embedded.server import start_embedded
-from microsub.redis.embedded.watch import Watch, watched
-from microsub.redis.protocol import Redis
 from microsub.settings import Settings, mask_password
-from microsub.wiring.tasks import tell_failure
 
 if TYPE_CHECKING:  # most commands need a few of these, and each takes its time to load
-    from microsub.configuration.effective import SettingsInForce
-    from microsub.configuration.store import Applied
+    from microsub.configuration.store import Applied, SettingsInForce
     from microsub.delivery.fan_out import FanOut
-    from microsub.feeds.store.queue import Schedule
-    from microsub.feeds.store.record import Feeds
+    from microsub.feeds.events import Announcing
+    from microsub.feeds.queue import Schedule
+    from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
-    from microsub.posts.store.items import Items
+    from microsub.model.settings import OwnChannelSettings
+    from microsub.posts.ingest import Ingest
+    from microsub.posts.items import Items
+    from microsub.redis.embedded.server import Watch
     from microsub.redis.presence import Presence
+    from microsub.redis.protocol import Redis
+    from microsub.timelines.add import Adder
+    from microsub.timelines.channels import Channels
     from microsub.timelines.following import Following
-    from microsub.timelines.store.add import Adder
-    from microsub.timelines.store.channels import Channels
-    from microsub.timelines.store.rules import Rules
+    from microsub.timelines.rules import Rules
 
 log = structlog.get_logger(__name__)
+
+
+def tell_failure(task: asyncio.Task[None]) -> None:
+    """A background task that ends in a bug must not do so silently."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("a part of the server has ended; restart it", part=task.get_name(), exc_info=error)
 
 
 class Stores:
@@ -57,43 +60,43 @@ class Stores:
 
     @cached_property
     def channels(self) -> Channels:
-        """See `timelines.store.channels`."""
-        from microsub.timelines.store.channels import Channels
+        """See `timelines.channels`."""
+        from microsub.timelines.channels import Channels
 
         return Channels(self.redis)
 
     @cached_property
     def adder(self) -> Adder:
-        """See `timelines.store.add`."""
-        from microsub.timelines.store.add import Adder
+        """See `timelines.add`."""
+        from microsub.timelines.add import Adder
 
         return Adder(self.redis, self.items)
 
     @cached_property
     def rules(self) -> Rules:
-        """See `timelines.store.rules`."""
-        from microsub.timelines.store.rules import Rules
+        """See `timelines.rules`."""
+        from microsub.timelines.rules import Rules
 
         return Rules(self.redis, self.items)
 
     @cached_property
     def feeds(self) -> Feeds:
-        """See `feeds.store.record`."""
-        from microsub.feeds.store.record import Feeds
+        """See `feeds.record`."""
+        from microsub.feeds.record import Feeds
 
         return Feeds(self.redis)
 
     @cached_property
     def items(self) -> Items:
-        """See `posts.store.items`."""
-        from microsub.posts.store.items import Items
+        """See `posts.items`."""
+        from microsub.posts.items import Items
 
         return Items(self.redis)
 
     @cached_property
     def schedule(self) -> Schedule:
-        """See `feeds.store.queue`."""
-        from microsub.feeds.store.queue import Schedule
+        """See `feeds.queue`."""
+        from microsub.feeds.queue import Schedule
 
         return Schedule(self.redis)
 
@@ -113,10 +116,13 @@ class Stores:
 
     @cached_property
     def in_force(self) -> SettingsInForce:
-        """See `configuration.effective`."""
-        from microsub.configuration.effective import SettingsInForce
+        """See `configuration.store`."""
+        from microsub.configuration.store import SettingsInForce
 
-        return SettingsInForce(self.applied, self.channels)
+        async def own(user: str, uid: str) -> OwnChannelSettings:
+            return (await self.channels.get(user, uid)).settings
+
+        return SettingsInForce(self.applied, own)
 
 
 @contextlib.asynccontextmanager
@@ -127,6 +133,11 @@ async def open_stores(settings: Settings, *, create: bool = False) -> AsyncItera
     others work on data that is there. Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound where there
     is no data.
     """
+    from microsub.migrations import migrate
+    from microsub.redis.connect import connect
+    from microsub.redis.embedded.datafolder import require_data
+    from microsub.redis.embedded.server import Watch, start_embedded, watched
+
     if settings.embedded and not create:
         require_data(settings.data_dir)
     async with contextlib.AsyncExitStack() as stack:
@@ -148,6 +159,8 @@ async def open_stores(settings: Settings, *, create: bool = False) -> AsyncItera
 
 async def warn_of_losses(settings: Settings, stores: Stores) -> None:
     """Log, for a Redis that isn't ours to configure, which of its settings may lose data."""
+    from microsub.redis.connect import doubts
+
     if not settings.embedded:
         for sentence in await doubts(stores.redis):
             log.warning(sentence)
@@ -162,11 +175,20 @@ def following(stores: Stores) -> Following:
     )
 
 
+def ingest(stores: Stores, announcing: Announcing | None = None, notify: Callable[[], object] = lambda: None) -> Ingest:
+    """The one way in for posts; `notify` is called when there is something to deliver."""
+    from microsub.feeds.events import Announcing, Events
+    from microsub.posts.ingest import Ingest
+
+    heard = announcing or Announcing(Events(stores.redis))
+    return Ingest(stores.redis, stores.feeds, stores.items, heard, notify=notify)
+
+
 def fan_out(stores: Stores) -> FanOut:
     """What brings posts into timelines."""
     from microsub.delivery.fan_out import FanOut, Patient
     from microsub.identity.store.activity import Activity
-    from microsub.timelines.store.add import Behind
+    from microsub.timelines.add import Behind
 
     delivery = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)
     return FanOut(stores.redis, stores.feeds, stores.items, stores.adder, stores.in_force.of_users, patient=delivery)

@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from starlette.types import ASGIApp
 
-from microsub.app import create_app
+from microsub.app import Monitors, create_app
 from microsub.cache import CachingFetcher
+from microsub.configuration.model import InstanceSettings, Registration
+from microsub.configuration.store import InForce
 from microsub.configuration.sync import Configuration
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
-from microsub.feeds.store.events import Events
+from microsub.feeds.events import Events
+from microsub.fetch import Fetcher
 from microsub.health import Health
-from microsub.identity.activity import ActivityNotes
-from microsub.identity.store.activity import Activity, TokenUse
-from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.identity.admission import Admission, UserAddresses
+from microsub.identity.clients import ClientApps, ConsentLimit
+from microsub.identity.foreign_tokens import ForeignTokenCheck, Introspection
+from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.page_check.findings import profile_page
+from microsub.identity.profiles import Profiles
+from microsub.identity.provider import IndieAuthProvider
+from microsub.identity.quotas import RequestRate, SettingsPort, UserQuotas
+from microsub.identity.sessions import Sessions
+from microsub.identity.sign_in import SignInClient, SignInLimits
+from microsub.identity.store.accounts import Accounts, ServiceTokens
+from microsub.identity.store.activity import Activity, ActivityNotes, TokenUse
+from microsub.identity.store.credentials import AttemptCounts, RequestCounts
+from microsub.identity.store.foreign import ForeignTokens
+from microsub.identity.store.grants import Codes, Grants, OwnTokens
+from microsub.identity.store.sessions import PendingStore, SessionStore
 from microsub.library.reading import Posts
-from microsub.monitoring import Monitors
 from microsub.parsing.pool import ParsePool
 from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
+from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import CatchingUp
+from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
-from microsub.timelines.store.add import Behind
-from microsub.timelines.store.pages import ItemCache
+from microsub.wiring.backend import make_local
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
-from microsub.wiring.identity import open_identity
 from microsub.wiring.stores import Stores, following
-from microsub.wiring.upkeep import figures
+from microsub.wiring.worker import figures
 
 
 @contextlib.asynccontextmanager
@@ -50,7 +67,7 @@ async def open_app(
         open_fetcher(settings) as plain,
         open_identity(settings, stores.redis, plain, parser, stores.in_force.instance_now, stores.in_force) as identity,
     ):
-        reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis))
+        reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
             services = replace(_services(stores, reading, fetcher, parser, config, identity), token_use=used)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
@@ -66,7 +83,7 @@ def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
     """What readers do, with timelines that are filled for who was away."""
     behind, delivery = Behind(stores.redis), stores.in_force.instance_now
     filling = CatchingUp(behind, stores.items, stores.adder, stores.in_force.of, delivery)
-    style, seen = stores.in_force.unread_style, ActivityNotes(Activity(stores.redis))
+    style, seen = stores.in_force.unread_style, ActivityNotes(Activity(stores.redis).note)
     return ReaderViews(
         stores.redis,
         stores.channels,
@@ -104,3 +121,89 @@ def _services(
         identity=identity,
         changed=config.touched,
     )
+
+
+InstanceNow = Callable[[], InstanceSettings]
+
+
+class _OfInstance:
+    """The settings in force where users have none of their own."""
+
+    def __init__(self, instance: InstanceNow) -> None:
+        self._instance = instance
+
+    async def everything(self) -> InForce:
+        """See `SettingsInForce`."""
+        return InForce(self._instance())
+
+
+def make_identity(
+    settings: Settings,
+    redis: Redis,
+    fetcher: Fetcher,
+    parser: ParsePool,
+    in_force: InstanceNow = InstanceSettings,
+    current: SettingsPort | None = None,
+) -> IdentityServices:
+    """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache.
+    `parser` reads what strangers' pages say.
+
+    `in_force` tells the instance's settings without waiting, `current` all settings, as fresh as they are needed for
+    what can't be taken back.
+    """
+    current = current or _OfInstance(in_force)
+    private = bool(settings.allow_private_networks)
+    profiles = Profiles(fetcher, parser, private=private, own=settings.public_url)
+    vouching = Introspection(fetcher, profiles, own=settings.public_url, private=private)
+    accounts = Accounts(redis)
+    quotas = UserQuotas(current, accounts, RequestRate(RequestCounts(redis)))
+    admission = Admission(accounts, profiles, _registration(current), private=private)
+    lent = partial(profile_page, settings.public_url)
+    sessions, addresses = Sessions(SessionStore(redis), lent), UserAddresses(accounts, lent)
+    return IdentityServices(
+        profiles=profiles,
+        provider=_own_provider(redis, fetcher, parser, quotas, lent),
+        sessions=sessions,
+        local=make_local(redis, sessions, addresses),
+        signing_in=SignInClient(
+            PendingStore(redis), profiles, fetcher, admission, SignInLimits(addresses), private=private
+        ),
+        verification=ForeignTokenCheck(ForeignTokens(redis), vouching, lambda: in_force().identity),
+        doctor=PageDoctor(fetcher, parser, private=private),
+        quotas=quotas,
+        consents=ConsentLimit(AttemptCounts(redis)),
+    )
+
+
+def _registration(current: SettingsPort) -> Callable[[], Awaitable[Registration]]:
+    async def registration() -> Registration:
+        return (await current.everything()).instance.registration
+
+    return registration
+
+
+def _own_provider(
+    redis: Redis, fetcher: Fetcher, parser: ParsePool, quotas: UserQuotas, lent: Callable[[str], str]
+) -> IndieAuthProvider:
+    """Our own IndieAuth server."""
+    clients, tokens = ClientApps(fetcher, parser), OwnTokens(redis)
+    return IndieAuthProvider(
+        Accounts(redis), Codes(redis), Grants(redis), tokens, ServiceTokens(redis), clients, quotas.tokens, lent
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_identity(
+    settings: Settings,
+    redis: Redis,
+    fetcher: Fetcher,
+    parser: ParsePool,
+    in_force: InstanceNow = InstanceSettings,
+    current: SettingsPort | None = None,
+) -> AsyncIterator[IdentityServices]:
+    """The bundle for the block, with whatever has to be taken down at its end."""
+    identity = make_identity(settings, redis, fetcher, parser, in_force, current)
+    try:
+        yield identity
+    finally:
+        identity.local.hasher.close()

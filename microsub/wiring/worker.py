@@ -1,35 +1,36 @@
-"""The worker: polling, the stages behind it, and upkeep beside it."""
+"""The worker and its stages, and upkeep of the store, periodic or by command."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import os
 import resource
+import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.delivery.stages import Stages
 from microsub.errors import NotFound, StoreError
-from microsub.feeds.announcing import Announcing
-from microsub.feeds.store.events import Events
-from microsub.formats.entry_id import mask_credentials
-from microsub.parsing.pool import ParsePool
-from microsub.polling.host_turn import Turn
-from microsub.polling.moving import Mover
-from microsub.polling.on_demand import PollNow, PollReport
-from microsub.polling.poll import Poller, PollResult
-from microsub.polling.worker import Worker, worker_name
-from microsub.redis.presence import TO_COME
 from microsub.settings import Settings
-from microsub.wiring.fetching import open_caching_fetcher, open_completing
-from microsub.wiring.stores import Stores, fan_out
-from microsub.wiring.tasks import tell_failure
-from microsub.wiring.upkeep import upkeep
+from microsub.wiring.stores import Stores, fan_out, following, ingest, tell_failure
+
+if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
+    from microsub.check.command import Checking
+    from microsub.delivery.fan_out import Rebuilding
+    from microsub.ekster.importing import ImportReport, OldFile
+    from microsub.polling.on_demand import PollReport
+    from microsub.polling.poll import PollResult
+    from microsub.polling.worker import Worker
+    from microsub.timelines.retention import Retention
+    from microsub.upkeep.figures import Figures
+    from microsub.upkeep.follow_repair import FollowRepair
+    from microsub.upkeep.sweep import Sweeping
 
 log = structlog.get_logger(__name__)
-
 
 _RESERVED = 64
 """File descriptors for Redis, logs, pipes of parsers and whatever else the process does."""
@@ -38,7 +39,7 @@ _PER_HOST = 4
 
 
 def hosts_at_once(wanted: int, descriptors: int) -> int:
-    """How many hosts a worker asks at a time: `wanted`, or what a process with that many file descriptors can do.
+    """Hosts that a worker asks at a time: `wanted`, or what its file descriptors allow.
 
     Negative is without limit (`resource.RLIM_INFINITY`). Pure.
     """
@@ -50,6 +51,15 @@ async def open_worker(
     settings: Settings, stores: Stores, *, on_refused: Callable[[PollResult], object] | None = None
 ) -> AsyncIterator[Worker]:
     """A worker that hasn't begun yet. `on_refused`: see `Poller`."""
+    from microsub.delivery.dead_letters import DeadLetters
+    from microsub.delivery.stage import Stages
+    from microsub.feeds.events import Announcing, Events
+    from microsub.parsing.pool import ParsePool
+    from microsub.polling.moving import Mover
+    from microsub.polling.poll import Poller
+    from microsub.polling.worker import Turn, Worker, worker_name
+    from microsub.wiring.fetching import open_caching_fetcher, open_completing
+
     await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
     parser = ParsePool()
     async with (
@@ -63,14 +73,14 @@ async def open_worker(
         poller = Poller(
             stores.feeds,
             stores.items,
-            stages.entries,
+            ingest(stores, announcing, stages.wake),
+            DeadLetters(stores.redis),
             announcing,
             fetcher,
             parser,
             mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
             settings=stores.in_force.instance_now,
             on_refused=on_refused,
-            told=stages.wake,
         )
         try:
             turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
@@ -111,6 +121,9 @@ async def worker_to_come(stores: Stores) -> AsyncIterator[None]:
 
     It counts for a minute, like any other, or to the end of the block. A Redis that can't be reached is left to others.
     """
+    from microsub.polling.worker import worker_name
+    from microsub.redis.presence import TO_COME
+
     name = f"{worker_name()}{TO_COME}"
     with contextlib.suppress(StoreError):
         await stores.presence.beat(name, time.time())
@@ -126,6 +139,9 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
 
     The worker of a running server does it where there is one. Raises NotFound for a URL that nobody follows.
     """
+    from microsub.kit.urls import mask_credentials
+    from microsub.polling.on_demand import PollNow
+
     refused: dict[str, str] = {}
 
     def note(result: PollResult) -> None:
@@ -148,3 +164,114 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
         reports = (await now.poll(ids or await stores.feeds.all_ids())).values()
         # Feeds that somebody followed once are kept for their items; who asks for all doesn't mean them.
         return [report for report in reports if urls or report.outcome not in {"unfollowed", "unknown"}]
+
+
+def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None, None]]:
+    """What runs beside polling for ever, by name. Of all workers one at a time does what is due, or has its turn; only
+    reminding remembers its last round, so that each has its own.
+    """
+    from microsub.delivery.look_ups import AskingAgain
+    from microsub.feeds.events import Announcing, Events
+    from microsub.kit.periodic import RoundTiming
+    from microsub.redis.due import run_daily
+    from microsub.redis.lease import take_turn
+    from microsub.redis.streams import STAGES, Stream
+    from microsub.upkeep.outbox import Reminding, RollCall
+
+    pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
+    cleanup, repair = retention(settings, stores), follow_repair(stores)
+    daily: dict[str, Callable[[float], Awaitable[object]]] = {
+        "sweep": sweeping(stores).run,
+        "follows": repair.run_daily,
+        "retention": cleanup.look_for_channels,
+    }
+    return {
+        "retention": cleanup.run_for_ever(),
+        "follow_repair": repair.run_for_ever(),
+        "daily": run_daily(stores.redis, daily),
+        "reminding": Reminding(
+            stores.feeds, stores.items, Stream(stores.redis, "stored"), Announcing(Events(stores.redis))
+        ).run_for_ever(),
+        "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
+        "figures": figures(stores).publish_for_ever(),
+        "roll_call": RollCall([Stream(stores.redis, name) for name in STAGES]).run_for_ever(pace),
+    }
+
+
+def figures(stores: Stores) -> Figures:
+    """The service that counts users and feeds, and what processes have counted."""
+    from microsub.redis.presence import ProcessCounts
+    from microsub.upkeep.figures import Figures
+
+    return Figures(stores.feeds, stores.accounts, stores.presence, ProcessCounts(stores.redis))
+
+
+def rebuilding(stores: Stores) -> Rebuilding:
+    """The service that fills timelines from the store."""
+    from microsub.delivery.fan_out import Rebuilding
+    from microsub.redis.streams import Stream
+
+    stored = Stream(stores.redis, "stored")
+    return Rebuilding(
+        stores.redis, stores.channels, stores.items, stored, stores.in_force.instance_now, stores.in_force.of
+    )
+
+
+def sweeping(stores: Stores) -> Sweeping:
+    """The service that lets items go which nobody refers to."""
+    from microsub.upkeep.sweep import Sweeping
+
+    def kept() -> int:
+        return stores.in_force.instance_now().keep_per_feed or sys.maxsize
+
+    return Sweeping(stores.redis, stores.accounts, stores.feeds, kept=kept)
+
+
+def retention(settings: Settings, stores: Stores) -> Retention:
+    """The service that lets read and old items go, and what was removed long ago."""
+
+    from microsub.timelines.retention import Retention
+
+    async def declared() -> Collection[str] | None:
+        if not settings.backend.exists():
+            return ()
+        from microsub.configuration.document import check
+
+        found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
+        return None if found is None else found.backend.users.keys()
+
+    return Retention(stores.redis, stores.accounts, stores.channels, stores.items, stores.in_force.of, declared)
+
+
+def follow_repair(stores: Stores) -> FollowRepair:
+    """The repair of feeds' followers and of the schedule, by what the channels say."""
+    from microsub.upkeep.follow_repair import FollowRepair
+
+    return FollowRepair(
+        stores.redis, stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores)
+    )
+
+
+async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
+    """Take over the older Go server's file and its Redis at `url` for a user. Raises what `open_old` raises."""
+    from microsub.ekster.importing import Importing
+    from microsub.ekster.store import Imported, open_old
+    from microsub.parsing.pool import ParsePool
+    from microsub.wiring.backend import applier
+
+    parser = ParsePool()
+    importing = Importing(stores.redis, stores.accounts, stores.channels, stores.feeds, stores.items, stores.adder,
+                          stores.schedule, Imported(stores.redis), stores.in_force.of,
+                          applier(stores), parser)  # fmt: skip
+    try:
+        async with open_old(url, stores.redis) as source:
+            return await importing.run(user, file, source, time.time(), dry_run=dry_run)
+    finally:
+        parser.close()
+
+
+def checking(stores: Stores) -> Checking:
+    """The check of all invariants, and their repair."""
+    from microsub.check.command import Checking
+
+    return Checking(stores.redis, follow_repair(stores))

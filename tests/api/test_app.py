@@ -9,8 +9,10 @@ import pytest
 
 from microsub.app import create_app, is_endpoint
 from microsub.configuration.sync import Status
+from microsub.delivery.dead_letters import DeadLetters
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.health import PROBE_SECONDS, Health
+from microsub.redis.streams import Message
 from tests.support.readers import Instance, Reader
 
 LOCAL = {"Host": "127.0.0.1:8080"}
@@ -89,6 +91,16 @@ async def test_health_tells_of_backend_json(server: Instance, status: Status, ba
     await server.presence.beat("w1", server.now)
     report = await Health(server.presence, status=lambda: status).check(server.now)
     assert (report.backend, report.status) == (backend, overall)
+
+
+async def test_health_and_metrics_name_dead_letters(server: Instance) -> None:
+    """How many there are, while there are any; the server counts as well."""
+    await server.presence.beat("w1", server.now)
+    assert "dead_letters" not in (await server.client.get("/health", headers=LOCAL)).json()
+    await DeadLetters(server.redis).add("stored", Message("1-1", {"what": b"ever"}), "it failed", server.now)
+    shown = (await server.client.get("/health", headers=LOCAL)).json()
+    assert (shown["status"], shown["dead_letters"]) == ("ok", 1)
+    assert "microsub_dead_letters 1.0" in (await server.client.get("/metrics", headers=LOCAL)).text
 
 
 async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from microsub.errors import InvalidRequest, TooLarge
-from microsub.kit.http.body import MAX_BODY, RequestBody, body_pairs, read_body
-from microsub.kit.http.params import collect
+from microsub.kit.http.params import MAX_BODY, RequestBody, body_pairs, collect, read_body
 
 BOUNDARY = "xYzZY"
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.model.scopes import ALL_SCOPES
+from microsub.model.reader import ALL_SCOPES
 from microsub.timelines.api.endpoint import TABLE
-from tests.support.isolation import ANN, FEED, OTHER, Key, parameters, snapshot
-from tests.support.readers import ENDPOINT, Instance, Reader, posts
+from tests.support.readers import ANN, ENDPOINT, FEED, OTHER, Instance, Key, Reader, parameters, posts, snapshot
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
+from microsub.kit.http import responses
 from microsub.logs import set_up_logs
 from microsub.model.plaintext import CONTROLS
-from microsub.timelines.api import endpoint
 from tests.support.readers import ENDPOINT, Instance, Reader
 
 
@@ -65,7 +65,7 @@ async def test_a_slow_request_is_a_line(
     alice: Reader, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At info, with its duration."""
-    monkeypatch.setattr(endpoint, "SLOW_SECONDS", -1.0)
+    monkeypatch.setattr(responses, "SLOW_SECONDS", -1.0)
     await alice.get(action="channels")
     (line,) = lines
     assert (line["event"], line["action"], line["log_level"]) == ("slow request", "channels", "info")

@@ -9,12 +9,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from microsub.identity.lifetimes import ACCESS_TOKEN, CODE
-from microsub.identity.protocol.pkce import challenge
-from microsub.identity.store.codes import Codes, Consent
+from microsub.identity.limits import ACCESS_TOKEN, CODE
+from microsub.identity.protocol.clients import pkce_challenge
+from microsub.identity.store.grants import Codes, Consent
 from microsub.redis.protocol import Redis
+from tests.support.apps import new_verifier
 from tests.support.readers import Instance, instance
-from tests.support.verifier import new_verifier
 
 BASE = "https://reader.example"
 APP, BACK = "https://app.example/", "https://app.example/back"
@@ -32,7 +32,7 @@ async def server(real_redis: Redis) -> AsyncIterator[Instance]:
 async def code(server: Instance, scope: str = "read follow profile", verifier: str = "", user: str = "ann") -> str:
     """What ann's browser brings to the app."""
     scopes = frozenset(scope.split())
-    consent = Consent(user, APP, "An app", BACK, scopes, challenge(verifier) if verifier else "")
+    consent = Consent(user, APP, "An app", BACK, scopes, pkce_challenge(verifier) if verifier else "")
     return await Codes(server.redis).create(consent, server.now)
 
 
@@ -129,7 +129,7 @@ class TestCodes:
         """The verifier has to be the one behind the challenge, and a wrong one uses the code up."""
         verifier = new_verifier()
         assert "access_token" in await redeem(server, await code(server, verifier=verifier), code_verifier=verifier)
-        for wrong in ({"code_verifier": new_verifier()}, {}, {"code_verifier": challenge(verifier)}):
+        for wrong in ({"code_verifier": new_verifier()}, {}, {"code_verifier": pkce_challenge(verifier)}):
             made = await code(server, verifier=verifier)
             assert (await redeem(server, made, 400, **wrong))["error"] == "invalid_grant"
             assert (await redeem(server, made, 400, code_verifier=verifier))["error"] == "invalid_grant"
@@ -333,11 +333,11 @@ class TestChecking:
 
     async def test_tokens_of_other_providers_are_not_ours_to_vouch_for(self, server: Instance) -> None:
         """Though what they allow here is remembered in the same place."""
-        from microsub.identity.store.grants import secret_digest
+        from microsub.kit.digests import sha256_hex
         from microsub.redis import keys
 
         token = "ann.of-another-provider"
-        key = keys.token("ann", secret_digest(token))
+        key = keys.token("ann", sha256_hex(token))
         record = ("scope", "read profile", "client", APP, "expires", server.now + 600, "foreign", 1)
         await server.redis.command("HSET", key, *record)
         await server.redis.command("EXPIRE", key, 600)

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.errors import RequestError
-from microsub.kit.http.body import body_pairs, read_body
-from microsub.kit.http.params import Params, collect, json_object, urlencoded
+from microsub.kit.http.params import Params, body_pairs, collect, json_object, read_body, urlencoded
 from microsub.model.reader import Cursor
 from microsub.timelines.api import arguments
 

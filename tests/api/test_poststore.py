@@ -7,13 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
+from microsub.ekster.store import Imported
 from microsub.errors import StoreUnavailable
-from microsub.feeds.store.events import Event, Events
+from microsub.feeds.events import Event, Events
 from microsub.library.api import _RESOURCES
 from microsub.model.jf2 import Entry, Feed
-from microsub.model.scopes import ALL_SCOPES
+from microsub.model.reader import ALL_SCOPES
 from microsub.posts.entries import items_to_store
-from microsub.posts.store.imported import Imported
 from tests.support.posts import NOON, candidate
 from tests.support.readers import ENDPOINT, Instance, Reader, assert_no_null, posts
 

@@ -9,8 +9,8 @@ import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
 from microsub.configuration.store import InForce
-from microsub.identity.store.rate_limits import RequestCounts
-from microsub.identity.tokens.quotas import RequestRate, UserQuotas, resolved
+from microsub.identity.quotas import RequestRate, UserQuotas, resolved
+from microsub.identity.store.credentials import RequestCounts
 from tests.support.readers import Instance, Reader
 
 FEED = "https://f{}.example/feed"

@@ -10,7 +10,7 @@ import pytest
 
 from microsub.errors import StoreFull, StoreUnavailable
 from microsub.identity.store.accounts import Accounts
-from microsub.kit.http.body import MAX_BODY, UNCHECKED_BODY
+from microsub.kit.http.params import MAX_BODY, UNCHECKED_BODY
 from microsub.model.reader import Credential, Grant
 from microsub.timelines.api import endpoint
 from tests.support.readers import ENDPOINT, Instance, Reader, posts

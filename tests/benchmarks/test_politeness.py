@@ -10,7 +10,7 @@ import pytest
 from benchmarks.politeness import Compared, Size, active, compare, document, main, quantiles, table
 from benchmarks.publishers import DAY, HABITS, HOSTER, HOUR, Host, Publisher, habit_of, publisher
 from benchmarks.simulation import Tally, adaptive, fixed, play
-from microsub.polling.policy import PollPolicy
+from microsub.polling.plan import PollPolicy
 
 WEEK = Size(feeds=300, days=7)
 

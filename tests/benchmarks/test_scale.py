@@ -40,7 +40,7 @@ def costs() -> Costs:
         polling=Polling(Work(1000, 100), Work(2000, 100), Work(10_000, 1000), Work(100, 50), Work(500), 600, 700, 5000),
         reading=Reading(Work(100, 50), Work(10, 5), Work(50, 20), Work(80, 30), 36_000, 800, 600),
         delivery=Work(40, 30),
-        upkeep=Upkeep(one, one, one),
+        upkeep=Upkeep(one, one, one, one, one),
     )
 
 
@@ -124,19 +124,26 @@ def test_processes_and_nodes_follow_from_the_busiest_hour() -> None:
     small = Machines(node=16 * GIB)
     assert predict(1e6, costs(), machines=small).nodes == pytest.approx(2 * predict(1e6, costs()).nodes)
     assert many.reading.ours * 3 / DAY / 0.6 == pytest.approx(many.web)
-    slow = replace(costs(), upkeep=Upkeep(Work(100, 1), Work(100, 1), Work(0, 0)))
+    slow = replace(costs(), upkeep=Upkeep(Work(1000, 1), Work(), Work(50_000, 1), Work(), Work()))
     assert predict(1e5, slow).upkeep_share > predict(1e5, costs()).upkeep_share
     assert predict(1e5, slow).workers > predict(1e5, costs()).workers
 
 
-def test_rounds_follow_each_other() -> None:
-    """Upkeep of 600 seconds and a pause of 600: 72 rounds a day; it never takes more than a day has."""
-    # 1,000 subscriptions and 200 channels of a round cost half a second each.
-    slow = replace(costs(), upkeep=Upkeep(Work(500_000), Work(500_000), Work()))
-    found = predict(10, slow, replace(Habits(), feeds=100, channels=20))
-    assert found.upkeep.ours == pytest.approx(DAY / 2)
+def test_upkeep_goes_by_what_is_due() -> None:
+    """Everything once a day, each channel four times; looks for stuck posts follow each other after a pause."""
+    second, none = Work(1e6), Work()
+    habits = replace(Habits(), feeds=100, channels=20)
+    kinds = {
+        "repair": (Upkeep(second, none, none, none, none), 1000),
+        "plan": (Upkeep(none, second, none, none, none), 200),
+        "clean": (Upkeep(none, none, second, none, none), 4 * 200),
+    }
+    for upkeep, seconds in kinds.values():
+        assert predict(10, replace(costs(), upkeep=upkeep), habits).upkeep.ours == pytest.approx(seconds)
+    slow = replace(costs(), upkeep=Upkeep(none, none, none, none, Work(600e6 / distinct_feeds(10, habits))))
+    found = predict(10, slow, habits)
+    assert found.reminding.ours == pytest.approx(DAY / 2)
     assert found.upkeep_share == pytest.approx(0.5)
-    assert predict(1e6, slow).upkeep_share < 1
 
 
 def test_a_limit_is_found() -> None:

@@ -10,8 +10,7 @@ from playwright.async_api import Page
 
 from microsub.errors import InvalidRequest
 from microsub.identity.protocol.clients import ClientInfo, allowed_redirect
-from microsub.identity.protocol.identifiers import canonical_me
-from microsub.identity.protocol.links import profile_links
+from microsub.identity.protocol.links import canonical_me, profile_links
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 

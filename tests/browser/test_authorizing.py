@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from microsub.identity.protocol.pkce import challenge
+from microsub.identity.protocol.clients import pkce_challenge
 from tests.browser.tab import Tab, tab
-from tests.support.app_site import AppSite, app_site
+from tests.support.apps import new_verifier
+from tests.support.own_server import AppSite, app_site
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import Reply, html_reply
-from tests.support.verifier import new_verifier
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -68,7 +68,7 @@ async def test_an_app_is_let_in(browser: Browser, world: World) -> None:
     """From the app to the page of consent and back, with what was left ticked and no more; strangers sign in first."""
     app, verifier = world.apps.home("Reads well"), new_verifier()
     async with tab(browser) as here:
-        asks = world.asks(app, code_challenge=challenge(verifier), code_challenge_method="S256")
+        asks = world.asks(app, code_challenge=pkce_challenge(verifier), code_challenge_method="S256")
         await here.page.goto(asks)
         assert (await here.title()).startswith("Sign in to allow 127.0.0.1")
         await world.sign_in(here)

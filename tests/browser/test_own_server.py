@@ -15,8 +15,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.tab import Tab, tab
-from tests.support.app_site import AppSite, app_site
-from tests.support.own_server import PASSWORD, enrolled, links
+from tests.support.own_server import PASSWORD, AppSite, app_site, enrolled, links
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, installation
 from tests.support.raw_http import html_reply
@@ -52,7 +51,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=60))
+        http = await enter(httpx.AsyncClient(timeout=60, limits=httpx.Limits(keepalive_expiry=1)))
         site, feeds = await enter(app_site()), await enter(publisher())
         channels = [{"uid": "home", "feeds": [feeds.serve_document("/feed", rss(dated(3)))]}]
         names = ("ann", "beth", "carol", "dora")

@@ -15,8 +15,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from tests.browser.tab import Tab, tab
-from tests.support.app_site import AppSite, app_site
-from tests.support.own_server import PASSWORD
+from tests.support.own_server import PASSWORD, AppSite, app_site
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, App

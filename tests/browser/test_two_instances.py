@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from tests.browser.tab import Tab, tab
-from tests.support.app_site import AppSite, app_site
+from tests.support.own_server import AppSite, app_site
 from tests.support.process import Installation, installation
 from tests.support.raw_http import Listening, Reply, Request, html_reply, listening
 from tests.support.reader_apps import Monocle, Together

@@ -15,7 +15,7 @@ from microsub.cache import CachedFeed, FeedCache, FetchError, ParseError, feeds
 from microsub.fetch import Fetched, FetchRequest, FetchResult, NotModified
 from microsub.formats.parse import parse
 from microsub.metrics import FEED_CACHE_ANSWERS
-from microsub.parsing.bounded import BoundedParser
+from microsub.parsing.pool import BoundedParser
 from tests.support.feed_cache import NOON, URL, Clock, Place, document, site
 from tests.support.waiting import wait_until
 
@@ -93,15 +93,6 @@ async def test_one_validator_goes_back_alone(place: Place) -> None:
         await cache.fetch(URL)
         await cache.fetch(URL, force=True)
         assert [(request.etag, request.last_modified) for request in web.asked] == [(None, None), (tag, date)]
-
-
-async def test_force_skips_the_time_to_live_alone(place: Place) -> None:
-    """The publisher is asked at once, and with the validators."""
-    web = site(etag='"7"')
-    cache = place.cache(fetcher=web, clock=Clock())
-    await cache.fetch(URL)
-    assert (await cache.fetch(URL, force=True)).source == "not_modified"
-    assert web.asked[1].etag == '"7"'
 
 
 async def test_what_the_publisher_calls_fresh_is_fresh(place: Place) -> None:
@@ -195,16 +186,6 @@ async def test_errors_are_raised_where_there_is_no_copy(place: Place) -> None:
     web.serve(b"nothing", etag=None)
     with pytest.raises(ParseError):
         await cache.fetch(URL)
-
-
-async def test_offline_asks_nobody(place: Place) -> None:
-    """The copy is shown, however old."""
-    web, clock = site(), Clock()
-    cache = place.cache(fetcher=web, clock=clock)
-    await cache.fetch(URL)
-    clock.now += 1e7
-    found = await cache.fetch(URL, offline=True)
-    assert (found.source, found.age, found.error, len(web.asked)) == ("cache", 1e7, None, 1)
 
 
 async def test_a_pause_that_the_publisher_asked_for_is_kept(place: Place) -> None:

@@ -6,40 +6,35 @@ import asyncio
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 import redis as redis_py
 
 from microsub.cache import BlockingFeedCache, DirectoryMapping, FeedCache
-from microsub.cache.redis_mapping import RedisMapping
-from microsub.cache.redis_storage import FeedCopies
+from microsub.cache.redis_storage import FeedCopies, RedisMapping
 from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Redis
-from tests.support import feed_cache_process
-from tests.support.feed_cache import URL, Clock, Place, document, site
+from tests.support.feed_cache import URL, Clock, Place, document, site, two_documents
+from tests.support.fork_server import Process, fork_server, forked
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, publisher
 
-ROOT = Path(__file__).parents[2]
 
+class Waiting:
+    """A process that waits for the word to begin."""
 
-class Process:
-    """One that waits for the word to begin."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Process, entrance: int, output: asyncio.StreamReader) -> None:
         self.process = process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.input, self.output = process.stdin, process.stdout
+        self.entrance = entrance
+        self.output = output
 
     def go(self) -> None:
-        self.input.write(b"go\n")
+        os.write(self.entrance, b"go\n")
 
     async def line(self) -> str:
         return (await self.output.readline()).decode().strip()
@@ -51,37 +46,33 @@ class Process:
 
 
 @asynccontextmanager
-async def processes(place: Place, count: int, task: str, *urls: str) -> AsyncIterator[list[Process]]:
+async def processes(place: Place, count: int, task: str, *urls: str) -> AsyncIterator[list[Waiting]]:
     """Processes that are ready; killed at the end."""
-    arguments = [
-        sys.executable,
-        "-m",
-        feed_cache_process.__name__,
-        place.kind,
-        str(place.folder),
-        place.redis_url,
-        task,
-    ]
-    started = [
-        await asyncio.create_subprocess_exec(
-            *arguments,
-            *urls,
-            cwd=ROOT,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        for _ in range(count)
-    ]
-    made = [Process(process) for process in started]
-    try:
-        for process in made:
-            assert await process.line() == "ready"
-        yield made
-    finally:
-        for process in started:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+    arguments = (place.kind, str(place.folder), place.redis_url, task, *urls)
+    with ExitStack() as stack:
+        made = []
+        for _ in range(count):
+            (theirs, entrance), (exit_, written) = os.pipe(), os.pipe()
+            forks = fork_server().address
+            process = forked(forks, "tests.support.feed_cache", arguments, os.environ, [theirs, written, 2])
+            os.close(theirs)
+            os.close(written)
+            stack.callback(os.close, entrance)
+            output = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(output)
+            pipe = stack.enter_context(os.fdopen(exit_, "rb"))
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda p=protocol: p, pipe)
+            stack.callback(transport.close)
+            made.append(Waiting(process, entrance, output))
+        try:
+            for one in made:
+                assert await one.line() == "ready"
+            yield made
+        finally:
+            for one in made:
+                with suppress(ProcessLookupError):
+                    one.process.kill()
+                await one.process.wait()
 
 
 def held(answer: Answer, until: asyncio.Event) -> Callable[[Asked], Awaitable[Answer]]:
@@ -124,18 +115,6 @@ async def test_processes_share_one_request(shared_place: Place, answer: str) -> 
             # One that was so slow that it came after the failure asks itself, and rightly so.
             assert found == ["http"] * 4
             assert web.count("/feed") < 4
-
-
-async def test_many_processes_and_many_urls(shared_place: Place) -> None:
-    """Every URL is requested once in all, and everybody has every feed."""
-    async with publisher() as web:
-        urls = [web.serve_document(f"/{number}", document(number + 1)) for number in range(10)]
-        async with processes(shared_place, 3, "fetch", *urls) as started:
-            for process in started:
-                process.go()
-            found = [word for process in started for word in await process.rest() if word != "asking"]
-        assert sorted(found) == ["cache"] * 20 + ["network"] * 10
-        assert len(web.asked) == 10
 
 
 async def test_a_process_that_dies_in_a_request_holds_nobody_up(shared_place: Place) -> None:
@@ -181,7 +160,7 @@ async def test_killed_before_the_new_file_takes_its_name(tmp_path: Path) -> None
     """The old copy stays; what lies about is cleared away once it is old."""
     place = Place("directory", tmp_path)
     folder = tmp_path / "copies"
-    async with FeedCache(DirectoryMapping(folder), fetcher=site(feed_cache_process.documents()[0])) as cache:
+    async with FeedCache(DirectoryMapping(folder), fetcher=site(two_documents()[0])) as cache:
         await cache.fetch(URL)
         async with processes(place, 1, "die", URL) as (dying,):
             dying.go()
@@ -209,7 +188,7 @@ async def test_a_live_request_keeps_its_lease(real_redis: Redis) -> None:
     began = time.monotonic()
     await wait_until(lambda: time.monotonic() - began > 0.5)
     assert len(web.asked) == 1
-    await real_redis.command("SET", lock, "somebody else", "PX", 5000)
+    await real_redis.command("SET", lock, "somebody else", "PX", 55_000)
     web.gate.set()
     assert (await asking).source == "network"
     assert await real_redis.command("GET", lock) == b"somebody else"

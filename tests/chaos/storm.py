@@ -27,15 +27,15 @@ from pathlib import Path
 
 import httpx
 
-from microsub.delivery.rebuilding import Rebuilding
+from microsub.delivery.fan_out import Rebuilding
 from microsub.errors import StoreError
-from microsub.formats.entry_id import host_of
-from microsub.redis import keys
+from microsub.kit.urls import host_of
 from microsub.redis.connect import connect
-from microsub.redis.streams import Stream, backlogs
+from microsub.redis.streams import STAGES, Stream, backlogs
 from microsub.upkeep.sweep import Sweeping
 from tests.chaos.verdict import POISON, missing, outdated
 from tests.support.cluster import Node
+from tests.support.fork_server import Process
 from tests.support.polling import World, world
 from tests.support.process import Installation
 from tests.support.waiting import wait_until
@@ -184,7 +184,7 @@ class Storm:
 
         async def settled() -> bool:
             await self._all_due()
-            waiting = await backlogs(self.it.redis, keys.STREAMS[:3])
+            waiting = await backlogs(self.it.redis, STAGES)
             if any(one.messages for one in waiting.values()):
                 return False
             return not await missing(self) and not await outdated(self)
@@ -250,7 +250,7 @@ class Storm:
     async def _poisoning(self, kills: int) -> None:
         for number in range(POISON):
             await wait_until(lambda n=number: self.kills.total() > n * kills / POISON, timeout=3600)
-            stream = Stream(self.it.redis, keys.STREAMS[number % 3])
+            stream = Stream(self.it.redis, STAGES[number % 2])
             async with self.starting:
                 await stream.add([{"poison": str(number).encode()}])
             self.poisoned += 1
@@ -355,7 +355,7 @@ class Storm:
         found: re.Match[str] = await wait_until(address, timeout=_STARTED)
         return found[1]
 
-    async def _kill_at(self, process: asyncio.subprocess.Process, until: float) -> None:
+    async def _kill_at(self, process: Process, until: float) -> None:
         await asyncio.sleep(until - asyncio.get_running_loop().time())
         assert _signal(process, signal.SIGKILL), f"the web process ended by itself: {process.returncode}"
         self.kills["web"] += 1
@@ -395,7 +395,7 @@ class Storm:
         await rebuilding.rebuild(user, uid, self.it.clock())
 
 
-def _signal(process: asyncio.subprocess.Process, number: int) -> bool:
+def _signal(process: asyncio.subprocess.Process | Process, number: int) -> bool:
     """Send a signal; False for a process that has ended, which may have happened at any moment before."""
     if process.returncode is not None:
         return False

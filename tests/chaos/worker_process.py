@@ -10,29 +10,30 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from microsub.delivery.completing import Completing
+from microsub.delivery.look_ups import Completing
 from microsub.delivery.stage import Patience
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Redis
 from tests.support.parsing import PARSER
 from tests.support.polling import world
+from tests.support.redis_wrappers import Wrapped
 
 LEASE = 2.0
 PATIENCE = Patience(idle=1.0, deliveries=20, tick=0.02, look_around=0.2, trouble=0.1)
 
 
-class Mortal:
+class Mortal(Wrapped):
     """A connection whose process dies at its nth round trip: before Redis hears of it, or after Redis has done it."""
 
     def __init__(self, redis: Redis, trips: int) -> None:
-        self._redis = redis
+        super().__init__(redis)
         self._left = abs(trips)
         self._after = trips % 2 == 0
 
-    async def _trip(self, run: Callable[[], Awaitable[Any]]) -> Any:
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         self._left -= 1
         if self._left == 0 and not self._after:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -40,24 +41,6 @@ class Mortal:
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
-
-    async def command(self, *args: Any) -> Any:
-        return await self._trip(lambda: self._redis.command(*args))
-
-    async def pipeline(self, commands: Sequence[Any]) -> Any:
-        return await self._trip(lambda: self._redis.pipeline(commands))
-
-    async def script(self, script: Any, keys: Any, args: Any = ()) -> Any:
-        return await self._trip(lambda: self._redis.script(script, keys, args))
-
-    async def scripts(self, calls: Any) -> Any:
-        return await self._trip(lambda: self._redis.scripts(calls))
-
-    def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
-        return self._redis.scan(count)
-
-    async def aclose(self) -> None:
-        await self._redis.aclose()
 
 
 async def main(url: str, trips: int) -> None:

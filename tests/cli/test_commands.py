@@ -69,13 +69,12 @@ def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
     assert (again.exit_code, "has no token" in again.stderr) == (1, True)
 
 
-@pytest.mark.parametrize("days", ["nan", "inf", "-inf", "1e300", "36501", "0", "-1"])
-def test_a_token_ends_at_a_time_that_there_is(run: Run, days: str) -> None:
+def test_a_token_ends_at_a_time_that_there_is(run: Run) -> None:
     """Days that are none are wrong usage, for people's tokens and for programs'; nothing is left behind."""
-    for command in (("token", "create", "alice"), ("token", "service", "create", "planet")):
-        refused = run(*command, "--days", days)
-        assert (refused.exit_code, refused.stdout) == (2, "")
-        assert "--days" in refused.stderr
+    for days in ("nan", "inf", "-inf", "1e300", "36501", "0", "-1"):
+        for command in (("token", "create", "alice"), ("token", "service", "create", "planet")):
+            refused = run(*command, "--days", days)
+            assert (refused.exit_code, refused.stdout, "--days" in refused.stderr) == (2, "", True), days
     run("token", "create", "alice", "--days", "36500")
     assert len(run("token", "list", "alice").stdout.splitlines()) == 1
     assert run("check").exit_code == 0
@@ -97,11 +96,11 @@ def test_a_token_for_nobody_names_the_users_there_are(run: Run) -> None:
     assert "alice" in result.stderr
 
 
-@pytest.mark.parametrize("scope", ["", 're"ad'])
-def test_a_scope_that_is_none_is_refused(run: Run, scope: str) -> None:
+def test_a_scope_that_is_none_is_refused(run: Run) -> None:
     """Scopes are names of visible ASCII (RFC 6749)."""
-    result = run("token", "create", "alice", "--scope", scope)
-    assert (result.exit_code, "scope" in result.stderr) == (1, True)
+    for scope in ("", 're"ad'):
+        result = run("token", "create", "alice", "--scope", scope)
+        assert (result.exit_code, "scope" in result.stderr) == (1, True), scope
 
 
 def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
@@ -118,14 +117,6 @@ def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
     assert (again.exit_code, "already" in again.stderr) == (1, True)
     strange = run("user", "add", "b o b")
     assert (strange.exit_code, "b o b" in strange.stderr) == (1, True)
-
-
-@pytest.mark.parametrize("me", ["notaurl", "ftp://alice.example/", "https://"])
-def test_a_user_without_a_usable_site_is_refused(run: Run, me: str) -> None:
-    """What the file would refuse is refused here too, so that it never gets in the way of writing back."""
-    result = run("user", "add", "carol", "--me", me)
-    assert (result.exit_code, me in result.stderr, "http or https URL" in result.stderr) == (1, True, True)
-    assert "carol" not in run("user", "list").stdout
 
 
 def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
@@ -202,11 +193,6 @@ def test_config_upgrade_tells_what_is_lost(run: Run) -> None:
     assert upgraded.stderr == run("config", "check", "old.json").stderr
     for key in ("AuthEnabled", "Token", "Settings.0009"):
         assert f"{key} (line 1)" in upgraded.stderr
-
-
-def test_a_folder_is_no_file(run: Run, tmp_path: Path) -> None:
-    """What was found is named, in words that make a sentence."""
-    assert "found a folder, expected a readable backend.json" in run("config", "check", str(tmp_path)).stderr
 
 
 @pytest.mark.parametrize(
@@ -369,20 +355,12 @@ def test_a_rebuild_names_channels_with_feeds(run: Run) -> None:
     assert run("rebuild", "bob").stdout == "bob follows no feeds: nothing to fill timelines from\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("serve", "--port", "eighty"), "--port"),
-        (("work", "--allow-private-networks", "10.0.0.1/8"), "--allow-private-networks"),
-        (("user", "list", "--redis-url", "ftp://x"), "--redis-url"),
-    ],
-)
-def test_a_flag_that_cannot_be_used_is_named(run: Run, arguments: tuple[str, ...], named: str) -> None:
+def test_a_flag_that_cannot_be_used_is_named(run: Run) -> None:
     """Wrong usage is exit code 2, with the flag, what was found and what was expected."""
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert named in result.stderr
-    assert "expected" in result.stderr
+    for line in ("serve --port eighty", "work --allow-private-networks 10.0.0.1/8", "user list --redis-url ftp://x"):
+        *command, flag, value = line.split()
+        result = run(*command, flag, value)
+        assert (result.exit_code, flag in result.stderr, "expected" in result.stderr) == (2, True, True), line
 
 
 def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
@@ -391,12 +369,6 @@ def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("microsub: ")
     assert "Traceback" not in result.stderr
-
-
-def test_every_command_has_help_with_a_sentence(run: Run) -> None:
-    """`--help` works for every command and group."""
-    for command in main.commands:
-        assert run(command, "--help").exit_code == 0
 
 
 def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path) -> None:
@@ -416,17 +388,16 @@ def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path
     assert (away.exit_code, "not compared with the users" in away.stderr) == (0, True)
 
 
-@pytest.mark.parametrize(
-    "me", ["https://a:hunter2@b.example/", "https://b.example/#me", "b.example", "https://b..example"]
-)
-def test_a_site_with_which_nobody_could_sign_in_is_refused(run: Run, me: str) -> None:
+def test_a_site_with_which_nobody_could_sign_in_is_refused(run: Run) -> None:
     """By both commands that give one, naming where it was said; a password in it is shown by none."""
-    for command, named in ((("user", "add", "bob", "--me", me), "--me"), (("user", "me", "alice", me), "URL")):
-        refused = run(*command)
-        assert (refused.exit_code, refused.stdout) == (1, "")
-        assert f"{named}: found" in refused.stderr
-        assert "http or https URL" in refused.stderr
-        assert "hunter2" not in refused.stderr
+    wrong = ("https://b.example/#me", "b.example", "https://b..example", "ftp://b.example/", "https://")
+    for me in ("https://a:hunter2@b.example/", *wrong):
+        for command, named in ((("user", "add", "bob", "--me", me), "--me"), (("user", "me", "alice", me), "URL")):
+            refused = run(*command)
+            assert (refused.exit_code, refused.stdout) == (1, "")
+            assert f"{named}: found" in refused.stderr
+            assert "http or https URL" in refused.stderr
+            assert "hunter2" not in refused.stderr
     run("user", "add", "carol")
     assert run("user", "list").stdout == "alice  https://alice.example/  1 channel\ncarol  -  0 channels\n"
 
@@ -491,12 +462,12 @@ def test_who_is_disabled_comes_back_by_a_command(run: Run) -> None:
         assert "microsub user restore carl" in refused.stderr
 
 
-@pytest.mark.parametrize("client", ["x\ny", "\x1b]0;renamed\x07", "\u202ex", "x\u2028y", "x" * 201])
-def test_a_client_is_one_line(run: Run, client: str) -> None:
+def test_a_client_is_one_line(run: Run) -> None:
     """What would break the list, or control the terminal, is no name of an app; the refusal is one line too."""
-    refused = run("token", "create", "alice", "--client", client)
-    assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
-    assert client not in refused.stderr
+    for client in ("x\ny", "\x1b]0;renamed\x07", "\u202ex", "x\u2028y", "x" * 201):
+        refused = run("token", "create", "alice", "--client", client)
+        assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+        assert client not in refused.stderr
     assert run("token", "list", "alice").stdout == ""
 
 
@@ -550,10 +521,10 @@ def test_a_programs_token_is_made_listed_and_revoked(run: Run) -> None:
     assert run("token", "service", "list").stdout == "no tokens of programs\n"
 
 
-@pytest.mark.parametrize("what", ["show", "retry", "drop"])
-@pytest.mark.parametrize("letter_id", ["abc", "17-x", "5", "+", "(0-0", "99999999999999999999-0"])
-def test_what_is_no_id_of_a_dead_letter_is_named(run: Run, what: str, letter_id: str) -> None:
+def test_what_is_no_id_of_a_dead_letter_is_named(run: Run) -> None:
     """The error shows the text and what was expected instead of it."""
-    result = run("deadletter", what, letter_id)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert f"found '{letter_id}', expected the id of a dead letter" in result.stderr
+    for what in ("show", "retry", "drop"):
+        for letter_id in ("abc", "17-x", "5", "+", "(0-0", "99999999999999999999-0"):
+            result = run("deadletter", what, letter_id)
+            assert (result.exit_code, result.stdout) == (2, "")
+            assert f"found '{letter_id}', expected the id of a dead letter" in result.stderr

@@ -16,7 +16,7 @@ from microsub.delivery.dead_letters import DeadLetter, DeadLetters
 from microsub.redis.streams import Message, Stream
 from microsub.settings import read_settings
 
-STAGES = ("stored", "hand\x1bmade", "entries")
+STAGES = ("stored", "hand\x1bmade", "incomplete")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[DeadLetter]
 def there() -> dict[str, int]:
     async def count() -> dict[str, int]:
         async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
-            names = ("dead", "stored", "entries")
+            names = ("dead", "stored", "incomplete")
             return {name: (await Stream(stores.redis, name).backlog()).messages for name in names}
 
     return asyncio.run(count())
@@ -58,7 +58,7 @@ def test_what_can_be_retried_is_though_another_cant(
     result = deadletter("retry", *chosen([one.id for one in letters]))
     assert (result.exit_code, result.stdout) == (1, "2 messages put back\n")
     assert f"letter {letters[1].id} can't be retried: it names the stage 'hand�made'" in result.stderr
-    assert there() == {"dead": 1, "stored": 1, "entries": 1}
+    assert there() == {"dead": 1, "stored": 1, "incomplete": 1}
     assert deadletter("drop", letters[1].id).exit_code == 0
     assert (deadletter("retry", "--all").exit_code, there()["dead"]) == (0, 0)
 
@@ -70,4 +70,4 @@ def test_a_letter_that_is_named_twice_counts_once(letters: list[DeadLetter]) -> 
     assert (result.exit_code, result.stdout) == (0, "1 dead letter dropped\n")
     result = deadletter("retry", letters[2].id, letters[2].id)
     assert (result.exit_code, result.stdout) == (0, "1 message put back\n")
-    assert there() == {"dead": 1, "stored": 0, "entries": 1}
+    assert there() == {"dead": 1, "stored": 0, "incomplete": 1}

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import pytest
 from click.testing import CliRunner, Result
 
-from microsub.cli import local_sign_in, main
-from microsub.identity.local.login import LocalIdentity
+from microsub.cli import accounts, main
+from microsub.identity.local_sign_in import LocalIdentity
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.connect import connect
-from microsub.wiring.local import make_local
+from microsub.wiring.backend import make_local
 
 Run = Callable[..., Result]
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def looked(redis_url: str) -> Callable[[Callable[[LocalIdentity, Accounts], Awai
             try:
                 return await ask(local, Accounts(redis))
             finally:
-                local.close()
+                local.hasher.close()
                 await redis.aclose()
 
         return asyncio.run(work())
@@ -124,7 +124,7 @@ def test_a_password_that_cant_be_taken_changes_nothing(run: Run, looked: Looked,
 
 def test_a_password_is_asked_for_twice_at_a_terminal(run: Run, looked: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unseen, and once more where the two differ."""
-    monkeypatch.setattr(local_sign_in, "_is_terminal", lambda: True)
+    monkeypatch.setattr(accounts, "_is_terminal", lambda: True)
     answers = [PASSWORD, "something else", PASSWORD, PASSWORD]
     result = run("user", "password", "alice", given="\n".join(answers))
     assert result.exit_code == 0

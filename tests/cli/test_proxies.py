@@ -16,14 +16,14 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from microsub.cli import running
-from microsub.kit.http import address as peers
+from microsub.kit.http import headers
 from microsub.settings import Network
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
 
 async def _told(request: Request) -> PlainTextResponse:
-    return PlainTextResponse(f"{peers.client_address(request)} {request.url.scheme}")
+    return PlainTextResponse(f"{headers.client_address(request)} {request.url.scheme}")
 
 
 async def seen(proxies: Sequence[Network], *headers: tuple[str, str]) -> str:
@@ -76,7 +76,7 @@ async def test_a_listed_proxy_says_which_scheme_it_was() -> None:
 
 async def test_a_proxy_that_isnt_listed_is_told_of_once() -> None:
     """To it, all people would be one, and be stopped together."""
-    peers._warn.cache_clear()
+    headers._warn.cache_clear()
     with structlog.testing.capture_logs() as lines:
         await seen([], FORGED)
         await seen([], FORGED)

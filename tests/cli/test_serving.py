@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -19,10 +20,10 @@ from click.testing import CliRunner
 from microsub import wiring
 from microsub.cli import main, running, serving
 from microsub.errors import NotFound, Unauthorized
-from microsub.library.opening import open_post_store
+from microsub.library.post_store import open_post_store
 from microsub.redis.embedded.server import start_embedded
 from microsub.settings import Settings
-from microsub.wiring.people import GREETING
+from microsub.wiring.backend import GREETING
 from tests.support.waiting import wait_until
 
 
@@ -133,8 +134,8 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
         accounts = stores.accounts
         await wiring.backend.configuration(settings, stores).look()
         by_hand = await accounts.create_token("alice", ["read"], GREETING, now, now + 86_400)
-        first = await wiring.people.greeting_token(stores, now)
-        second = await wiring.people.greeting_token(stores, now + 1)
+        first = await wiring.backend.greeting_token(stores, now)
+        second = await wiring.backend.greeting_token(stores, now + 1)
         assert first
         assert second
         for token in (by_hand, second):
@@ -155,46 +156,31 @@ async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Pat
         now = time.time()
         await stores.accounts.register("aaron", "https://aaron.example/", now)
         await stores.accounts.add_user("adam", "https://adam.example/", now)
-        assert await wiring.people.greeting_token(stores, now) is None
+        assert await wiring.backend.greeting_token(stores, now) is None
         settings.backend.write_text(
             DECLARES_ALICE.replace('{"alice"', '{"aaron": {"me": "https://aaron.example/"}, "alice"')
         )
         await wiring.backend.configuration(settings, stores).look()
-        made = await wiring.people.greeting_token(stores, now)
+        made = await wiring.backend.greeting_token(stores, now)
         assert made
         assert made.startswith("alice.")
         await stores.accounts.disable_user("alice", now)
-        assert await wiring.people.greeting_token(stores, now) is None
+        assert await wiring.backend.greeting_token(stores, now) is None
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("user", "list"),
-        ("user", "list", "--json"),
-        ("token", "list", "a"),
-        ("token", "revoke", "a", "b"),
-        ("poll",),
-        ("poll", "https://blog.example/feed", "--json"),
-        ("cleanup",),
-        ("cleanup", "--dry-run", "--json"),
-        ("user", "add", "bob"),
-        ("user", "invite", "bob"),
-        ("user", "remove", "bob"),
-        ("token", "create", "bob"),
-        ("token", "service", "create", "planet"),
-        ("check", "--repair"),
-        ("events",),
-        ("backup", "b.tar.gz"),
-    ],
-)
-def test_a_command_that_needs_data_makes_none(folder: Path, command: tuple[str, ...]) -> None:
+def test_a_command_that_needs_data_makes_none(folder: Path) -> None:
     """Run in the wrong folder it says so in one line, names the folder and the flag, and leaves nothing behind."""
-    result = CliRunner().invoke(main, command)
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
-    assert f"there is no data of a server in {folder / 'data'}" in result.stderr
-    assert "--data-dir" in result.stderr
-    assert list(folder.iterdir()) == []
+    commands = (
+        *("user list", "user list --json", "user add bob", "user invite bob", "user remove bob", "token list a"),
+        *("token revoke a b", "token create bob", "token service create planet", "poll", "cleanup", "events"),
+        *("poll https://blog.example/feed --json", "cleanup --dry-run --json", "check --repair", "backup b.tar.gz"),
+    )
+    for command in commands:
+        result = CliRunner().invoke(main, command.split())
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1), command
+        assert f"there is no data of a server in {folder / 'data'}" in result.stderr
+        assert "--data-dir" in result.stderr
+        assert list(folder.iterdir()) == []
 
 
 async def test_a_program_that_needs_data_makes_none(folder: Path) -> None:
@@ -347,3 +333,23 @@ def test_a_command_logs_more_where_that_is_asked_for(folder: Path, monkeypatch: 
     assert silent == ""
     assert "user user1 added" in text
     assert "user user2 added" in [json.loads(line).get("change") for line in as_json.splitlines()]
+
+
+async def test_a_worker_that_cant_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has no process to give at this moment may have one a second later."""
+    tries: list[int] = []
+
+    async def refuse(*_args: Any, **_more: Any) -> None:
+        tries.append(len(tries))
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(running, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    worker = running.WorkerBeside(Settings(), tmp_path)
+    task = asyncio.create_task(worker.run())
+    async with asyncio.timeout(60):
+        while len(tries) < 3 and not task.done():
+            await asyncio.sleep(0)
+        worker.stop()
+        await task
+    assert len(tries) == 3

@@ -49,7 +49,7 @@ def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("cli/*.py")), ids=lambda path: path.stem)
 def test_commands_print_in_one_way(path: Path) -> None:
-    """`cli.terminal`, which escapes; no command can forget to."""
+    """`cli.options`, which escapes; no command can forget to."""
     text = path.read_text()
-    assert path.stem == "terminal" or "click.echo(" not in text
+    assert path.stem == "options" or "click.echo(" not in text
     assert "print(" not in text.replace("_print(", "")

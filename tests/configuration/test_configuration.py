@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.configuration.effective import SettingsInForce
 from microsub.configuration.facts import Change
 from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
+from microsub.configuration.store import SettingsInForce
 from microsub.errors import NotFound, StoreUnavailable, Unauthorized
-from microsub.identity.sign_in.sessions import Sessions
-from microsub.identity.store.codes import Codes, Consent
+from microsub.identity.sessions import Sessions
 from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
-from microsub.identity.store.grants import Grants
+from microsub.identity.store.grants import Codes, Consent, Grants
 from microsub.identity.store.sessions import SessionStore
 from microsub.model.reader import Credential
 from microsub.model.settings import ChannelSettings, Filters
 from microsub.redis.protocol import Redis
-from tests.support.configured import NOW, Configured
+from tests.support.configured import NOW, Configured, own_settings
 
 A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
 
@@ -314,10 +313,10 @@ async def test_an_older_file_never_applies(configured: Configured, tmp_path: Pat
 async def test_only_one_process_applies(configured: Configured) -> None:
     """While another holds the lease, nothing happens; then the same file is found done."""
     configured.save(alice(channel("home", A)))
-    await configured.applied.take("another", 30)
+    await configured.applied.lease("another", 30).acquire()
     assert await configured.configuration.look() == "busy"
     assert await configured.state() == {}
-    await configured.applied.give_back("another")
+    await configured.applied.lease("another", 0).release()
     assert await configured.configuration.look() == "applied"
     assert await configured.server().look() == "unchanged"
 
@@ -400,43 +399,13 @@ async def test_variables_are_expanded_and_a_changed_one_counts(redis: Redis, tmp
     assert "PASSWORD" in str(missing.configuration.status.problems[0])
 
 
-async def test_a_variable_that_is_no_text_is_refused(redis: Redis, tmp_path: Path) -> None:
-    """Nothing could store it; the message says which one it is."""
-    server = Configured(redis, tmp_path / "backend.json", environ={"NAME": "caf\udce9"})
-    server.save(alice({"uid": "home", "name": "${NAME}"}))
-    assert await server.configuration.look() == "invalid"
-    (problem,) = server.configuration.status.problems
-    assert "users.alice.channels[0].name" in str(problem)
-    assert "'${NAME}', whose value is not UTF-8" in str(problem)
-
-
-async def test_the_file_of_the_go_server_is_applied_as_it_is(configured: Configured) -> None:
-    """Its user is named after the site, its channels keep their uids."""
-    configured.save(
-        {
-            "Me": "https://p83.example/",
-            "TokenEndpoint": "https://tokens.example/",
-            "AuthEnabled": True,
-            "Channels": {
-                "0001": {"uid": "0001", "name": "Tech", "unread": 3},
-                "notifications": {"uid": "notifications", "name": "Notifications"},
-            },
-            "Feeds": {"0001": [{"type": "feed", "url": A}], "home": [{"type": "feed", "url": B}]},
-            "Settings": {"0001": {"ExcludeRegex": "spam", "ChannelType": "sorted-set"}},
-            "NextUID": 2,
-        }
-    )
-    assert await configured.configuration.look() == "applied"
-    assert await configured.state() == {"p83-example": {"0001": ("Tech", [A]), "home": ("home", [B])}}
-
-
 async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: Configured) -> None:
     """The nearest level that says something counts; the style of counts too."""
     document = alice(channel("home", settings={"max_items": 1}), channel("news"), settings={"keep_read_days": 2})
     document["settings"] = {"max_items": 3, "unread": "boolean", "keep_read_days": 4}
     configured.save(document)
     await configured.configuration.look()
-    in_force = SettingsInForce(configured.applied, configured.channels)
+    in_force = SettingsInForce(configured.applied, own_settings(configured.channels))
     assert await in_force.of("alice", "home") == ChannelSettings(2, 180, 1, "boolean", 10)
     assert await in_force.of("alice", "news") == ChannelSettings(2, 180, 3, "boolean", 10)
     assert await in_force.of("bob", "none") == ChannelSettings(4, 180, 3, "boolean", 10)

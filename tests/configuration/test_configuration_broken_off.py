@@ -10,8 +10,8 @@ import pytest
 from microsub.errors import StoreUnavailable
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from tests.support.between import Between
 from tests.support.configured import NOW, Configured
+from tests.support.redis_wrappers import Between
 
 A, B, C, D = (f"https://{name}.example/feed" for name in "abcd")
 

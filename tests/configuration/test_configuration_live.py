@@ -70,6 +70,16 @@ def has(configured: Configured, name: str) -> Callable[[], Any]:
     return condition
 
 
+def remembered(configured: Configured) -> Callable[[], Any]:
+    """Whether the file as it is now is the one that was applied last."""
+
+    async def condition() -> bool:
+        last = await configured.applied.last()
+        return last is not None and last.digest == backend_file.digest(configured.file.read_bytes())
+
+    return condition
+
+
 async def test_edits_take_effect_within_two_seconds(configured: Configured) -> None:
     """Replaced, written in place, removed and made again: each way in which editors save is seen.
 
@@ -114,11 +124,11 @@ async def test_a_file_is_applied_again_when_redis_comes_back_empty(redis: Redis,
         async with running(configured):
             await wait_until(has(configured, "One"))
             await wait_until(lambda: redis.command("EXISTS", keys.instance()))
-            await configured.applied.take("another", 60)  # so that it takes a while
+            await configured.applied.lease("another", 60).acquire()  # so that it takes a while
             await redis.command("DEL", keys.instance(), keys.applied_config(), keys.users(), keys.user("alice"))
             await wait_until(lambda: configured.configuration.status.lost)
             assert await configured.state() == {}
-            await configured.applied.give_back("another")
+            await configured.applied.lease("another", 0).release()
             await wait_until(has(configured, "One"))
             await wait_until(lambda: not configured.configuration.status.lost)
     assert [line["event"].partition(":")[0] for line in lines if line["log_level"] == "error"] == [
@@ -250,6 +260,7 @@ async def test_file_and_api_keep_in_step_without_ping_pong(configured: Configure
         await configured.channels.rename("alice", "home", "Renamed", NOW)
         configured.configuration.touched()
         await wait_until(lambda: "Renamed" in configured.file.read_text())
+        await wait_until(remembered(configured))  # else the edit comes while the server still writes
         document = configured.saved()
         document["users"]["alice"]["channels"][0]["name"] = "Again"
         configured.save(document)

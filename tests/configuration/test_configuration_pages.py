@@ -9,7 +9,7 @@ import pytest
 
 from microsub.delivery.fan_out import FanOut
 from microsub.polling.moving import Mover
-from microsub.posts.store.items import Items
+from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 from tests.support.timelines import Timelines

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.configuration.model import Quotas
-from microsub.kit.hosts import comparable_person, domain, within
+from microsub.kit.urls import domain, normalise_person, within
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_a_person_is_one_however_their_address_is_written() -> None:
         "https://ann.example:443/",
         "ann.example.",
     ]
-    assert len({comparable_person(one) for one in spellings}) == 1
+    assert len({normalise_person(one) for one in spellings}) == 1
     others = ["https://ann.example/x", "https://x.ann.example", "https://ann.example:8443/", "https://ann.example/?x"]
-    assert len({comparable_person(one) for one in [*spellings, *others]}) == 5
+    assert len({normalise_person(one) for one in [*spellings, *others]}) == 5
 
 
 def test_quotas_of_one_level_go_over_those_above() -> None:

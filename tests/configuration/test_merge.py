@@ -13,6 +13,7 @@ from microsub.configuration.facts import (
     Current,
     Merge,
     What,
+    edited,
     merge,
 )
 from microsub.configuration.model import (
@@ -25,8 +26,8 @@ from microsub.configuration.model import (
     UserSettings,
     decode,
 )
-from microsub.configuration.rewrite import edited
 from microsub.model.settings import OwnChannelSettings
+from tests.support.replay import replay
 
 W = What
 A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
@@ -284,6 +285,14 @@ def test_the_order_of_channels(base: str, file: str, current: str, expected: str
         assert found == []
     else:
         assert found == [do(W.REORDERED, value=tuple(expected.split()))]
+
+
+def test_a_channel_that_comes_back_takes_its_place_at_once() -> None:
+    """The order of the file holds with the first application, so that a second one finds nothing to do."""
+    base, file, current = al(ch("w", A), ch("v")), al(ch("v"), ch("u"), ch("w")), now(al(ch("u"), ch("v")))
+    once = replay(current, merge(base, file, current, edited_at=EDITED).changes)
+    assert [channel.uid for channel in once.users["al"].channels] == ["v", "u", "w"]
+    assert merge(base, file, once, edited_at=EDITED).changes == ()
 
 
 @pytest.mark.parametrize(("api_at", "winner"), [(EDITED - 1, "file"), (EDITED + 1, "api")])

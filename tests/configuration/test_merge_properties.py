@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from microsub.configuration.document import parse
-from microsub.configuration.facts import Current, What, merge
+from microsub.configuration.facts import Current, What, edited, merge
 from microsub.configuration.json_text import rewrite
 from microsub.configuration.model import (
     Backend,
@@ -22,9 +22,9 @@ from microsub.configuration.model import (
     decode,
     encode,
 )
-from microsub.configuration.rewrite import edited
 from microsub.model.reader import NOTIFICATIONS
 from microsub.model.settings import Filters, OwnChannelSettings
+from tests.support import examples
 from tests.support.replay import replay
 
 URLS = [f"https://{host}.example/" for host in "abc"]
@@ -80,7 +80,7 @@ def _currents(draw: st.DrawFn) -> Current:
     return Current(users, backend.settings, disabled, frozenset(removed), times)
 
 
-_settings = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+_settings = settings(deadline=None, max_examples=examples(30), suppress_health_check=list(HealthCheck))
 EARLY, LATE = 1.0, 10.0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from microsub.configuration.apply import clashes
+from microsub.administration import clashes
 from microsub.configuration.facts import Change, What
 from microsub.errors import InvalidRequest
 from microsub.identity.store.accounts import User
@@ -89,4 +89,4 @@ def test_all_ways_lead_through_there() -> None:
                 if method in {"add_user", "set_me", "restore_user", "register"} and "accounts" in of:
                     callers.add(str(path.relative_to(SOURCES)))
     # Registration comes after admission.
-    assert callers == {"configuration/apply.py", "identity/sign_in/admission.py"}
+    assert callers == {"administration.py", "identity/admission.py"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from microsub.configuration.effective import SettingsInForce
 from microsub.configuration.model import (
     Backend,
     ChannelConfig,
@@ -20,12 +20,13 @@ from microsub.configuration.model import (
     UserConfig,
     UserSettings,
 )
-from microsub.configuration.store import Applied, AppliedFile, InForce
-from microsub.errors import StoreDamaged
+from microsub.configuration.store import Applied, AppliedFile, InForce, SettingsInForce
+from microsub.errors import StoreDamaged, StoreUnavailable
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.channels import Channels
+from microsub.timelines.channels import Channels
+from tests.support.configured import own_settings
 
 BACKEND = Backend(
     users={
@@ -86,29 +87,16 @@ async def test_an_older_file_is_never_remembered(redis: Redis) -> None:
     assert await applied.remember(replace(FILE, digest="d2"), instead_of="d1")
 
 
-async def test_one_process_holds_the_lease(redis: Redis) -> None:
-    """It can be kept and given back only by its holder."""
-    applied = Applied(redis)
-    assert await applied.take("one", 30)
-    assert not await applied.take("two", 30)
-    assert await applied.keep("one", 30)
-    assert not await applied.keep("two", 30)
-    await applied.give_back("two")
-    assert not await applied.take("two", 30)
-    await applied.give_back("one")
-    assert await applied.take("two", 30)
-
-
 async def test_a_lease_passes_on_when_its_holder_dies(redis: Redis, wait_until: Callable[..., object]) -> None:
     """Nobody has to give it back."""
     applied = Applied(redis)
-    assert await applied.take("dead", 0.05)
+    assert await applied.lease("dead", 0.05).acquire()
 
     async def free() -> bool:
-        return await applied.take("next", 30)
+        return await applied.lease("next", 30).acquire()
 
     await wait_until(free)  # type: ignore[misc]
-    assert not await applied.keep("dead", 30)
+    assert not await applied.lease("dead", 30).renew()
 
 
 async def test_settings_in_force_are_read_in_one_go(redis: Redis) -> None:
@@ -127,20 +115,20 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
     """Who has read them before goes on with those; who hasn't says what is wrong; afterwards all is as before."""
     applied, now = Applied(redis), [0.0]
     await applied.set_instance(BACKEND.settings)
-    known = SettingsInForce(applied, Channels(redis), clock=lambda: now[0])
+    known = SettingsInForce(applied, own_settings(Channels(redis)), clock=lambda: now[0])
     before = await known.everything()
     kept = await redis.command("HGET", keys.settings(), field)
     await redis.command("HSET", keys.settings(), field, "{")
     now[0] += 10
     assert await known.everything() == before
     with pytest.raises(StoreDamaged, match="config:settings"):
-        await SettingsInForce(applied, Channels(redis)).everything()
+        await SettingsInForce(applied, own_settings(Channels(redis))).everything()
     await redis.command("HDEL", keys.settings(), field)
     if kept is not None:
         await redis.command("HSET", keys.settings(), field, kept)
     now[0] += 10
     assert await known.everything() == before
-    assert await SettingsInForce(applied, Channels(redis)).everything() == before
+    assert await SettingsInForce(applied, own_settings(Channels(redis))).everything() == before
 
 
 async def test_a_last_file_that_cant_be_read_is_not_taken_for_none(redis: Redis) -> None:
@@ -148,3 +136,67 @@ async def test_a_last_file_that_cant_be_read_is_not_taken_for_none(redis: Redis)
     await redis.command("HSET", keys.applied_config(), "document", "{", "hash", "x", "mtime", "1", "at", "1")
     with pytest.raises(StoreDamaged, match="config:applied"):
         await Applied(redis).last()
+
+
+class Settings:
+    """Settings that are read when `go` is set; `asked` counts the questions."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.go = asyncio.Event()
+        self.found = InForce()
+        self.fails = False
+
+    async def in_force(self) -> InForce:
+        self.asked += 1
+        found = self.found
+        await self.go.wait()
+        if self.fails:
+            raise StoreUnavailable("away")
+        return found
+
+
+async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
+    """All get the one answer; a reader who leaves doesn't take it away from the others."""
+    settings = Settings()
+    in_force = SettingsInForce(settings, own_settings(Channels(redis)))  # type: ignore[arg-type]
+    readers = [asyncio.create_task(in_force.everything()) for _ in range(200)]
+    await asyncio.sleep(0)
+    readers.pop(0).cancel()
+    settings.go.set()
+    assert len(set(map(id, await asyncio.gather(*readers)))) == 1
+    assert settings.asked == 1
+
+
+async def test_what_fails_is_asked_again(redis: Redis) -> None:
+    """Everybody who waited hears of the failure; the next one asks."""
+    settings = Settings()
+    settings.fails = True
+    in_force = SettingsInForce(settings, own_settings(Channels(redis)))  # type: ignore[arg-type]
+    settings.go.set()
+    ends = await asyncio.gather(*(in_force.everything() for _ in range(3)), return_exceptions=True)
+    assert [type(end) for end in ends] == [StoreUnavailable] * 3
+    settings.fails = False
+    assert await in_force.everything() == InForce()
+    assert settings.asked == 2
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_was_asked_before_a_change_does_not_hide_it(redis: Redis, waits: bool) -> None:
+    """The answer to an older question counts for those who asked then, and for nobody after the change."""
+    settings = Settings()
+    in_force = SettingsInForce(settings, own_settings(Channels(redis)))  # type: ignore[arg-type]
+    early = asyncio.create_task(in_force.everything())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    settings.found = InForce(InstanceSettings(max_items=5))
+    in_force.forget()
+    if not waits:
+        settings.go.set()
+        await early
+    late = asyncio.create_task(in_force.everything())
+    await asyncio.sleep(0)
+    settings.go.set()
+    assert (await late).instance.max_items == 5
+    await early
+    assert (await in_force.everything()).instance.max_items == 5

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from microsub.configuration.document import parse
-from microsub.configuration.facts import Current, merge
+from microsub.configuration.facts import Current, edited, merge
 from microsub.configuration.json_text import rewrite
 from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig
-from microsub.configuration.rewrite import edited
 
 
 class _Counter:

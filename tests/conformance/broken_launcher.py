@@ -41,9 +41,8 @@ def cursor_ties_lost() -> None:
 @variant("revisions.read-stays", "revisions.edit-keeps-read", "revisions.counts")
 def read_items_come_back() -> None:
     """Whatever a poll delivers makes its whole channel unread."""
-    from microsub.timelines.store.add import Adder
-    from microsub.timelines.store.pages import walk_rows
-    from microsub.timelines.store.read_state import mark
+    from microsub.timelines.add import Adder
+    from microsub.timelines.pages import mark, walk_rows
 
     add_to = Adder.add_to
 
@@ -74,7 +73,7 @@ def pages_of_another_user() -> None:
 @variant("channels.unread", "reading.count", "muting.count")
 def counts_off_by_one() -> None:
     """The list of channels counts one item too many."""
-    from microsub.timelines.store.channels import Channels
+    from microsub.timelines.channels import Channels
 
     counts_with_token = Channels.counts_with_token
 
@@ -98,7 +97,7 @@ def other_headers() -> None:
 def removed_items_come_back() -> None:
     """`remove` only marks as read."""
     from microsub.timelines.api import timeline
-    from microsub.timelines.store.read_state import mark
+    from microsub.timelines.pages import mark
 
     async def only_mark(redis: Any, user: str, uid: str, ids: Any, _how: Any, now: float) -> list[str]:
         return [""] * await mark(redis, user, uid, ids, "read", now)

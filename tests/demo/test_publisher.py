@@ -10,11 +10,9 @@ import httpx
 import jsonschema
 import pytest
 
-from microsub.demo.backend import CHANNELS, backend_document
-from microsub.demo.cast import BLOGS, BY_SLUG
+from microsub.demo.cast import BLOGS, BY_SLUG, newest_number, time_of
 from microsub.demo.documents import feed_paths
-from microsub.demo.posts import newest_number, time_of
-from microsub.demo.publisher import Publisher, app, serve, write_backend
+from microsub.demo.publisher import CHANNELS, Publisher, backend_document, write_backend
 
 NOW = 1_780_000_000.0
 BASE = "http://127.0.0.1:9"
@@ -97,30 +95,9 @@ async def test_methods(client: httpx.AsyncClient) -> None:
     assert (await client.get("/nobody/")).status_code == 404
 
 
-async def test_it_runs_as_a_guest_on_a_free_port() -> None:
-    """`serve` listens on a free port of loopback, counts requests, and stops when the block is left."""
-    async with serve() as publisher:
-        assert publisher.base.startswith("http://127.0.0.1:")
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-            assert (await client.get(publisher.base + "/")).status_code == 200
-            assert (await client.get(publisher.base + "/mo/")).status_code == 200
-    assert publisher.requests == {("/", 200): 1, ("/mo/", 200): 1}
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        with pytest.raises(httpx.ConnectError):
-            await client.get(publisher.base + "/")
-
-
-async def test_taken_port_is_an_error() -> None:
-    """A port that somebody else listens on raises OSError instead of ending the process."""
-    async with serve() as first:
-        with pytest.raises(OSError, match="Address already in use"):
-            async with serve(port=int(first.base.rpartition(":")[2])):
-                pass
-
-
 async def test_without_a_base_it_takes_the_address_of_the_request() -> None:
     """As a guest of somebody else's server it writes the address that it is reached at."""
-    transport = httpx.ASGITransport(app())
+    transport = httpx.ASGITransport(Publisher())
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8123") as client:
         reply = await client.get("/orrery/atom.xml")
     assert 'xml:base="http://127.0.0.1:8123"' in reply.text

@@ -45,5 +45,5 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 def test_a_name_that_is_gone_is_found() -> None:
     """A path and a module that do not exist are seen as such; words and commands are not taken for paths."""
-    text = "`services/identity`, `pipeline.md`, `timelines.store.nothing`, `polling/gone.py`, `microsub work`, `a/b`"
-    assert [name for name in named(text) if not exists(name)] == ["timelines.store.nothing", "polling/gone.py"]
+    text = "`services/identity`, `pipeline.md`, `timelines.nothing`, `polling/gone.py`, `microsub work`, `a/b`"
+    assert [name for name in named(text) if not exists(name)] == ["timelines.nothing", "polling/gone.py"]

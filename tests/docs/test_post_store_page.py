@@ -10,9 +10,9 @@ from typing import get_args
 import pytest
 
 import microsub.posts
-from microsub.feeds.store.events import Event, Kind
+from microsub.feeds.events import Event, Kind
 from microsub.library.api import _RESOURCES, PATH
-from microsub.library.opening import EventPage, FeedPage, Post, PostPage, PostStore, Saved, open_post_store
+from microsub.library.post_store import EventPage, FeedPage, Post, PostPage, PostStore, Saved, open_post_store
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOW_TO = (DOCS / "how-to" / "use-the-post-store.md").read_text(encoding="utf-8")

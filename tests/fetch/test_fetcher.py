@@ -6,8 +6,9 @@ import asyncio
 import base64
 import gzip
 import socket
+import struct
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_network
 from pathlib import Path
@@ -23,13 +24,12 @@ from microsub.fetch import (
     FetchSettings,
     NotModified,
 )
-from microsub.fetch.addresses import Address
-from microsub.fetch.network import Guard, ThreadedResolver
-from microsub.fetch.room import Room
-from microsub.fetch.sending import Answered, Sending
+from microsub.fetch.body import Room
+from microsub.fetch.fetcher import Answered, Sending
+from microsub.fetch.network import Address, Guard, ThreadedResolver
+from microsub.fetch.transport import Wire
 from microsub.fetch.values import HopError
-from tests.support.tls import certificate
-from tests.support.web import Answer, Asked, Publisher, publisher
+from tests.support.web import Answer, Asked, Publisher, certificate, publisher
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
@@ -41,12 +41,6 @@ async def here(_host: str, _port: int) -> Sequence[str]:
 def fetcher(limits: FetchLimits | None = None, **parts: object) -> Fetcher:
     settings = FetchSettings(allow_private_networks=LOOPBACK, limits=limits or FetchLimits())
     return Fetcher(settings, **{"resolver": here, **parts})  # type: ignore[arg-type]
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as running:
-        yield running
 
 
 async def fetched(url: str, **parts: object) -> Fetched:
@@ -229,7 +223,7 @@ async def test_a_410_behind_a_temporary_redirect_is_not_the_feeds(site: Publishe
 
 async def test_redirects_to_other_schemes(site: Publisher) -> None:
     """Files and scripts are no documents."""
-    for target in ("file:///etc/passwd", "javascript:alert(1)", "gopher://a.test/"):
+    for target in ("file:///etc/passwd", "javascript:alert(1)", "gopher://a.test/", "http://["):
         site.serve("/", Answer(status=302, headers=[("Location", target)]))
         assert (await failed(site.url("/"))).reason == "bad_url"
 
@@ -361,7 +355,9 @@ async def test_names_that_lead_nowhere() -> None:
     assert (await failed("http://a.test/", resolver=empty)).reason == "dns"
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    assert (await failed(f"http://a.test:{port}/")).reason == "connect"
+    nobody = await failed(f"http://a.test:{port}/")
+    assert nobody.reason == "connect"
+    assert "127.0.0.1" not in nobody.detail, "the number that was connected to isn't for everybody"
 
 
 async def test_a_resolver_that_hangs_holds_up_nothing() -> None:
@@ -454,6 +450,7 @@ async def test_a_trickle_ends_at_the_total() -> None:
     server.close()
 
 
+RESET = b"reset"
 RUBBISH = {
     "no HTTP": b"SSH-2.0-OpenSSH_9\r\n",
     "nothing": b"",
@@ -461,6 +458,9 @@ RUBBISH = {
     "half a body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
     "endless head": b"HTTP/1.1 200 OK\r\n" + b"X-Header: value\r\n" * 20_000,
     "broken chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "a zero byte": b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n",
+    "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+    "a reset": RESET,
 }
 
 
@@ -470,7 +470,11 @@ async def test_servers_that_speak_no_http(case: str) -> None:
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(RUBBISH[case])
+        if RUBBISH[case] is RESET:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        else:
+            writer.write(RUBBISH[case])
         writer.close()
 
     server = await asyncio.start_server(speak, "127.0.0.1", 0)
@@ -496,6 +500,34 @@ async def test_many_at_once(site: Publisher) -> None:
     )
     assert all(isinstance(result, Fetched) for result in results)
     assert site.most_in_flight == 300
+
+
+class Pausing(asyncio.Transport):
+    """A transport that says whether it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+async def test_what_is_not_read_stays_with_the_publisher() -> None:
+    """A body is read ahead by a little; the rest comes when there is room for it."""
+    wire, transport = Wire(10), Pausing()
+    wire.connection_made(transport)
+    wire.data_received(b"a" * 100_000)
+    assert transport.reading
+    wire.data_received(b"b" * 100_000)
+    assert not transport.reading
+    assert await wire.read(65_536) == b"a" * 65_536
+    assert not transport.reading
+    assert await wire.read(65_536) == b"a" * 34_464 + b"b" * 31_072
+    assert transport.reading
 
 
 # --- TLS and proxy -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from microsub.fetch.room import Room, Share
+from microsub.fetch.body import Room, Share
 
 
 async def test_small_bodies_take_no_room() -> None:

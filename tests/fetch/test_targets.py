@@ -6,7 +6,7 @@ import pytest
 
 from microsub.fetch.targets import follow, target_of
 from microsub.fetch.values import HopError
-from microsub.formats.entry_id import canonical_feed_url
+from microsub.kit.urls import canonical_feed_url
 
 
 @pytest.mark.parametrize(

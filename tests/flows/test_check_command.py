@@ -15,7 +15,7 @@ from microsub.timelines.following import Following
 from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.polling import World, dated, rss, world
 from tests.support.process import installation
-from tests.support.usual import usual_settings
+from tests.support.timelines import usual_settings
 from tests.support.web import Answer, Publisher, publisher
 
 
@@ -23,7 +23,7 @@ def checking(here: World, redis: Redis) -> Checking:
     following = Following(
         here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings
     )
-    follow_repair = FollowRepair(here.accounts, here.channels, here.feeds, here.schedule, following)
+    follow_repair = FollowRepair(here.redis, here.accounts, here.channels, here.feeds, here.schedule, following)
     return Checking(redis, follow_repair, clock=here.clock, pause=0.05)
 
 

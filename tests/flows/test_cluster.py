@@ -11,15 +11,15 @@ from microsub.conformance.catalogue import REQUIREMENTS
 from microsub.conformance.report import as_text
 from microsub.conformance.runner import run
 from tests.conformance.real_server import real_server
-from tests.conftest import MATRIX
 from tests.flows.test_conformance import SKIPPED
+from tests.support import THOROUGH
 from tests.support.polling import dated, rss
 from tests.support.process import installation, reader
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 
-@pytest.mark.skipif(not MATRIX, reason="make test-matrix runs the conformance suite on a Redis Cluster too")
+@pytest.mark.skipif(not THOROUGH, reason="make test-matrix runs the conformance suite on a Redis Cluster too")
 @pytest.mark.timeout(600)
 def test_the_server_conforms_on_a_cluster(tmp_path: Path, cluster_url: str) -> None:
     """All requirements that it meets on a single Redis."""

@@ -15,15 +15,13 @@ import pytest_asyncio
 
 from microsub.fetch import Fetcher, FetchSettings
 from microsub.identity.page_check.doctor import PageDoctor
-from microsub.identity.page_check.report import MONOCLE, PageReport
-from microsub.identity.page_check.server_findings import CheckedAgainst
-from tests.support.own_server import links
+from microsub.identity.page_check.findings import MONOCLE, CheckedAgainst, PageReport
+from tests.support.own_server import Surfer, links
 from tests.support.parsing import PARSER
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import html_reply
 from tests.support.reader_apps import APPS, App, Monocle, MonocleOfOld
-from tests.support.surfer import Surfer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -11,8 +11,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from microsub.library.opening import PostStore, StoreError, open_post_store
+from microsub.library.post_store import PostStore, StoreError, open_post_store
 from microsub.redis.embedded.datafolder import Folder
+from tests.support.fork_server import Process
 from tests.support.process import Installation, installation
 from tests.support.waiting import wait_until
 
@@ -27,7 +28,7 @@ async def save(posts: PostStore, *guids: str) -> None:
 class Follower:
     """A process that follows the events; what it has printed so far."""
 
-    def __init__(self, installed: Installation, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, installed: Installation, process: Process) -> None:
         self.process = process
         self._out = installed.folder / f"{len(installed.processes) - 1}.out"
         self._log = installed.folder / f"{len(installed.processes) - 1}.log"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import StoreUnavailable
-from microsub.feeds.store.record import FeedRecord
+from microsub.feeds.record import FeedRecord
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from tests.support.polling import World, dated, rss, world
-from tests.support.usual import usual_settings
+from tests.support.timelines import usual_settings
 from tests.support.web import Answer, Publisher, publisher
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]

@@ -13,13 +13,13 @@ import httpx
 import pytest
 
 from microsub.configuration.model import IdentitySettings, InstanceSettings
-from microsub.identity.tokens import introspection
-from microsub.model.scopes import ALL_SCOPES
+from microsub.identity import foreign_tokens
+from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
-from tests.support.counting import CountingRedis
 from tests.support.process import installation
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import ENDPOINT, Instance, instance, posts
+from tests.support.redis_wrappers import CountingRedis
 from tests.support.waiting import wait_until
 
 APP = "https://app.example/"
@@ -230,7 +230,7 @@ async def test_a_slow_provider_holds_up_nobody_else(world: World, monkeypatch: p
     """Others read meanwhile, with their own tokens and with remembered ones; who waits is told soon."""
     remembered, own = world.grant(), await world.server.grant("alice", "read")
     assert await world.status(remembered) == 200
-    monkeypatch.setattr(introspection, "SECONDS", 0.5)
+    monkeypatch.setattr(foreign_tokens, "SECONDS", 0.5)
     world.site.fault("introspection", Fault(hang=True))
     waiting = asyncio.create_task(world.status(world.grant()))
     await wait_until(lambda: world.checks == 2)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
 import pty
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.process import Installation, installation
+from tests.support.fork_server import started
+from tests.support.process import PROGRAM, Installation, installation
 from tests.support.waiting import wait_until
 
 USERS = {"users": {"alice": {"me": "https://alice.example/"}}}
@@ -69,14 +68,9 @@ async def test_a_token_is_shown_on_a_terminal(tmp_path: Path) -> None:
     """To somebody who types `microsub serve`."""
     async with installation(tmp_path, USERS) as installed:
         ours, theirs = pty.openpty()
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, *installed.program, "serve"),
-            env=installed.environment(),
-            stdout=theirs,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+        with os.fdopen(theirs, "wb") as terminal, (tmp_path / "0.log").open("wb") as log:
+            process = started([*PROGRAM, "serve"], installed.environment(), terminal, log)
         installed.processes.append(process)
-        os.close(theirs)
         os.set_blocking(ours, False)
         shown = b""
 

@@ -1,7 +1,7 @@
 """Nothing crosses between users: every route, action and method, asked with whatever somebody may hold.
 
 What is walked comes from the code's own tables, so what is new is walked too; only what a good request of a new action
-looks like has to be said (`tests.support.isolation.parameters`).
+looks like has to be said (`tests.support.readers.parameters`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from microsub.identity.web.forms import FIELD, form_token
-from microsub.identity.web.routing import is_form
-from microsub.model.scopes import ALL_SCOPES
+from microsub.identity.pages.visit import FIELD, form_token, is_form
+from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
 from microsub.timelines.api.endpoint import TABLE
-from tests.support.isolation import FEED, OTHER, Key, parameters, snapshot
+from tests.support.invariants import all_keys
 from tests.support.provider import Provider, Variant, provider
-from tests.support.readers import ENDPOINT, Instance, Reader, instance, posts
-from tests.support.stray_keys import all_keys
+from tests.support.readers import ENDPOINT, FEED, OTHER, Instance, Key, Reader, instance, parameters, posts, snapshot
 
 ADDRESS = "https://reader.example"
 ALICE, BOB = f"{ENDPOINT}/alice", f"{ENDPOINT}/bob"

@@ -11,13 +11,11 @@ import pytest
 import pytest_asyncio
 from selectolax.lexbor import LexborHTMLParser
 
-from tests.support.app_site import AppSite, app_site
-from tests.support.own_server import Visitor, enrolled
+from tests.support.own_server import AppSite, Surfer, Visitor, app_site, enrolled
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import html_reply
 from tests.support.reader_apps import APPS, App, AppBreaks
-from tests.support.surfer import Surfer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

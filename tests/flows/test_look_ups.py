@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from microsub.delivery.completing import Completing
-from microsub.delivery.stages import Stages
+from microsub.delivery.look_ups import Completing
+from microsub.delivery.stage import Stages
 from microsub.redis.protocol import Redis
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world

@@ -8,7 +8,6 @@ in a channel, and nothing unread that was read, removed or cleaned up there, unl
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from email.utils import formatdate
 from typing import Any, TypeVar
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.delivery.rebuilding import Rebuilding
+from microsub.delivery.fan_out import Rebuilding
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
 from microsub.redis.multiplexer import Multiplexed
@@ -30,14 +29,15 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.retention import Retention
 from microsub.upkeep.sweep import GRACE, Sweeping
+from tests.support import examples
 from tests.support.invariants import violations
 from tests.support.polling import World
-from tests.support.usual import usual_settings
+from tests.support.timelines import usual_settings
 
 T = TypeVar("T")
 UIDS = ("home", "work")
 FEEDS = ("one", "two")
-EXAMPLES = int(os.environ.get("MICROSUB_TEST_HISTORIES", "40")) // 2
+EXAMPLES = examples(6)
 LIMITS = ChannelSettings(keep_read_days=2, keep_unread_days=20, max_items=8, unread="count", first_fetch_unread=3)
 AGELESS = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
 SPELLINGS = ("https://{feed}.test/{n}", "http://{feed}.test/{n}", "https://{feed}.test/{n}?utm_source=feed")
@@ -190,7 +190,8 @@ class Machine(RuleBasedStateMachine):
         it = self.it
         retention = Retention(it.redis, it.accounts, it.channels, it.items, limits, declared)
         self.run(retention.run(it.clock()))
-        self.run(retention.forget_vanished(it.clock(), 0.0))
+        for uid in UIDS:
+            self.run(retention.visit(f"alice {uid}", it.clock(), 0.0))
 
     @rule(kept=st.integers(0, 3), twice=st.booleans())
     def sweep(self, kept: int, twice: bool) -> None:

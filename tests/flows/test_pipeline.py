@@ -9,21 +9,20 @@ import pytest
 
 from microsub.check.look import look
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.delivery.completing import Completing
 from microsub.delivery.dead_letters import DeadLetters
-from microsub.delivery.rebuilding import Rebuilding
-from microsub.delivery.stage import Patience
-from microsub.delivery.stages import Stages
-from microsub.feeds.store.events import Event, Events
+from microsub.delivery.fan_out import Rebuilding
+from microsub.delivery.look_ups import Completing
+from microsub.delivery.stage import Patience, Stages
+from microsub.feeds.events import Event, Events
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
-from microsub.timelines.store.rules import Rules
+from microsub.timelines.rules import Rules
 from tests.support.invariants import violations
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss, world
-from tests.support.usual import usual_settings
+from tests.support.timelines import usual_settings
 from tests.support.web import Publisher, publisher
 
 AGELESS = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
@@ -397,16 +396,6 @@ async def test_rules_hold_for_what_a_rebuild_shows_again(it, site):
     assert await violations(it.redis, "alice", "home") == []
 
 
-async def test_a_rebuild_takes_no_place_of_a_first_document_that_is_read_again(it, site):
-    """Four of ten places are left; a second reading of the document may still fill them."""
-    site.serve_document("/feed", rss(dated(6)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
-    left = await it.redis.command("HGET", keys.channel_unfilled("alice", "home"), feed.id)
-    await rebuilt(it)
-    assert await it.redis.command("HGET", keys.channel_unfilled("alice", "home"), feed.id) == left == b"left 4"
-
-
 async def test_a_read_set_that_outlived_its_timeline_counts(it, site):
     """Only `posts` and `unread` were lost: what the reader had read comes back as read."""
     site.serve_document("/feed", rss(dated(3)))
@@ -425,9 +414,9 @@ async def test_a_message_that_is_none_goes_to_the_dead_letters(it):
     """Whoever writes nonsense into a stream holds up nobody."""
     it.patience = IMPATIENT
     stages = it.make_stages()
-    await stages.entries.add([{"what": b"ever"}])
+    await stages.stored.add([{"what": b"ever"}])
     for _ in range(IMPATIENT.deliveries + 1):
         await stages.run_once()
     (letter,) = await DeadLetters(it.redis).list()
-    assert letter.stage == "entries"
+    assert letter.stage == "stored"
     assert "KeyError" in letter.why

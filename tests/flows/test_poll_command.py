@@ -16,9 +16,8 @@ from microsub.fetch import Fetcher, FetchSettings
 from microsub.polling import on_demand
 from microsub.redis.embedded.server import start_embedded
 from microsub.redis.protocol import Redis
-from tests.support.polling import dated, rss, world
+from tests.support.polling import dated, next_time, rss, world
 from tests.support.process import installation
-from tests.support.scheduled import next_time
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, publisher
 

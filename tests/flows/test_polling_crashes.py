@@ -13,8 +13,8 @@ from microsub.delivery.stage import Patience
 from microsub.errors import StoreUnavailable
 from microsub.polling.poll import PollResult
 from microsub.redis.protocol import Redis
-from tests.support.killing import KilledError, Killing
 from tests.support.polling import World, dated, rss, world
+from tests.support.redis_wrappers import KilledError, Killing
 from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
 

@@ -13,7 +13,7 @@ import pytest
 import structlog.testing
 
 from microsub.configuration.model import FeedPolicy, InstanceSettings
-from microsub.feeds.store.record import FeedRecord
+from microsub.feeds.record import FeedRecord
 from microsub.kit.urls import host_of
 from microsub.model.settings import USUAL, ChannelSettings
 from microsub.parsing.pool import ParsePool
@@ -24,7 +24,7 @@ from microsub.timelines.retention import Retention
 from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
 from microsub.upkeep.sweep import Sweeping
 from tests.support.polling import FAST, World, dated, rss, world
-from tests.support.usual import usual_settings
+from tests.support.timelines import usual_settings
 from tests.support.web import Answer, publisher
 
 HOUR = 3600.0
@@ -246,7 +246,7 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
         assert len(await it.rows()) == 4
         assert (await it.record(third)).next_poll == planned
         following = Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
-        follow_repair = FollowRepair(it.accounts, it.channels, it.feeds, it.schedule, following)
+        follow_repair = FollowRepair(it.redis, it.accounts, it.channels, it.feeds, it.schedule, following)
         record = await it.record(feed)
         assert record.last_poll is not None
         assert record.last_poll <= it.clock()
@@ -445,7 +445,7 @@ async def test_a_bug_in_one_poll_stops_nothing(redis: Redis, monkeypatch: pytest
 
 async def test_an_authors_block_counts_after_an_edit(redis: Redis) -> None:
     """When an edit gives a post an author who is blocked, it leaves the timeline."""
-    from microsub.timelines.store.rules import Rules
+    from microsub.timelines.rules import Rules
 
     async with publisher() as site, world(redis) as it:
 
@@ -540,7 +540,7 @@ async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
         it.clock.advance(DAY)
         await it.poll(feed)
         await retention.run(it.clock())
-        await retention.forget_vanished(it.clock(), 0.0)
+        await retention.visit("alice home", it.clock(), 0.0)
         await sweeping.run(it.clock())
 
 

@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from microsub.configuration.model import HostPolicy, InstanceSettings, Polling
+from microsub.errors import StoreUnreached
+from microsub.feeds.queue import HostLease
 from microsub.fetch import FetchLimits
-from microsub.polling.host_turn import HAND_BACK_SECONDS
-from microsub.polling.worker import GRACE_SECONDS, STAGES_END_SECONDS, Worker
+from microsub.polling.worker import GRACE_SECONDS, HAND_BACK_SECONDS, STAGES_END_SECONDS, Worker
 from microsub.redis.protocol import Redis
 from tests.support.polling import FAST, dated, rss, world
 from tests.support.waiting import wait_until
@@ -148,6 +149,44 @@ async def test_a_worker_stops_though_redis_has_fallen_silent(real_redis: Redis) 
         redis.hangs = True
         worker.stop()
         await asyncio.wait_for(running_worker, 60)
+
+
+class Failing:
+    """A Redis that can't be reached while `fails`."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.fails = False
+
+    def __getattr__(self, method: str) -> Any:
+        if self.fails:
+            raise StoreUnreached("Redis is away")
+        return getattr(self._redis, method)
+
+
+async def test_a_host_is_handed_back_when_redis_comes_back(real_redis: Redis) -> None:
+    """A turn that ends while Redis is away blocks its host for no longer than that, and not until its lease runs out.
+
+    Until then it stays with its worker; its next request comes a few seconds later.
+    """
+    redis = Failing(real_redis)
+    async with publisher() as site, world(redis) as it:
+
+        async def answer(_asked: Asked) -> Answer:
+            redis.fails = True
+            return Answer(rss(dated(1)))
+
+        site.serve("/feed", answer)
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        async with running(it.worker):
+            await wait_until(lambda: redis.fails and not it.worker.in_flight)
+            redis.fails = False
+
+            async def taken() -> list[HostLease]:
+                return await it.schedule.take(it.clock() + 10, 1, 60)
+
+            (lease,) = await wait_until(taken)
+            assert (await it.schedule.due_feeds(lease, it.clock() + 10, 1)).ids == (feed.id,)
 
 
 def test_the_parts_of_a_stop_fit_into_ten_seconds() -> None:

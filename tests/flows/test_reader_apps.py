@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.app_site import AppSite, app_site
+from tests.support.own_server import AppSite, app_site
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.raw_http import Listening, Reply, Request, json_reply, listening
 from tests.support.reader_apps import (

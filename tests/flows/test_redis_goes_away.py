@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.flows.test_cluster import of_its_own
 from tests.support.cluster import Node, running_cluster, running_server
 from tests.support.polling import rss
 from tests.support.process import Installation, Reader, installation, reader
-from tests.support.promises import Promises
 from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
 
@@ -120,7 +122,7 @@ async def test_a_replica_takes_over_from_a_master_that_fails(tmp_path: Path, fai
     Once the reader's own master dies, which is also the only node that the processes were told of; once the one through
     which new posts go falls silent, without closing a connection. The processes stay, also when it comes back.
     """
-    key = "user:{alice}" if failure == signal.SIGKILL else "stream:{entries}"
+    key = "user:{alice}" if failure == signal.SIGKILL else "stream:{stored}"
     with running_cluster(tmp_path / "redis", replicas=1, cluster_node_timeout=1500) as cluster:
         victim = cluster.first_master_of(key)
         successor = cluster.replica_of(victim)
@@ -210,3 +212,75 @@ async def test_what_can_be_read_is_served_where_redis_is_full_at_the_start(tmp_p
                     return len(await alice.channels()) == 3
 
                 await wait_until(applied)
+
+
+@dataclass
+class Promises:
+    """Marks, follows and channels that `reader` was told are done. What failed in between may be done or not."""
+
+    reader: Reader
+    feeds: list[str]
+    read: dict[str, bool] = field(default_factory=dict)
+    followed: set[str] = field(default_factory=set)
+    channels: set[str] = field(default_factory=set)
+    acknowledged: int = 0
+    refused: int = 0
+    times: dict[str, float] = field(default_factory=dict)
+    """When the newest change of a post, feed or channel was acknowledged, by `time.monotonic`."""
+
+    async def make(self, ids: list[str]) -> None:
+        """Mark each post in turn as read and as unread, and now and then follow a feed or make a channel; for ever."""
+        feeds = iter(self.feeds)
+        for number, item_id in enumerate(itertools.cycle(ids)):
+            method = "mark_unread" if self.read.pop(item_id, False) else "mark_read"
+            if await self._done(action="timeline", method=method, channel="home", entry=item_id):
+                self.read[item_id] = method == "mark_read"
+                self.times[item_id] = time.monotonic()
+            if (
+                number % 10 == 0
+                and (url := next(feeds, None))
+                and await self._done(action="follow", channel="more", url=url)
+            ):
+                self.followed.add(url)
+                self.times[url] = time.monotonic()
+            if number % 25 == 0 and await self._done(action="channels", name=f"Made {number}"):
+                self.channels.add(f"Made {number}")
+                self.times[f"Made {number}"] = time.monotonic()
+
+    def older(self, moment: float) -> int:
+        """How many of what holds was acknowledged before that moment."""
+        return sum(at < moment for at in self.times.values())
+
+    def doubt(self, since: float) -> None:
+        """What was acknowledged since then may be done or not."""
+        for name in [name for name, at in self.times.items() if at >= since]:
+            del self.times[name]
+            self.read.pop(name, None)
+            self.followed.discard(name)
+            self.channels.discard(name)
+
+    async def _done(self, **parameters: str) -> bool:
+        headers = {"Authorization": f"Bearer {self.reader.token}"}
+        try:
+            reply = await self.reader.http.post(self.reader.endpoint, data=parameters, headers=headers)
+        except httpx.HTTPError:
+            reply = None
+        if reply is None or reply.status_code == 503:
+            self.refused += 1
+            await asyncio.sleep(0.02)  # a reader who tries again
+            return False
+        assert reply.status_code == 200, reply.text
+        self.acknowledged += 1
+        return True
+
+    async def hold(self) -> None:
+        """Fail unless everything that was acknowledged is there."""
+        items = await self.reader.timeline("home")
+        assert len({item["_id"] for item in items}) == len(items)
+        read = {item["_id"]: item["_is_read"] for item in items}
+        assert {item_id: read.get(item_id) for item_id in self.read} == self.read
+        channels = await self.reader.channels()
+        assert channels["home"]["unread"] == sum(not is_read for is_read in read.values())
+        assert self.channels <= {channel["name"] for channel in channels.values()}
+        listed = await self.reader.get(action="follow", channel="more")
+        assert self.followed <= {feed["url"] for feed in listed["items"]}

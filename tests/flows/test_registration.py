@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.own_server import Surfer
 from tests.support.process import Installation, installation, reader
 from tests.support.provider import Provider, provider
-from tests.support.surfer import Surfer
 from tests.support.waiting import wait_until
 
 FEED = "http://127.0.0.1:9/feed{}"

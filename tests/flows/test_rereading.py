@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from microsub.feeds.store.record import KEEP_MARKS
-from microsub.posts.store import garbage
+from microsub.feeds.record import KEEP_MARKS
+from microsub.posts import garbage
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.polling import World, dated, rss, world
@@ -78,17 +78,17 @@ async def test_known_entries_are_not_looked_up(redis: Redis) -> None:
     async with publisher() as site, world(redis) as it:
         feed = await it.follow(site.serve_document("/feed", rss(dated(20))))
         await it.poll(feed)
-        sifted: list[int] = []
-        sift = it.items.sift
+        compared: list[int] = []
+        add_read = it.ingest.add_read
 
-        async def counting(feed, items, now):  # type: ignore[no-untyped-def]
-            sifted.append(len(items))
-            return await sift(feed, items, now)
+        async def counting(feed, posts, now, **named):  # type: ignore[no-untyped-def]
+            compared.append(len(posts))
+            return await add_read(feed, posts, now, **named)
 
-        it.items.sift = counting  # type: ignore[method-assign]
+        it.ingest.add_read = counting  # type: ignore[method-assign]
         site.serve_document("/feed", rss(dated(21)))
         result = await it.poll(feed)
-        assert (result.new, sifted) == (1, [1])
+        assert (result.new, compared) == (1, [1])
         assert len(await it.rows()) == 21
 
 

@@ -14,12 +14,10 @@ import pytest
 import pytest_asyncio
 import redis.asyncio as redis_py
 
-from tests.support.app_site import AppSite, app_site
-from tests.support.own_server import PASSWORD, Visitor, enrolled, links, sign_in
+from tests.support.own_server import PASSWORD, AppSite, Surfer, Visitor, app_site, enrolled, links, sign_in
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.reader_apps import IndiePassAndroid, Monocle
-from tests.support.surfer import Surfer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.polling import dated, rss
-from tests.support.process import Installation, installation, reader
+from tests.support.process import PROGRAM, Installation, installation, reader
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Publisher, publisher
 
@@ -49,7 +49,7 @@ async def test_real_feeds_reach_two_users_once_each_in_order(tmp_path: Path) -> 
         each = {f"c{number}": [url] for number, url in enumerate(urls)} | {"notes": [page]}
         backend = document(**each)
         backend["users"]["bob"] = document(all=[*urls, page])["users"]["alice"] | {"me": "https://bob.example/"}
-        async with installation(tmp_path, backend) as installed:
+        async with installation(tmp_path, backend, program=PROGRAM) as installed:
             url = await installed.serve()
             await settled(site, installed, 9)
             tokens = await installed.token("alice"), await installed.token("bob")
@@ -180,7 +180,7 @@ async def test_web_and_worker_share_the_embedded_server(tmp_path: Path) -> None:
     """`microsub web` and `microsub work` attach to one Redis; /health is good while both live, and says so when not."""
     async with publisher() as site:
         feed = site.serve_document("/feed", rss(dated(3)))
-        async with installation(tmp_path, document(home=[feed])) as installed:
+        async with installation(tmp_path, document(home=[feed]), program=PROGRAM) as installed:
             url = await installed.serve("web")
             worker = await installed.start("work")
             async with reader(url, await installed.token("alice")) as alice:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.support.app_site import AppSite, app_site
+from tests.support.own_server import AppSite, app_site
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider

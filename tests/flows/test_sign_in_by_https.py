@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import pytest_asyncio
 
-from tests.support.app_site import AppSite, app_site
 from tests.support.cluster import free_ports
-from tests.support.https_proxy import behind
-from tests.support.own_server import PASSWORD, Visitor, links
+from tests.support.own_server import PASSWORD, AppSite, Surfer, Visitor, app_site, links
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, App, Monocle
-from tests.support.surfer import Surfer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -140,3 +138,38 @@ async def test_forms_from_http_or_a_neighbour_are_refused(world: World) -> None:
         for origin in (f"http://{host}", f"https://evil.{host}", "https://example", world.inside, "null"):
             reply = await surfer.http.post(f"{world.public}/sign-in/local", data=data, headers={"Origin": origin})
             assert reply.status_code == 403, origin
+
+
+class Proxied(httpx.AsyncBaseTransport):
+    """Requests below `public` go to `inside`, with the path behind `public`'s own and the Host that was asked for.
+
+    Everything else goes where it says.
+    """
+
+    def __init__(self, public: str, inside: str) -> None:
+        self._public, self._inside = urlsplit(public), urlsplit(inside)
+        self._plain = httpx.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.host != self._public.hostname:
+            return await self._plain.handle_async_request(request)
+        prefix = self._public.path.rstrip("/").encode()
+        path = request.url.raw_path
+        if not path.startswith(prefix + b"/"):
+            return httpx.Response(404, request=request)
+        url = request.url.copy_with(
+            scheme="http", host=self._inside.hostname, port=self._inside.port, raw_path=path[len(prefix) :]
+        )
+        return await self._plain.handle_async_request(
+            httpx.Request(
+                request.method, url, headers=request.headers, stream=request.stream, extensions=request.extensions
+            )
+        )
+
+    async def aclose(self) -> None:
+        await self._plain.aclose()
+
+
+def behind(public: str, inside: str) -> httpx.AsyncClient:
+    """A client for which the server at `inside` is at `public`."""
+    return httpx.AsyncClient(transport=Proxied(public, inside), timeout=60)

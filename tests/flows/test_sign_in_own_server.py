@@ -13,12 +13,10 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.support.app_site import AppSite, app_site
-from tests.support.own_server import Visitor, enrolled, links, sign_in
+from tests.support.own_server import AppSite, Surfer, Visitor, app_site, enrolled, links, sign_in
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassAndroid, Monocle, Notifier, Together
-from tests.support.surfer import Surfer
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import httpx
 
 from tests.support.polling import dated, rss
-from tests.support.process import Installation, installation, reader
+from tests.support.process import PROGRAM, Installation, installation, reader
 from tests.support.waiting import wait_until
-from tests.support.web import publisher
+from tests.support.web import Publisher, publisher
 
 
 def worker_of(server: int) -> int | None:
@@ -24,7 +25,7 @@ def worker_of(server: int) -> int | None:
             command = (folder / "cmdline").read_bytes()
         except OSError:  # it has ended meanwhile
             continue
-        if parent == server and b"worker_process" in command:
+        if parent == server and b"microsub.cli.running" in command:
             return int(folder.name)
     return None
 
@@ -38,10 +39,11 @@ def is_alive(pid: int) -> bool:
     return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
-def document(url: str) -> dict[str, object]:
-    """Alice follows one feed."""
-    channel = {"uid": "home", "name": "Home", "feeds": [url]}
-    return {"users": {"alice": {"channels": [channel]}}, "settings": {"polling": {"host_interval": 0}}}
+def of_alice(folder: Path, site: Publisher, posts: int) -> AbstractAsyncContextManager[Installation]:
+    """Alice follows a feed of so many posts."""
+    channel = {"uid": "home", "name": "Home", "feeds": [site.serve_document("/a", rss(dated(posts)))]}
+    users, settings = {"alice": {"channels": [channel]}}, {"polling": {"host_interval": 0}}
+    return installation(folder, {"users": users, "settings": settings}, program=PROGRAM)
 
 
 async def started(installed: Installation) -> tuple[str, int, int]:
@@ -53,7 +55,10 @@ async def started(installed: Installation) -> tuple[str, int, int]:
 
 async def test_a_server_is_well_from_its_greeting_on(tmp_path: Path) -> None:
     """The worker may take its time to start: that is no trouble, and nobody takes its place."""
-    async with installation(tmp_path, {"users": {"alice": {}}}) as here, httpx.AsyncClient(timeout=60) as http:
+    async with (
+        installation(tmp_path, {"users": {"alice": {}}}, program=PROGRAM) as here,
+        httpx.AsyncClient(timeout=60) as http,
+    ):
         url = await here.serve()
         answer = await http.get(f"{url}/health")
         assert answer.status_code == 200, answer.text
@@ -61,7 +66,7 @@ async def test_a_server_is_well_from_its_greeting_on(tmp_path: Path) -> None:
 
 async def test_the_worker_gives_way_to_its_server(tmp_path: Path) -> None:
     """By its niceness, and by that of its session, which counts first where sessions share out processors."""
-    async with installation(tmp_path, {"users": {"alice": {}}}) as here:
+    async with installation(tmp_path, {"users": {"alice": {}}}, program=PROGRAM) as here:
         _, server, worker = await started(here)
         await wait_until(lambda: os.getpriority(os.PRIO_PROCESS, worker) > os.getpriority(os.PRIO_PROCESS, server))
         group = Path(f"/proc/{worker}/autogroup")
@@ -71,7 +76,7 @@ async def test_the_worker_gives_way_to_its_server(tmp_path: Path) -> None:
 
 async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     """Readers notice nothing, what is followed afterwards is polled, and the metrics of both workers are added up."""
-    async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(3))))) as here:
+    async with publisher() as site, of_alice(tmp_path, site, 3) as here:
         url, server, first = await started(here)
         async with reader(url, await here.token("alice")) as alice:
 
@@ -94,7 +99,7 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
 
 async def test_a_worker_ends_with_its_server_however_that_ends(tmp_path: Path) -> None:
     """Asked to end, the server takes its worker with it; killed, it leaves none behind that nobody would stop."""
-    async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(1))))) as here:
+    async with publisher() as site, of_alice(tmp_path, site, 1) as here:
         for number in (signal.SIGTERM, signal.SIGKILL):
             _, _, worker = await started(here)
             await here.stop(number)
@@ -103,7 +108,7 @@ async def test_a_worker_ends_with_its_server_however_that_ends(tmp_path: Path) -
 
 async def test_a_frozen_worker_holds_up_no_server_that_is_to_end(tmp_path: Path) -> None:
     """What doesn't end by itself is ended, and the server leaves within its ten seconds."""
-    async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(1))))) as here:
+    async with publisher() as site, of_alice(tmp_path, site, 1) as here:
         _, _, worker = await started(here)
         os.kill(worker, signal.SIGSTOP)
         await here.stop()

@@ -20,9 +20,10 @@ from typing import Any
 
 import pytest
 
-from microsub.formats.entry_id import host_of, identities, twin_identity
+from microsub.formats.entry_id import identities, twin_identity
 from microsub.formats.parse import parse
 from microsub.formats.wire import feed_to_wire, to_wire
+from microsub.kit.urls import host_of
 from microsub.model.jf2 import Feed
 from tests.formats.test_hostile import assert_harmless
 

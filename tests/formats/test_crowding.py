@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.formats.html.crowding import MOST, is_crowded
-from microsub.formats.html.trees import tree_of
+from microsub.formats.html.trees import MOST_ATTRIBUTES, is_crowded, tree_of
 from microsub.identity.protocol.clients import ClientInfo, read_client
 
 SEPARATED = {
@@ -28,7 +27,7 @@ def tag(form: str, number: int) -> str:
 @pytest.mark.parametrize("form", SEPARATED.values(), ids=SEPARATED)
 def test_a_crowded_tag_is_found(form: str) -> None:
     """However its attributes are separated; as text, as bytes, and escaped."""
-    text = tag(form, MOST + 5)
+    text = tag(form, MOST_ATTRIBUTES + 5)
     for found in (text, text.encode(), text.replace("<div", "&lt;div")):
         assert is_crowded(found)
         assert is_crowded(found * 3)
@@ -45,7 +44,7 @@ def test_a_crowded_tag_is_found(form: str) -> None:
         "<p>" + "&lt;a b=c>" * 5000,
         "<" * 100_000,
         "<a" + " " * 100_000,
-        ("<x " * (MOST - 5) + ">") * 80,
+        ("<x " * (MOST_ATTRIBUTES - 5) + ">") * 80,
         "",
     ],
 )

@@ -7,8 +7,8 @@ import random
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from microsub.formats.html.depth import LIMIT, most_levels, too_deep
 from microsub.formats.html.sanitise import clean_html
+from microsub.formats.html.trees import LIMIT, most_levels, too_deep
 
 DEEP = {
     "list items": "<li><dd>",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from microsub.formats.lookups import MAX_TARGETS, AuthorPage, LookUp, Target, completed, lacking
+from microsub.formats.lookups import MAX_TARGETS, AuthorPage, LookUp, LookUpTarget, completed, lacking
 from microsub.formats.mf2.references import MAX_TEXT, answer
 from microsub.formats.parse import parse
 from microsub.formats.wire import to_wire
@@ -32,22 +32,25 @@ PAGE = AuthorPage(HOME)
         (replace(POST, author=Card(url=f"{HOME}ann.jpg")), ()),
         (replace(POST, author=Card(url="https://ann:secret@ann.example/")), ()),
         (replace(POST, author=Card(url="https://www.reddit.com/user/ann")), ()),
-        (replace(POST, like_of=("https://x.com/ann/1", "https://box.com/1")), (Target("https://box.com/1"),)),
-        (replace(POST, in_reply_to=(THERE,)), (Target(THERE),)),
-        (replace(POST, rsvp="yes", in_reply_to=(THERE,)), (Target(THERE),)),
-        (replace(POST, quotation_of=THERE), (Target(THERE),)),
+        (replace(POST, like_of=("https://x.com/ann/1", "https://box.com/1")), (LookUpTarget("https://box.com/1"),)),
+        (replace(POST, in_reply_to=(THERE,)), (LookUpTarget(THERE),)),
+        (replace(POST, rsvp="yes", in_reply_to=(THERE,)), (LookUpTarget(THERE),)),
+        (replace(POST, quotation_of=THERE), (LookUpTarget(THERE),)),
         (replace(POST, in_reply_to=(f"{POST.url}#c1",)), ()),
         (replace(POST, bookmark_of=("https://files.example/book.PDF?x#page=2",)), ()),
-        (replace(POST, like_of=(THERE,), in_reply_to=(THERE, f"{THERE}?utm_source=x")), (Target(THERE),)),
+        (replace(POST, like_of=(THERE,), in_reply_to=(THERE, f"{THERE}?utm_source=x")), (LookUpTarget(THERE),)),
         (
             replace(POST, like_of=("https://l.example/1",), repost_of=("https://r.example/1",), in_reply_to=(THERE,)),
-            (Target(THERE), Target("https://r.example/1"), Target("https://l.example/1")),
+            (LookUpTarget(THERE), LookUpTarget("https://r.example/1"), LookUpTarget("https://l.example/1")),
         ),
-        (replace(POST, author=Card(url=HOME), like_of=(HOME,)), (PAGE, Target(HOME))),
-        (replace(POST, like_of=(THERE,), refs={THERE: Entry(url=THERE, author=Card(name="Bob"))}), (Target(THERE),)),
+        (replace(POST, author=Card(url=HOME), like_of=(HOME,)), (PAGE, LookUpTarget(HOME))),
+        (
+            replace(POST, like_of=(THERE,), refs={THERE: Entry(url=THERE, author=Card(name="Bob"))}),
+            (LookUpTarget(THERE),),
+        ),
         (replace(POST, like_of=(THERE,), refs={THERE: Entry(url=THERE, name="One")}), ()),
         (replace(POST, like_of=(THERE,), refs={THERE: Card(name="Bob", url=THERE)}), ()),
-        (replace(POST, like_of=(THERE,), refs={THERE: Card(url=THERE)}), (Target(THERE),)),
+        (replace(POST, like_of=(THERE,), refs={THERE: Card(url=THERE)}), (LookUpTarget(THERE),)),
     ],
 )
 def test_what_an_entry_lacks(entry: Entry, expected: tuple[LookUp, ...]) -> None:
@@ -65,7 +68,7 @@ def test_the_document_itself_is_not_looked_up() -> None:
 def test_look_ups_are_few() -> None:
     """However many targets an entry has, also under tracking parameters."""
     many = tuple(f"https://bob.example/{number}" for number in range(50))
-    assert lacking(replace(POST, in_reply_to=many)) == tuple(Target(url) for url in many[:MAX_TARGETS])
+    assert lacking(replace(POST, in_reply_to=many)) == tuple(LookUpTarget(url) for url in many[:MAX_TARGETS])
 
 
 def test_only_gaps_are_filled() -> None:
@@ -78,7 +81,7 @@ def test_only_gaps_are_filled() -> None:
     )
     found: dict[LookUp, Card | Entry] = {
         PAGE: Card(name="Ann Hill", url="https://elsewhere.example/", photo=f"{HOME}a.png"),
-        Target(THERE): Entry(url="https://elsewhere.example/", name="One", author=Card(name="Robert")),
+        LookUpTarget(THERE): Entry(url="https://elsewhere.example/", name="One", author=Card(name="Robert")),
     }
     result = completed(entry, found)
     assert result.author == Card(name="A.", url=HOME, photo=f"{HOME}a.png")
@@ -88,11 +91,11 @@ def test_only_gaps_are_filled() -> None:
 
 def test_answers_to_other_questions_are_left_out() -> None:
     """An entry that was edited meanwhile takes nothing that it doesn't refer to."""
-    assert completed(POST, {PAGE: Card(name="Eve"), Target(THERE): Entry(name="One")}) is POST
+    assert completed(POST, {PAGE: Card(name="Eve"), LookUpTarget(THERE): Entry(name="One")}) is POST
     liking = replace(POST, author=Card(url=HOME), like_of=(THERE,))
     assert completed(liking, {}) is liking
     assert completed(liking, {PAGE: Entry(name="No card")}) is liking
-    person = completed(liking, {Target(THERE): Card(name="Bob", url=THERE)})
+    person = completed(liking, {LookUpTarget(THERE): Card(name="Bob", url=THERE)})
     assert to_wire(person)["refs"] == {THERE: {"type": "card", "name": "Bob", "url": THERE}}
 
 
@@ -105,7 +108,7 @@ def test_a_reference_is_bounded() -> None:
         f'<title>{words}</title><div class="h-entry"><h1 class="p-name">{words[:9000]}</h1>{pictures}{cite * 50}'
         f'<div class="p-summary">{words}</div><div class="e-content"><p>{words}</div></div>'
     )
-    found = answer(Target(THERE), page.encode(), THERE, "text/html")
+    found = answer(LookUpTarget(THERE), page.encode(), THERE, "text/html")
     assert isinstance(found, Entry)
     assert found.content is not None
     assert len(found.content.text or "") <= MAX_TEXT
@@ -127,7 +130,7 @@ def test_hostile_pages_end() -> None:
     for piece in pieces:
         for size in (400_000, 4_000_000):
             page = (piece * (size // len(piece))).encode()
-            for look_up in (AuthorPage(THERE), Target(THERE)):
+            for look_up in (AuthorPage(THERE), LookUpTarget(THERE)):
                 found = answer(look_up, page, THERE, "text/html")
                 assert found is None or len(str(found)) < 20_000
 
@@ -135,7 +138,7 @@ def test_hostile_pages_end() -> None:
 @pytest.mark.parametrize("body", [b"", b"\x89PNG\r\n", b"{}", b"<rss/>", b"<", b"<html>", b"\xff\xfe<\x00"])
 def test_what_is_no_page_says_nothing(body: bytes) -> None:
     """Images, feeds, broken documents: no answer, no error."""
-    assert answer(Target(THERE), body, THERE, None) is None
+    assert answer(LookUpTarget(THERE), body, THERE, None) is None
     assert answer(AuthorPage(HOME), body, HOME, "text/html") is None
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsub.errors import ParseError
-from microsub.formats import rereading
+from microsub.formats import parse as parsing
 from microsub.formats.normalise import MAX_BODIES, MAX_BODY
-from microsub.formats.parse import parse
-from microsub.formats.rereading import reread
+from microsub.formats.parse import parse, reread
 from microsub.posts.entries import items_of, items_to_store
 from microsub.posts.values import ItemToStore
+from tests.support import examples
 
 URL = "https://blog.test/feed"
 NOW = 1_800_000_000.0
@@ -89,7 +90,7 @@ class Store:
         return news
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(DOCUMENTS, min_size=2, max_size=6))
 def test_the_same_news_as_without_marks(documents: list[Document]) -> None:
     """Over any sequence of documents, the news are the same, place and all, as when everything is read each time."""
@@ -109,11 +110,11 @@ def _posts(count: int, body: str = "words") -> tuple[Post, ...]:
     return tuple(Post(n, n, f"Post {n}", body, n, None) for n in range(count, 0, -1))
 
 
-def _read(posts: tuple[Post, ...], marks: bytes | None, title: str = "Blog", url: str = URL) -> rereading.Reading:
+def _read(posts: tuple[Post, ...], marks: bytes | None, title: str = "Blog", url: str = URL) -> parsing.Reading:
     return reread(Document(title, "Ann", posts).rss(), url, None, url, marks)
 
 
-def _new(reading: rereading.Reading) -> list[str]:
+def _new(reading: parsing.Reading) -> list[str]:
     return [one.entry.name or "" for one in reading.listed if one.entry is not None]
 
 
@@ -133,7 +134,7 @@ def test_nothing_is_known_under_another_name_address_or_edition(monkeypatch: pyt
     assert _new(_read(_posts(3), marks)) == []
     assert len(_new(reread(Document("Blog", "Bob", _posts(3)).rss(), URL, None, URL, marks))) == 3
     assert len(_new(_read(_posts(3), marks, url="https://moved.test/feed"))) == 3
-    monkeypatch.setattr(rereading, "edition", lambda: b"another")
+    monkeypatch.setattr(parsing, "edition", lambda: b"another")
     assert len(_new(_read(_posts(3), marks))) == 3
 
 
@@ -170,3 +171,10 @@ def test_what_is_no_feed_is_an_error() -> None:
     """As with `parse`."""
     with pytest.raises(ParseError):
         reread(b"nothing", URL, None, URL)
+
+
+def test_every_module_of_the_formats_belongs_to_the_edition() -> None:
+    """What a former version has understood is read again by a changed one, whichever part has changed."""
+    package = Path(parsing.__file__).parents[1]
+    missing = {*package.glob("formats/**/*.py"), package / "kit/urls.py"} - {*parsing.code_files()}
+    assert not missing

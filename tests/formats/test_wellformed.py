@@ -17,9 +17,9 @@ from feedparser.api import StrictFeedParser
 from microsub.errors import ParseError
 from microsub.formats import encoding
 from microsub.formats import parse as parsing
-from microsub.formats.encoding import Document
-from microsub.formats.newest import Newest
+from microsub.formats.encoding import DocumentText, after_prologue
 from microsub.formats.parse import parse
+from microsub.formats.raw import Newest
 from microsub.formats.xml import xmlfeed
 from microsub.formats.xml.elements import Elements
 from microsub.formats.xml.wellformed import MAX_DEPTH, MAX_SHORT, TooMuch, WellFormed
@@ -68,8 +68,8 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("path", XML, ids=lambda path: path.name)
 def test_well_formed_feeds_are_read_as_feedparser_reads_them(path: Any) -> None:
     """Entries, channel and version; and what isn't well-formed for the one isn't for the other."""
-    text = Document(path.read_bytes(), None).take()
-    text = "".join(xmlfeed.repaired([text[xmlfeed.after_prologue(text) :]]))
+    text = DocumentText(path.read_bytes(), None).take()
+    text = "".join(xmlfeed.repaired([text[after_prologue(text) :]]))
     short, long = WellFormed(lambda _: None), by_the_long_way(text)
     try:
         well_formed = short.read([text])

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from microsub.formats.html.allowed import ATTRIBUTES, PLAYER, TAGS
-from microsub.formats.html.sanitise import SANDBOX, URL_ATTRIBUTES
+from microsub.formats.html.sanitise import ATTRIBUTES, PLAYER, SANDBOX, TAGS, URL_ATTRIBUTES
 from microsub.formats.normalise import content_of
 
 KEPT = Path(__file__).parents[1] / "data" / "xss" / "joints.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from microsub.feeds.store.record import FeedRecord
+from microsub.feeds.record import FeedRecord
 from tests.hostile.machine import GROWTH
 from tests.hostile.publisher import Act, Publisher
 from tests.support.polling import World

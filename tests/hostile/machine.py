@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import redis as redis_py
 
-from microsub.feeds.store.record import FeedRecord
+from microsub.feeds.record import FeedRecord
 from microsub.redis.embedded.server import EmbeddedRedis
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.streams import backlogs
@@ -20,7 +20,8 @@ from tests.hostile.publisher import publisher
 from tests.support.polling import World, rss, world
 from tests.support.waiting import wait_until
 
-GROWTH = 40 * MIB
+GROWTH = 64 * MIB
+"""A parser that starts while a document is read, and loads what it needs, counts as well."""
 GROWTH_OF_WIDE_TEXT = 96 * MIB
 """For as much text as a document may have, of characters that take four bytes each, as Python keeps and as UTF-8.
 
@@ -92,7 +93,7 @@ async def stores(machine: Machine) -> AsyncIterator[World]:
 
 async def polled(it: World, feeds: list[FeedRecord], since: float) -> bool:
     records = await it.feeds.get_many([feed.id for feed in feeds])
-    if any(waiting.messages for waiting in (await backlogs(it.redis, ["entries", "stored"])).values()):
+    if any(waiting.messages for waiting in (await backlogs(it.redis, ["stored"])).values()):
         return False
     return all((record.last_poll or -1) >= since - 0.001 for record in records.values())
 

@@ -9,15 +9,15 @@ import pytest
 
 from microsub.errors import TooManyRequests
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
-from microsub.identity.local.login import LocalSignIn, LoginAttempts, NotRecognised, RecognisedUser, SignInOrigin
-from microsub.identity.local.passkeys import Passkeys
-from microsub.identity.local.passwords import Cost, Hasher, Passwords
+from microsub.identity.local_sign_in import LocalSignIn, LoginAttempts, NotRecognised, SignInOrigin
+from microsub.identity.passkeys import Passkeys
+from microsub.identity.passwords import Cost, Hasher, Passwords
+from microsub.identity.sessions import SignedInPerson
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.credentials import LocalCredentials
-from microsub.identity.store.rate_limits import AttemptCounts
+from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
 from microsub.redis.protocol import Redis
-from tests.support.counting import CountingRedis
 from tests.support.one_reader import ANN, NOW
+from tests.support.redis_wrappers import CountingRedis
 
 PASSWORD = "correct horse battery"
 DAY = 86_400
@@ -44,7 +44,7 @@ class House:
             return "wrong"
         except TooManyRequests:
             return "wait"
-        assert isinstance(found, RecognisedUser)
+        assert isinstance(found, SignedInPerson)
         return "in"
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import microsub
 
 ROOT = Path(microsub.__file__).parent
-WHERE = ("services/identity", "store/identity", "web", "api", "formats/indieauth")
-ALSO = ("identity/store/accounts.py", "identity/store/service_tokens.py", "services/identity")
+WHERE = ("identity", "kit/http", "timelines/api")
 SECRET = re.compile(
     r"(?i)(secret|token|digest|hash|mac|challenge|verifier|password|passwd|code|state|cookie|nonce|bearer)s?$"
 )
@@ -28,8 +27,9 @@ KNOWN: dict[str, str] = {}
 
 
 def files() -> list[Path]:
-    found = {path for folder in WHERE for path in (ROOT / folder).rglob("*.py")}
-    return sorted(found | {ROOT / name for name in ALSO if name.endswith(".py")})
+    found = {folder: sorted((ROOT / folder).rglob("*.py")) for folder in WHERE}
+    assert all(found.values()), "a folder has moved"
+    return [path for folder in found.values() for path in folder]
 
 
 def name_of(node: ast.expr) -> str:

@@ -23,10 +23,9 @@ import pytest
 
 from tests.hostile.busy import FEEDS, PAGES, in_a_feed
 from tests.hostile.doors_program import PARSED_HERE
-from tests.support.own_server import enrolled, sign_in
+from tests.support.own_server import Surfer, enrolled, sign_in
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, Reader, reader
-from tests.support.surfer import Surfer
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, Publisher, publisher
 

@@ -12,9 +12,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from tests.support.own_server import Surfer, cookie_of
 from tests.support.process import Installation, installation
 from tests.support.provider import Fault, Provider, Variant, provider
-from tests.support.surfer import Surfer, cookie_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

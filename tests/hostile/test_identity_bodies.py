@@ -9,8 +9,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from tests.support.own_server import cookie_of
 from tests.support.process import Installation, installation
-from tests.support.surfer import cookie_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.identity.local.login import LocalSignIn
+from microsub.identity.local_sign_in import LocalSignIn
 from microsub.logs import set_up_logs
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance

@@ -20,11 +20,9 @@ import pytest_asyncio
 
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
 from microsub.kit.rate_limits import GrowingPauses
-from tests.support.app_site import AppSite, app_site
-from tests.support.own_server import PASSWORD, Visitor, enrolled, links, sign_in
+from tests.support.own_server import PASSWORD, AppSite, Surfer, Visitor, app_site, cookie_of, enrolled, links, sign_in
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, IndiePassAndroid, Monocle, Together
-from tests.support.surfer import Surfer, cookie_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from tests.support.app_site import AppSite, app_site
+from tests.support.own_server import AppSite, Surfer, app_site
 from tests.support.process import Installation, installation
 from tests.support.raw_http import Reply, html_reply
-from tests.support.surfer import Surfer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from microsub.errors import ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import Fetcher, FetchSettings
-from microsub.identity.sign_in.profiles import Profiles
+from microsub.identity.profiles import Profiles
 from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
 

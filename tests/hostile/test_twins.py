@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.feeds.record import FeedRecord, Feeds
 from microsub.model.reader import Twin
-from microsub.posts.store.duplicates import MOST, Copy, surplus, twins_of
-from microsub.posts.store.items import Items
+from microsub.posts.duplicates import MOST, Duplicate, surplus, twins_of
+from microsub.posts.ingest import PostWriter
+from microsub.posts.items import Items
 from microsub.posts.values import ItemToStore, StoredItem
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -25,7 +26,7 @@ POST = ItemToStore(
 
 async def stored(redis: Redis, url: str) -> tuple[FeedRecord, StoredItem]:
     feed = await Feeds(redis).ensure(url, NOW)
-    return feed, (await Items(redis).store(feed, [POST], NOW)).new[0]
+    return feed, (await PostWriter(redis).write(feed, [POST], NOW)).new[0]
 
 
 async def test_a_crowd_of_copies_is_bounded(real_redis: Redis) -> None:
@@ -49,14 +50,14 @@ async def test_a_copy_that_is_not_remembered_finds_its_twins(real_redis: Redis) 
         assert Twin(first.id, feed.id, True) in found.twins
         assert len(found.twins) < MOST + 1
     members = await real_redis.command("SMEMBERS", keys.twins("claimed"))
-    assert item.id not in {Copy.read(member).item for member in members}
+    assert item.id not in {Duplicate.read(member).item for member in members}
 
 
 def test_what_is_forgotten_is_what_is_least_useful() -> None:
     """Copies of the link's own host stay, then the first of every host; what a stranger adds can't push them out."""
-    own = [Copy(str(n), f"f{n}", "blog.test", "blog.test") for n in range(3)]
-    pair = [Copy(str(n), f"f{n}", "planet.test", "blog.test") for n in (3, 4)]
-    crowd = [Copy(str(n), f"f{n}", "evil.test", "blog.test") for n in range(5, 1000)]
+    own = [Duplicate(str(n), f"f{n}", "blog.test", "blog.test") for n in range(3)]
+    pair = [Duplicate(str(n), f"f{n}", "planet.test", "blog.test") for n in (3, 4)]
+    crowd = [Duplicate(str(n), f"f{n}", "evil.test", "blog.test") for n in range(5, 1000)]
     many = surplus([*crowd, *pair, *own])
     kept = {*own, *pair, *crowd} - {*many}
     assert len(kept) == MOST

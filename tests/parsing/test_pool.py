@@ -6,14 +6,17 @@ import asyncio
 import errno
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import structlog
 
 from microsub.errors import ParseError, ParserUnavailable, ParsingStopped
 from microsub.fetch import Answered, Fetched, asking_for
-from microsub.parsing.pool import ParsePool
+from microsub.formats.parse import parse
+from microsub.parsing.pool import BoundedParser, ParsePool
 from microsub.parsing.process import ParserProcess, ProcessEnded
 from tests.support.waiting import wait_until
 
@@ -22,6 +25,7 @@ def document(body: bytes = b"", name: str = "x") -> Fetched:
     return Fetched(f"http://u:p@a.test/{name}", f"http://a.test/{name}", 200, {}, body, "text/xml", None, None, None)
 
 
+URL = "http://u:p@a.test/x"
 SMALL = b"<rss><channel><title>t</title><item><title>x</title></item></channel></rss>"
 LARGE = b"<rss><channel><title>t</title>" + b"<item><title>x</title><description>y</description></item>" * 1000
 SPINS = b"<rss><channel><title>t</title>" + b"<" * 5_000_000
@@ -247,6 +251,69 @@ def test_replies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProcessEnded):
         process.run("parse", SMALL, ("http://a.test/", None), seconds=5, where="http://a.test/")
     process.close()
+
+
+# --- as a plain function -------------------------------------------------------------------------------------------
+
+
+def test_it_reads_what_the_parser_reads() -> None:
+    """Small or large, feed or not."""
+    bounded = BoundedParser()
+    for body in (SMALL, LARGE):
+        assert bounded(body, URL, "text/xml") == parse(body, URL, "text/xml")
+    for body in (b"nothing", b" " * 300_000):
+        with pytest.raises(ParseError) as failure:
+            bounded(body, URL, None)
+        assert not isinstance(failure.value, ParsingStopped)
+    bounded.close()
+
+
+def test_many_threads() -> None:
+    """Each gets its own document's feed."""
+    bounded = BoundedParser()
+    with ThreadPoolExecutor(6) as threads:
+        titles = [f"t{number}" for number in range(12)]
+        bodies = [LARGE.replace(b"<title>t<", f"<title>{title}<".encode()) for title in titles]
+        assert [feed.name for feed in threads.map(lambda body: bounded(body, URL, None), bodies)] == titles
+    bounded.close()
+
+
+async def test_closing_ends_what_is_read() -> None:
+    """Those who wait for a document aren't held up by it; later documents are read as before."""
+    bounded = BoundedParser(at_once=1)
+    stopped: list[ParserUnavailable] = []
+
+    def read() -> None:
+        try:
+            bounded(SPINS, URL, "text/html")
+        except ParserUnavailable as error:
+            stopped.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    await wait_until(lambda: len(bounded._pool._crew.running) == 1 and len(bounded._pool._quick) == 2)
+    bounded.close()
+    await wait_until(lambda: len(stopped) == 3)
+    assert bounded(LARGE, URL, None).name == "t"
+    bounded.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_after_a_fork_each_process_has_its_own() -> None:
+    """The child neither uses nor ends the parent's parser."""
+    bounded = BoundedParser(at_once=1)
+    bounded(LARGE, URL, None)
+    mine = bounded._pool.processes
+    child = os.fork()
+    if child == 0:
+        fine = bounded(LARGE, URL, None).name == "t" and not mine & bounded._pool.processes
+        bounded.close()
+        os._exit(0 if fine else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    bounded(LARGE, URL, None)
+    assert bounded._pool.processes == mine
+    bounded.close()
 
 
 def _job(name: str) -> object:

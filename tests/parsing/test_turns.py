@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.parsing.turns import Turns
+from microsub.parsing.pool import Turns
 
 
 def order(turns: Turns[str], seconds: float = 1.0) -> list[str]:

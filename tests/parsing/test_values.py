@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
-from microsub.parsing.values import dumps, reader
+from microsub.parsing.process import dumps, reader
 from microsub.posts.entries import PostsRead
 from microsub.posts.values import ItemToStore
 
@@ -29,7 +29,7 @@ READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)))
 
 def test_values_come_back_as_they_were() -> None:
     """What is empty where something is usual, too, and bytes that are text or not."""
-    assert reader(PostsRead)(orjson.loads(dumps(READ))) == READ
+    assert reader(PostsRead)(dumps(READ)) == READ
 
 
 WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -43,13 +43,12 @@ WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
     "a list for a value": (Entry, {"author": ["name"]}),
     "a date that is none": (Entry, {"published": "soon"}),
     "a number for bytes": (PostsRead, {"marks": 7}),
-    "a number for the text of bytes": (PostsRead, {"marks": [7]}),
-    "two texts for bytes": (PostsRead, {"marks": ["x", "y"]}),
+    "text for bytes": (PostsRead, {"marks": "ü"}),
 }
 
 
 @pytest.mark.parametrize(("kind", "value"), WRONG.values(), ids=WRONG)
 def test_other_json_is_refused(kind: Any, value: dict[str, Any]) -> None:
-    """By one of the errors that end the parser."""
-    with pytest.raises((TypeError, ValueError, KeyError, AttributeError)):
-        reader(kind)(value)
+    """By the error that ends the parser."""
+    with pytest.raises(ValueError, match="validation error"):
+        reader(kind)(orjson.dumps(value))

@@ -16,10 +16,10 @@ from microsub.polling.moving import Mover
 from microsub.redis.protocol import Redis
 from microsub.timelines import following
 from microsub.timelines.following import Following
-from microsub.timelines.store.follows import Follows
+from microsub.timelines.follows import Follows
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
-from tests.support.usual import usual_settings
+from tests.support.timelines import usual_settings
 
 FEED = "https://blog.example/feed"
 

@@ -8,20 +8,21 @@ from dataclasses import dataclass
 
 import pytest
 
-from microsub.delivery.rebuilding import Rebuilding
+from microsub.delivery.fan_out import Rebuilding
 from microsub.errors import NotFound
-from microsub.feeds.store.record import FeedRecord
+from microsub.feeds.record import FeedRecord
 from microsub.kit.periodic import RoundTiming
+from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
 from microsub.timelines.following import Following
-from microsub.timelines.store.rules import Rules
+from microsub.timelines.rules import Rules
 from microsub.upkeep.follow_repair import FollowRepair
-from tests.support.killing import Killing, killed_anywhere
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
-from tests.support.usual import usual_settings
+from tests.support.redis_wrappers import Killing, killed_anywhere
+from tests.support.timelines import usual_settings
 
 URL, OTHER = "https://blog.example/feed", "https://other.example/feed"
 UIDS = ("home", "later")
@@ -40,7 +41,7 @@ class Reader:
         it = self.it
         self.following = Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
         self.rules = Rules(it.redis, it.items)
-        self.follow_repair = FollowRepair(it.accounts, it.channels, it.feeds, it.schedule, self.following)
+        self.follow_repair = FollowRepair(it.redis, it.accounts, it.channels, it.feeds, it.schedule, self.following)
 
     async def publish(self, url: str, count: int, guid: str = "post", link: str = "https://blog.example") -> FeedRecord:
         feed = await self.it.feeds.ensure(url, NOON - 100)
@@ -51,7 +52,7 @@ class Reader:
             )
             for n in range(count)
         ]  # fmt: skip
-        stored = await self.it.items.store(feed, posts, NOON)
+        stored = await PostWriter(self.it.redis).write(feed, posts, NOON)
         await self.it.items.done(feed.id, [one.id for one in stored.new])
         await self.it.feeds.update(feed.id, {"last_success": str(NOON), "next_poll": str(NOON + 9000)})
         return feed
@@ -134,7 +135,7 @@ async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
 
     async def finished() -> None:
         begun = await ann.it.channels.moves("ann")
-        await ann.follow_repair.finish_moves(NOON + 29, NOON - 1)
+        await ann.follow_repair.run_for("ann", NOON + 29)
         assert await ann.it.channels.moves("ann") == begun
         times = iter([NOON, NOON + 60, NOON + 60])
 
@@ -144,9 +145,7 @@ async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
             return now
 
         with pytest.raises(asyncio.CancelledError):
-            await ann.follow_repair.finish_moves_for_ever(
-                RoundTiming(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0)
-            )
+            await ann.follow_repair.run_for_ever(RoundTiming(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0))
         if not await ann.it.channels.follows("ann", "later", "1"):
             await move()  # it had not begun
 

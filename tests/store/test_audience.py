@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from microsub.feeds.store.record import Feeds
-from microsub.feeds.store.subscribers import REMEMBERED, Audience, Places
+from microsub.feeds.record import REMEMBERED, Audience, Feeds, Places
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON

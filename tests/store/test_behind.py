@@ -8,7 +8,7 @@ from microsub.identity.store.activity import Activity
 from microsub.model.reader import PageQuery
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.add import Behind
+from microsub.timelines.add import Behind
 from tests.support.one_reader import ANN, NOW, OneReader
 
 

@@ -1,4 +1,4 @@
-"""The check of all invariants: a sound store passes; every broken one is found, named and mended."""
+"""The check of all invariants: a sound store passes; every broken one is found, named and repaired."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
     assert report.left == ()
     assert report.examined["users"] == 2
     assert report.examined["items"] == 20
-    assert (await lived_in.check(mend=True)).repaired == ()
+    assert (await lived_in.check(repair=True)).repaired == ()
 
 
 async def test_a_disabled_user_with_a_removed_channel_is_sound(lived_in: LivedIn) -> None:
     """Their channels stand where they stood, and a repair leaves them there."""
     await lived_in.accounts.disable_user("bob", LATER)
     await lived_in.feeds.unsubscribe(A, "bob", "home")
-    report = await lived_in.check(mend=True)
+    report = await lived_in.check(repair=True)
     assert (report.left, report.repaired) == ((), ())
 
 
@@ -50,7 +50,7 @@ async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> Non
     vouched = Vouched(frozenset({"read"}), "https://app.example/", LATER)
     tokens = ForeignTokens(lived_in.redis)
     assert await tokens.remember(Principal("ann", ann.me), "ab" * 32, vouched, until=LATER + 600, grace=3600)
-    report = await lived_in.check(mend=True)
+    report = await lived_in.check(repair=True)
     assert (report.left, report.repaired) == ((), ())
     assert [token.client for token in await lived_in.accounts.tokens("ann")] != ["https://app.example/"]
 
@@ -60,7 +60,7 @@ async def test_what_a_feed_has_for_a_while_may_end(lived_in: LivedIn) -> None:
     await lived_in.redis.command("SET", keys.feed_marks(A), "marks", "EX", 100)
     assert (await lived_in.check()).left == ()
     await lived_in.redis.command("PERSIST", keys.feed_marks(A))
-    assert [one.subject for one in (await lived_in.check(mend=True)).repaired] == [keys.feed_marks(A)]
+    assert [one.subject for one in (await lived_in.check(repair=True)).repaired] == [keys.feed_marks(A)]
     assert (await lived_in.check()).left == ()
 
 
@@ -70,7 +70,7 @@ async def test_a_feed_that_is_kept_has_no_end(lived_in: LivedIn) -> None:
     await lived_in.feeds.keep(feed.id)
     assert (await lived_in.check()).left == ()
     await lived_in.redis.command("EXPIRE", keys.feed(feed.id), 100)
-    assert [one.subject for one in (await lived_in.check(mend=True)).repaired] == [keys.feed(feed.id)]
+    assert [one.subject for one in (await lived_in.check(repair=True)).repaired] == [keys.feed(feed.id)]
     assert (await lived_in.check()).left == ()
 
 
@@ -88,7 +88,7 @@ async def test_credentials_are_sound(lived_in: LivedIn) -> None:
     await store.invite("ann")
     await store.remember_device("ann", LATER)
     await store.confirm("ann", "session", 60)
-    report = await lived_in.check(mend=True)
+    report = await lived_in.check(repair=True)
     assert (report.left, report.repaired) == ((), ())
 
 
@@ -98,8 +98,8 @@ async def test_a_handle_leads_to_its_user_again(lived_in: LivedIn) -> None:
     await lived_in.redis.command("HDEL", identitykeys.handles(), handle)
     await lived_in.redis.command("HSET", identitykeys.handles(), "00", "bob")
     assert await store.user_of(handle) is None
-    mended = (await lived_in.check(mend=True)).repaired
-    assert {one.what for one in mended} == {"a handle that doesn't lead to its user", "a handle of nobody"}
+    repaired = (await lived_in.check(repair=True)).repaired
+    assert {one.what for one in repaired} == {"a handle that doesn't lead to its user", "a handle of nobody"}
     assert await store.user_of(handle) == "ann"
     assert await lived_in.redis.command("HLEN", identitykeys.handles()) == 1
     assert (await lived_in.check()).left == ()
@@ -144,8 +144,8 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-async def test_damage_is_found_named_and_mended(lived_in: LivedIn, name: str) -> None:
-    """One broken invariant: the check names it and changes nothing, the repair mends it, nothing comes back unread."""
+async def test_damage_is_found_named_and_repaired(lived_in: LivedIn, name: str) -> None:
+    """The check names it and changes nothing, the repair restores it; nothing comes back unread."""
     commands, subject, what = DAMAGE[name]
     unread = {
         (user, uid): await lived_in.redis.command("ZRANGE", keys.unread(user, uid), 0, -1)
@@ -156,19 +156,19 @@ async def test_damage_is_found_named_and_mended(lived_in: LivedIn, name: str) ->
     report = await lived_in.check()
     assert any(one.subject.startswith(subject) and what in one.what for one in report.left), report.as_text()
     assert set((await lived_in.check()).left) == set(report.left)
-    mended = await lived_in.check(mend=True)
-    assert mended.left == (), mended.as_text()
-    assert set(report.left) <= set(mended.repaired)
+    repaired = await lived_in.check(repair=True)
+    assert repaired.left == (), repaired.as_text()
+    assert set(report.left) <= set(repaired.repaired)
     assert (await lived_in.check()).left == ()
     if name != "hidden for nothing":  # without a rule, nothing is muted
         for (user, uid), before in unread.items():
             assert set(await lived_in.redis.command("ZRANGE", keys.unread(user, uid), 0, -1)) <= set(before)
 
 
-async def test_a_mended_dangling_id_doesnt_come_back(lived_in: LivedIn) -> None:
+async def test_a_repaired_dangling_id_doesnt_come_back(lived_in: LivedIn) -> None:
     """It left with a reason; the feed that still lists it is none to bring it back."""
     await lived_in.redis.command("DEL", keys.item("7"))
-    await lived_in.check(mend=True)
+    await lived_in.check(repair=True)
     assert "7" not in dict(await lived_in.shown("ann", "home"))
     await lived_in.post("a.example", 12)
     assert "7" in await lived_in.timelines.left_for_good("ann", "home", ["7"])
@@ -186,7 +186,7 @@ async def test_a_key_without_a_name_is_named_and_left_alone(lived_in: LivedIn) -
     """A misspelt key of ours is a finding that no repair takes away; keys of other programs are counted only."""
     await lived_in.redis.command("SET", "user:{ann}:zchannel:home:post", 1)
     await lived_in.redis.command("SET", "zchannel:home:posts", 1)
-    report = await lived_in.check(mend=True)
+    report = await lived_in.check(repair=True)
     assert [one.subject for one in report.left] == ["user:{ann}:zchannel:home:post"]
     assert report.examined["keys of others"] == 2
     assert await lived_in.redis.command("EXISTS", "user:{ann}:zchannel:home:post") == 1
@@ -203,7 +203,7 @@ async def test_a_repair_keeps_read_state_order_and_rules(lived_in: LivedIn) -> N
         ("DEL", keys.feed_items(A)), ("ZADD", keys.unread("ann", "home"), 5, "1"),
     ):  # fmt: skip
         await lived_in.redis.command(*command)
-    report = await lived_in.check(mend=True)
+    report = await lived_in.check(repair=True)
     assert report.left == (), report.as_text()
     assert [await lived_in.shown(user, uid) for user, uid in (("ann", "home"), ("bob", "home"))] == before
     assert [channel.uid for channel in await lived_in.channels.list("ann")] == order
@@ -216,13 +216,13 @@ async def test_a_post_that_is_shown_twice_is_left_to_its_reader(lived_in: LivedI
     await lived_in.post("a.example", 12)
     for key in (keys.posts("ann", "home"), keys.read("ann", "home")):
         await lived_in.redis.command("ZADD", key, 5, "21")
-    (left,) = (await lived_in.check(mend=True)).left
+    (left,) = (await lived_in.check(repair=True)).left
     assert (left.subject, left.remedy) == (keys.item("9"), None)
     assert "both are shown" in left.what
 
 
 async def test_it_works_on_a_cluster(cluster_url: str) -> None:
-    """Keys of every master are examined, and what is wrong there is mended."""
+    """Keys of every master are examined, and what is wrong there is repaired."""
     redis = await connect(cluster_url)
     try:
         here = LivedIn(redis)
@@ -234,7 +234,7 @@ async def test_it_works_on_a_cluster(cluster_url: str) -> None:
             for command in DAMAGE[name][0]:
                 await redis.command(*command)
         assert len((await here.check()).left) >= 5
-        assert (await here.check(mend=True)).left == ()
+        assert (await here.check(repair=True)).left == ()
     finally:
         await redis.aclose()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from microsub.feeds.store.record import Feeds
-from microsub.identity.store.rate_limits import AttemptCounts
-from microsub.posts.store import garbage
-from microsub.posts.store.items import Items
+from microsub.feeds.record import Feeds
+from microsub.identity.store.credentials import AttemptCounts
+from microsub.posts import garbage
+from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.presence import Presence
 from microsub.redis.protocol import Redis
@@ -34,7 +34,7 @@ async def test_no_dead_worker_looks_alive(redis: Redis) -> None:
 async def test_what_was_condemned_then_is_condemned_again(redis: Redis) -> None:
     """Else no sweep would ever find it ripe; a mark that is not ahead keeps its time."""
     feed = await Feeds(redis).ensure("https://blog.example/feed", NOON)
-    (stored,) = (await Items(redis).store(feed, [candidate("a")], NOON)).new
+    (stored,) = (await PostWriter(redis).write(feed, [candidate("a")], NOON)).new
     for now, mark in ((NOON + YEARS, NOON + YEARS), (NOON, NOON), (NOON + 60, NOON)):
         await garbage.condemn(redis, [stored.id], now)
         assert [float(one.condemned) for one in await garbage.candidates(redis, [stored.id])] == [mark]
@@ -44,7 +44,7 @@ async def test_no_deleted_post_is_forgotten_because_its_feed_was_read_then(redis
     """It would come back as new."""
     feeds = Feeds(redis)
     feed = await feeds.ensure("https://blog.example/feed", NOON)
-    (stored,) = (await Items(redis).store(feed, [candidate("a")], NOON)).new
+    (stored,) = (await PostWriter(redis).write(feed, [candidate("a")], NOON)).new
     doomed = await garbage.candidates(redis, [stored.id])
     await garbage.erase(redis, await garbage.retire(redis, doomed, NOON, wanted_too=True))
     await feeds.update(feed.id, {"last_read": f"{NOON + YEARS:.3f}"})

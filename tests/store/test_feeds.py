@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from microsub.feeds.store.record import KEEP_UNFOLLOWED, Feeds
+from microsub.feeds.record import KEEP_UNFOLLOWED, Feeds
 from microsub.redis import keys
+from tests.support.invariants import all_keys
 from tests.support.posts import NOON
-from tests.support.stray_keys import all_keys
 
 URL = "https://blog.example/feed"
 

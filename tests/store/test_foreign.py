@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import Unauthorized
-from microsub.identity.lifetimes import KNOWN_NETWORK
-from microsub.identity.limits import UnknownTokens
+from microsub.identity.limits import KNOWN_NETWORK, UnknownTokens
 from microsub.identity.store import foreign
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.foreign import MOST_NETWORKS, ForeignTokens, Principal, Standing, TokenOrigin, Vouched

@@ -8,8 +8,8 @@ import pytest
 
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.rules import Rules
-from microsub.timelines.store.timelinekeys import set_keys
+from microsub.timelines.rules import Rules
+from microsub.timelines.timelinekeys import set_keys
 from tests.support.invariants import repair, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 

@@ -13,7 +13,7 @@ from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.rules import Rules
+from microsub.timelines.rules import Rules
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 

@@ -7,7 +7,6 @@ hold, and nothing that was read, removed, moved or cleaned up is unread again un
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -26,11 +25,12 @@ from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
+from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import CatchingUp
-from microsub.timelines.store.add import Behind
-from microsub.timelines.store.rules import Rules
-from tests.conftest import MATRIX, fake_redis
+from microsub.timelines.rules import Rules
+from tests.conftest import fake_redis
 from tests.store.timeline_model import Model, ModelChannel
+from tests.support import THOROUGH, examples
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, OneReader
 
@@ -40,8 +40,8 @@ FEEDS = ("1", "2", "3")
 AUTHORS = ("https://a.example/", "https://b.example/", "")
 WORDS = ("tea", "rain", "chess")
 START = 1_000.0
-EXAMPLES = int(os.environ.get("MICROSUB_TEST_HISTORIES", "40"))
-"""How many histories are tried; more on demand."""
+EXAMPLES = examples(12)
+"""How many histories are tried."""
 
 uids = st.sampled_from(UIDS)
 anywhere = st.sampled_from((*UIDS, "global"))
@@ -126,7 +126,6 @@ class Machine(RuleBasedStateMachine):
         assert new == (feed not in channel.feeds)
         if new:
             channel.feeds[feed] = now
-            channel.unfilled.add(feed)
 
     @rule(uid=uids, feed=feeds)
     def unfollow(self, uid: str, feed: str) -> None:
@@ -345,7 +344,7 @@ def check(connect: Callable[[], Redis], examples: int) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["real", *(["fake"] if MATRIX else [])])
+@pytest.mark.parametrize("kind", ["real", *(["fake"] if THOROUGH else [])])
 def test_any_history_ends_as_the_model_does(kind: str, redis_url: str) -> None:
     """Random histories keep every invariant and equal the model after every step."""
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from microsub.posts.store.items import Items
+from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
-from microsub.timelines.store.pages import UNTRACKED_LIFE, ItemCache
+from microsub.timelines.pages import UNTRACKED_LIFE, ItemCache
 from tests.support.waiting import wait_until
 
 

@@ -5,13 +5,14 @@ import json
 
 import pytest
 
-from microsub.feeds.store.record import FeedRecord, Feeds
-from microsub.posts.store.items import Items
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.posts.ingest import PostWriter
+from microsub.posts.items import Items
 from microsub.posts.values import ItemToStore
 from microsub.redis import keys
-from microsub.redis.scores import score_text
+from microsub.redis.replies import score_text
+from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
-from tests.support.stray_keys import all_keys
 
 BLOG = "https://blog.example/atom"
 
@@ -19,6 +20,11 @@ BLOG = "https://blog.example/atom"
 @pytest.fixture
 def items(redis):
     return Items(redis)
+
+
+@pytest.fixture
+def writer(redis):
+    return PostWriter(redis)
 
 
 @pytest.fixture
@@ -54,9 +60,9 @@ async def all_items(redis) -> list[bytes]:
     return [name for name in await all_keys(redis) if name.startswith(b"item:")]
 
 
-async def test_a_new_post_is_stored_once_and_pending(items, feed):
+async def test_a_new_post_is_stored_once_and_pending(writer, items, feed):
     """A post that is new gets an id, its wire JSON, its place in the feed, and a mark until all timelines have it."""
-    stored = await items.store(feed, [candidate("one", at=NOON + 0.123456)], NOON + 5)
+    stored = await writer.write(feed, [candidate("one", at=NOON + 0.123456)], NOON + 5)
     (item,) = stored.new
     assert (item.score, item.author) == ("1700000000.123456", "https://blog.example/")
     assert await items.pending(feed.id) == [item.id]
@@ -71,31 +77,31 @@ async def test_a_new_post_is_stored_once_and_pending(items, feed):
     assert await items.pending(feed.id) == []
 
 
-async def test_polling_again_changes_nothing(items, feed, redis):
+async def test_polling_again_changes_nothing(writer, items, feed, redis):
     """The same document a second time stores nothing, and makes nothing pending."""
     posts = [candidate(str(number)) for number in range(20)]
-    first = await items.store(feed, posts, NOON)
+    first = await writer.write(feed, posts, NOON)
     await items.done(feed.id, [item.id for item in first.new])
     before = await all_items(redis)
-    second = await items.store(feed, posts, NOON + 600)
-    assert (second.new, second.updated, second.unchanged) == ((), (), 20)
+    second = await writer.write(feed, posts, NOON + 600)
+    assert (second.new, second.updated) == ((), ())
     assert await all_items(redis) == before
     assert await items.pending(feed.id) == []
 
 
-async def test_the_order_of_a_document_is_the_order_of_ids(items, feed):
+async def test_the_order_of_a_document_is_the_order_of_ids(writer, feed):
     """Of posts of one instant, the first in the document has the largest id: it is the newest."""
-    stored = await items.store(feed, [candidate("newest"), candidate("older"), candidate("oldest")], NOON)
+    stored = await writer.write(feed, [candidate("newest"), candidate("older"), candidate("oldest")], NOON)
     ids = [int(item.id) for item in stored.new]
     assert ids == sorted(ids, reverse=True)
 
 
-async def test_an_edit_replaces_the_content_and_moves_nothing(items, feed):
+async def test_an_edit_replaces_the_content_and_moves_nothing(writer, items, feed):
     """A changed hash brings the new content; id, score, discovery and the wire's `published` stay."""
-    (item,) = (await items.store(feed, [candidate("one")], NOON + 10)).new
+    (item,) = (await writer.write(feed, [candidate("one")], NOON + 10)).new
     before = await items.get(item.id)
     edited = candidate("one", text="better words", at=NOON + 3000, author="https://new.example/")
-    stored = await items.store(feed, [edited], NOON + 5000)
+    stored = await writer.write(feed, [edited], NOON + 5000)
     (update,) = stored.updated
     assert (update.id, update.score) == (item.id, item.score)
     assert (update.author_before, update.author) == ("https://blog.example/", "https://new.example/")
@@ -104,40 +110,40 @@ async def test_an_edit_replaces_the_content_and_moves_nothing(items, feed):
     old, new = json.loads(before["Data"]), json.loads(after["Data"])
     assert new["published"] == old["published"]
     assert new["content"]["text"] == "better words"
-    assert (await items.store(feed, [edited], NOON + 6000)).updated == ()
+    assert (await writer.write(feed, [edited], NOON + 6000)).updated == ()
 
 
-async def test_an_edited_post_is_the_latest_of_its_feed(items, feed):
+async def test_an_edited_post_is_the_latest_of_its_feed(writer, items, feed):
     """The feed's order index goes by the last update."""
-    first, second = (await items.store(feed, [candidate("a", at=NOON + 1), candidate("b")], NOON + 2)).new
+    first, second = (await writer.write(feed, [candidate("a", at=NOON + 1), candidate("b")], NOON + 2)).new
     assert await items.newest(feed.id, 5) == [first.id, second.id]
-    await items.store(feed, [candidate("b", text="edited")], NOON + 100)
+    await writer.write(feed, [candidate("b", text="edited")], NOON + 100)
     assert await items.newest(feed.id, 5) == [second.id, first.id]
     assert await items.newest(feed.id, 1) == [second.id]
     assert await items.newest(feed.id, 0) == []
 
 
-async def test_a_swept_post_does_not_come_back(items, feed, redis):
+async def test_a_swept_post_does_not_come_back(writer, items, feed, redis):
     """A guid whose item is gone is a tombstone: the post isn't stored again, edited or not."""
-    (item,) = (await items.store(feed, [candidate("one")], NOON)).new
+    (item,) = (await writer.write(feed, [candidate("one")], NOON)).new
     await redis.command("DEL", keys.item(item.id))
     for text in ("words", "edited"):
-        stored = await items.store(feed, [candidate("one", text=text)], NOON + 60)
-        assert (stored.new, stored.updated, stored.unchanged) == ((), (), 1)
+        stored = await writer.write(feed, [candidate("one", text=text)], NOON + 60)
+        assert (stored.new, stored.updated) == ((), ())
     assert await all_items(redis) == []
     assert await items.by_guid(feed.id, "https://blog.example/one") is None
 
 
-async def test_an_item_swept_during_an_edit_stays_gone(items, feed, redis):
+async def test_an_item_swept_during_an_edit_stays_gone(writer, feed, redis):
     """An edit never brings a torso of a deleted item back."""
-    (item,) = (await items.store(feed, [candidate("one")], NOON)).new
+    (item,) = (await writer.write(feed, [candidate("one")], NOON)).new
 
     class Sweeping(Counting):
         async def scripts(self, calls):
             await redis.command("DEL", keys.item(item.id))
             return await redis.scripts(calls)
 
-    stored = await Items(Sweeping(redis)).store(feed, [candidate("one", text="edited")], NOON + 1)
+    stored = await PostWriter(Sweeping(redis)).write(feed, [candidate("one", text="edited")], NOON + 1)
     assert stored.updated == ()
     assert await all_items(redis) == []
 
@@ -145,7 +151,7 @@ async def test_an_item_swept_during_an_edit_stays_gone(items, feed, redis):
 async def test_two_polls_at_once_store_each_post_once(items, feed, redis):
     """Whoever loses a claim deletes what it wrote: as many hashes as posts, each new to one of the two alone."""
     posts = [candidate(str(number)) for number in range(50)]
-    results = await asyncio.gather(*(Items(redis).store(feed, posts, NOON) for _ in range(4)))
+    results = await asyncio.gather(*(PostWriter(redis).write(feed, posts, NOON) for _ in range(4)))
     new = [item.id for stored in results for item in stored.new]
     assert len(new) == len(set(new)) == 50
     assert len(await all_items(redis)) == 50
@@ -158,28 +164,28 @@ async def test_the_loser_of_a_claim_deletes_its_hash(feed, redis):
     class Late(Counting):
         async def script(self, script, script_keys, args=()):
             if script.name == "item_claim":
-                self.winner = await Items(redis).store(feed, [candidate("one", twin="t")], NOON)
+                self.winner = await PostWriter(redis).write(feed, [candidate("one", twin="t")], NOON)
             return await redis.script(script, script_keys, args)
 
     late = Late(redis)
-    stored = await Items(late).store(feed, [candidate("one", twin="t")], NOON)
-    assert (stored.new, stored.unchanged) == ((), 1)
+    stored = await PostWriter(late).write(feed, [candidate("one", twin="t")], NOON)
+    assert (stored.new, stored.updated) == ((), ())
     assert await all_items(redis) == [keys.item(late.winner.new[0].id).encode()]
     assert len(await redis.command("SMEMBERS", keys.twins("t"))) == 1
 
 
-async def test_a_crash_before_the_claim_loses_nothing(items, feed, redis):
+async def test_a_crash_before_the_claim_loses_nothing(writer, items, feed, redis):
     """Killed between hash and claim, the next poll stores the post; only an orphan is left, which nothing refers to."""
     crashing = Counting(redis)
     crashing.crash_before = lambda method, args: method == "script" and args[0].name == "item_claim"
     with pytest.raises(CrashError):
-        await Items(crashing).store(feed, [candidate("one")], NOON)
+        await PostWriter(crashing).write(feed, [candidate("one")], NOON)
     assert await items.newest(feed.id, 5) == []
-    stored = await items.store(feed, [candidate("one")], NOON + 1)
+    stored = await writer.write(feed, [candidate("one")], NOON + 1)
     assert [item.id for item in stored.new] == await items.newest(feed.id, 5) == await items.pending(feed.id)
 
 
-async def test_a_crash_after_the_claim_leaves_the_post_pending(items, feed, redis):
+async def test_a_crash_after_the_claim_leaves_the_post_pending(writer, items, feed, redis):
     """Killed after the claim, the post is found in the pending set and needs nothing but delivery."""
 
     class Dying(Counting):
@@ -188,32 +194,32 @@ async def test_a_crash_after_the_claim_leaves_the_post_pending(items, feed, redi
             raise CrashError
 
     with pytest.raises(CrashError):
-        await Items(Dying(redis)).store(feed, [candidate("one")], NOON)
+        await PostWriter(Dying(redis)).write(feed, [candidate("one")], NOON)
     (item_id,) = await items.pending(feed.id)
     assert (await items.timeline_items([item_id]))[0].score == score_text(NOON)
-    assert (await items.store(feed, [candidate("one")], NOON + 1)).new == ()
+    assert (await writer.write(feed, [candidate("one")], NOON + 1)).new == ()
 
 
 async def test_a_large_document_costs_a_handful_of_round_trips(feed, redis):
     """300 new posts, then 300 edits, then nothing new: no round trip depends on their number."""
     counting = Counting(redis)
-    items = Items(counting)
+    writer = PostWriter(counting)
     posts = [candidate(str(number), twin=f"twin {number}") for number in range(300)]
-    assert len((await items.store(feed, posts, NOON)).new) == 300
+    assert len((await writer.write(feed, posts, NOON)).new) == 300
     assert counting.trips <= 7
     counting.trips = 0
     edits = [candidate(str(number), text="edited", twin=f"twin {number}") for number in range(300)]
-    assert len((await items.store(feed, edits, NOON + 1)).updated) == 300
+    assert len((await writer.write(feed, edits, NOON + 1)).updated) == 300
     assert counting.trips <= 7
     counting.trips = 0
-    await items.store(feed, edits, NOON + 2)
+    await writer.write(feed, edits, NOON + 2)
     assert counting.trips <= 4
 
 
-async def test_arbitrary_fields_come_back_as_they_were_saved(items, feed):
+async def test_arbitrary_fields_come_back_as_they_were_saved(writer, items, feed):
     """Fields of one's own are kept beside ours, and can't replace them."""
     post = candidate("one", extra={"mood": "grün", "ID": "77"})
-    (item,) = (await items.store(feed, [post], NOON)).new
+    (item,) = (await writer.write(feed, [post], NOON)).new
     by_guid = await items.by_guid(feed.id, post.guid)
     assert by_guid == await items.get(item.id)
     assert (by_guid["mood"], by_guid["ID"], by_guid["feed"]) == ("grün", item.id, feed.id)
@@ -221,32 +227,32 @@ async def test_arbitrary_fields_come_back_as_they_were_saved(items, feed):
     assert await items.get("999") is None
 
 
-async def test_an_empty_document_is_no_trouble(items, feed):
+async def test_an_empty_document_is_no_trouble(writer, items, feed):
     """No posts, no ids: nothing happens."""
-    assert await items.store(feed, [], NOON) == await items.store(feed, [], NOON)
+    assert await writer.write(feed, [], NOON) == await writer.write(feed, [], NOON)
     assert await items.data([]) == await items.timeline_items([]) == await items.places([]) == []
     assert await items.in_feed(feed.id, []) == set()
     await items.done(feed.id, [])
 
 
-async def test_timelines_learn_author_and_sources(items, feed, redis):
+async def test_timelines_learn_author_and_sources(writer, items, feed, redis):
     """What a timeline asks is rebuilt from the stored item and its feed; what is gone is left out."""
     await Feeds(redis).update(feed.id, {"home": "HTTP://Blog.example"})
-    (item,) = (await items.store(feed, [candidate("one", author="")], NOON)).new
+    (item,) = (await writer.write(feed, [candidate("one", author="")], NOON)).new
     (known,) = await items.timeline_items(["998", item.id, "999"])
     assert (known.id, known.author) == (item.id, "")
     assert known.sources == ("https://blog.example/atom", "https://blog.example/")
 
 
-async def test_posts_of_an_unfollowed_feed_expire_with_it(items, feed, redis):
+async def test_posts_of_an_unfollowed_feed_expire_with_it(writer, feed, redis):
     """A feed that nobody follows has a time to live for all its keys; the first follower takes it away."""
-    await items.store(feed, [candidate("one")], NOON)
+    await writer.write(feed, [candidate("one")], NOON)
     feed_keys = [keys.feed(feed.id), keys.feed_guids(feed.id), keys.feed_items(feed.id), keys.feed_pending(feed.id)]
     lives = await redis.pipeline([("TTL", key) for key in feed_keys])
     assert all(0 < ttl <= 30 * 86400 for ttl in lives)
     await Feeds(redis).subscribe(feed.id, "ann", "home")
     assert await redis.pipeline([("TTL", key) for key in feed_keys]) == [-1] * 4
-    await items.store(feed, [candidate("two")], NOON)
+    await writer.write(feed, [candidate("two")], NOON)
     assert await redis.pipeline([("TTL", key) for key in feed_keys]) == [-1] * 4
 
 
@@ -255,7 +261,7 @@ async def test_posts_of_an_unfollowed_feed_expire_with_it(items, feed, redis):
 
 async def stored_in(redis, url: str, post: ItemToStore):
     feed = await Feeds(redis).ensure(url, NOON)
-    (item,) = (await Items(redis).store(feed, [post], NOON)).new
+    (item,) = (await PostWriter(redis).write(feed, [post], NOON)).new
     return feed, item
 
 
@@ -294,17 +300,17 @@ async def test_a_strange_feed_can_neither_replace_nor_suppress(redis):
     assert await twins(redis, one.id, other.id) == [[], []]
 
 
-async def test_copies_are_still_known_after_a_year_of_listing(items, feed, redis):
+async def test_copies_are_still_known_after_a_year_of_listing(writer, feed, redis):
     """While a feed lists a post, its copies stay known: the time to live is prolonged, once in a month at most."""
     post = candidate("one", twin="t")
-    await items.store(feed, [post], NOON)
+    await writer.write(feed, [post], NOON)
     await redis.command("EXPIRE", keys.twins("t"), 100)
-    await items.store(feed, [post], NOON + 86400)
+    await writer.write(feed, [post], NOON + 86400)
     assert await redis.command("TTL", keys.twins("t")) <= 100
-    await items.store(feed, [post], NOON + 40 * 86400)
+    await writer.write(feed, [post], NOON + 40 * 86400)
     assert await redis.command("TTL", keys.twins("t")) > 300 * 86400
     await redis.command("DEL", keys.twins("t"))
-    await items.store(feed, [post], NOON + 80 * 86400)
+    await writer.write(feed, [post], NOON + 80 * 86400)
     assert await redis.command("SCARD", keys.twins("t")) == 1
 
 

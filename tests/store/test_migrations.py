@@ -8,13 +8,20 @@ import pytest
 from microsub.cache.redis_storage import FeedCopies
 from microsub.configuration.model import Quotas, UserSettings
 from microsub.configuration.store import Applied
+from microsub.delivery.dead_letters import DeadLetters
 from microsub.errors import SchemaMismatch
 from microsub.formats.wire import dump
 from microsub.migrations import VERSION, migrate, schema_version
 from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.streams import Stream, message_of, size_of
-from microsub.timelines.store.channels import Channels
+from microsub.timelines.add import Adder
+from microsub.timelines.channels import Channels
+from tests.support.one_reader import KnownItems, item
+from tests.support.polling import world
+from tests.support.posts import NOON, candidate
+from tests.support.redis_wrappers import Between, once
 
 
 class Steps:
@@ -130,7 +137,7 @@ async def test_posts_that_wait_are_cleaned_as_well(redis, name):
     if name == "entries":
         await stream.take("a worker that dies", 2)
     await redis.command("SET", keys.schema(), 1)
-    await migrate(redis)
+    await migrate(redis, version=2)
     rows = await redis.command("XRANGE", keys.stream(name), "-", "+")
     waiting = [message_of(row).fields for row in rows]
     assert waiting[0] == clean
@@ -166,3 +173,56 @@ async def test_settings_of_channels_and_users_are_taken_over(redis):
         "ann": UserSettings(max_items=7, quotas=Quotas(feeds=3)),
         "bob": UserSettings(quotas=Quotas(feeds=4)),
     }
+
+
+async def test_posts_that_waited_to_be_stored_are_stored(redis):
+    """Whether a worker had taken them or not; what can't be stored goes to the dead letters, and nothing is lost."""
+    async with world(redis) as it:
+        feed = await it.follow("https://blog.example/feed")
+        await it.redis.command("HSET", keys.feed(feed.id), "sent", "5-0", "handled", "4-0")
+        entries = Stream(redis, "entries")
+        found = [EntriesFound(feed.id, NOON, (candidate(name),), NOON + n).to_fields() for n, name in enumerate("ab")]
+        gone = EntriesFound("77", NOON, (candidate("c"),)).to_fields()
+        await entries.add([*found, gone, {"what": b"ever"}])
+        await entries.take("a worker that has died", 1)
+        await redis.command("SET", keys.schema(), 3)
+        assert await migrate(redis) == 3
+        assert await redis.command("EXISTS", keys.stream("entries")) == 0
+        assert await redis.command("EXISTS", keys.stream_bytes("entries")) == 0
+        (letter,) = await DeadLetters(redis).list()
+        assert (letter.stage, letter.fields) == ("entries", {"what": b"ever"})
+        await it.stages.run_once()
+        assert len(await it.rows()) == 2
+        assert await it.items.pending(feed.id) == []
+        assert not {"sent", "handled"} & (await it.record(feed)).extra.keys()
+
+
+async def test_what_counts_as_unread_of_a_feed_is_noted(redis):
+    """The hash of what is not filled yet goes; feeds that were filled count from the time of following on. Of one that
+    was not the first items decide, also where the migration broke off and was done again.
+    """
+
+    async def die():
+        raise KeyboardInterrupt
+
+    await redis.command("SADD", keys.users(), "ann")
+    await redis.command("ZADD", keys.channels("ann"), 1, "home")
+    await redis.command("ZADD", keys.removed_channels("ann"), 1, "old")
+    for uid in ("home", "old"):
+        feeds = {feed: json.dumps({"url": f"https://{feed}.example/", "followed_at": 7.5}) for feed in "123"}
+        await redis.command("HSET", keys.channel_feeds("ann", uid), *(part for pair in feeds.items() for part in pair))
+        await redis.command("HSET", keys.channel("ann", uid) + ":unfilled", "2", "7.5", "3", "left 4")
+    await redis.command("HSET", keys.channel("ann", "home"), "name", "Home")
+    await redis.command("SET", keys.schema(), 4)
+    theirs = Between(redis, once("DEL", die))
+    with pytest.raises(KeyboardInterrupt):
+        await migrate(theirs)
+    assert await migrate(redis) == 4
+    subscriptions = await Channels(redis).subscriptions("ann", "home")
+    assert {one.feed: one.unread_from for one in subscriptions} == {"1": 7.5, "2": None, "3": 7.5}
+    for uid in ("home", "old"):
+        assert await redis.command("EXISTS", keys.channel("ann", uid) + ":unfilled") == 0
+    items = KnownItems()
+    for feed, added in (("1", ("18",)), ("2", ("28", "27", "26")), ("3", ("38",))):
+        posts = items.know(feed, *(item(10 * int(feed) + n, float(n)) for n in range(1, 9)))
+        assert (await Adder(redis, items).add("ann", "home", feed, posts, now=9.0, limit=0, fresh=3)).added == added

@@ -7,7 +7,7 @@ import pytest
 from microsub.errors import NotFound
 from microsub.model.reader import TimelineItem, Twin
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.rules import Rules
+from microsub.timelines.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 ALICE, BOB = "https://alice.example/", "https://bob.example/"

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from microsub.feeds.store.queue import Schedule
+from microsub.feeds.queue import Schedule
 from microsub.redis import keys
+from tests.support.polling import next_time, unschedule
 from tests.support.posts import NOON
-from tests.support.scheduled import next_time, unschedule
 
 LEASE = 60.0
 

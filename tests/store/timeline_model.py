@@ -16,7 +16,8 @@ COMES_BACK = {Reason.UNFOLLOWED, Reason.TWIN}
 
 @dataclass
 class ModelChannel:
-    """posts and hidden: id → time of reading or None; gone: id → reason; feeds: feed → time of following; excluded: the
+    """posts and hidden: id → time of reading or None; gone: id → reason; feeds: feed → time of following;
+    unread_from: feed → score from which on its items are unread, once the first ones have come in; excluded: the
     words that its filter keeps out; behind: feed → place from which on its items wait.
     """
 
@@ -24,7 +25,7 @@ class ModelChannel:
     hidden: dict[str, float | None] = field(default_factory=dict)
     gone: dict[str, Reason] = field(default_factory=dict)
     feeds: dict[str, float] = field(default_factory=dict)
-    unfilled: set[str] = field(default_factory=set)
+    unread_from: dict[str, float] = field(default_factory=dict)
     muted: set[str] = field(default_factory=set)
     blocked: set[str] = field(default_factory=set)
     excluded: set[str] = field(default_factory=set)
@@ -108,15 +109,15 @@ class Model:
         channel = self.channels[uid]
         if feed not in channel.feeds or not ids:
             return
-        since = channel.feeds[feed] if feed in channel.unfilled else None
-        channel.unfilled.discard(feed)
         chosen = [item for item in self.sorted(ids) if self.words.get(item) not in channel.excluded]
-        used = 0
-        for rank, item in enumerate(chosen):
-            # What isn't shown takes up no place among those that stay unread.
-            hidden = self.is_muted(channel, item)
-            old = since is not None and (rank if hidden else used) >= fresh and self.place(item)[0] < since
-            used += self._take(channel, item, now if old else None, now, limit)
+        if chosen and feed not in channel.unread_from:
+            # What isn't shown is not counted among the newest.
+            shown = [one for one in chosen if not self.is_muted(channel, one) and not self.is_blocked(channel, one)]
+            scores = [self.place(item)[0] for item in shown[:fresh]]
+            channel.unread_from[feed] = min([channel.feeds[feed], *scores])
+        for item in chosen:
+            old = self.place(item)[0] < channel.unread_from[feed]
+            self._take(channel, item, now if old else None, limit)
 
     def leave_for_later(self, uid: str, feed: str, ids: Sequence[str]) -> None:
         behind = self.channels[uid].behind
@@ -129,26 +130,23 @@ class Model:
                 due = [one for one in self.items if self.feed_of[one] == feed and self.place(one)[0] >= waiting[feed]]
                 self.add(uid, feed, due, now, limit, fresh)
 
-    def _take(self, channel: ModelChannel, item: str, read_at: float | None, now: float, limit: int) -> bool:
-        """Whether it is one of those that the reader sees, or is done with."""
-        if (part := channel.part_of(item)) is not None:
-            return part is channel.posts
-        if item in channel.gone and channel.gone[item] not in COMES_BACK:
-            return channel.gone[item] is not Reason.BLOCKED
+    def _take(self, channel: ModelChannel, item: str, read_at: float | None, limit: int) -> None:
+        if channel.part_of(item) is not None or channel.gone.get(item) not in {None, *COMES_BACK}:
+            return
         twins = self.items[item].twins
         final = [channel.gone[twin.item] for twin in twins if channel.gone.get(twin.item) not in {None, *COMES_BACK}]
         standing = [twin for twin in twins if channel.part_of(twin.item) is not None]
         if final:
             channel.gone[item] = final[0]
-            return True
+            return
         if any(twin.wins and twin.feed in channel.feeds for twin in standing):
             channel.gone[item] = Reason.TWIN
-            return True
+            return
         left = any(channel.gone.get(twin.item) == Reason.UNFOLLOWED for twin in twins)
         if channel.gone.get(item) == Reason.TWIN and not standing and not left:
-            return True
+            return
         if self.is_blocked(channel, item):
-            return False
+            return
         if standing:
             times = [(channel.part_of(twin.item) or {})[twin.item] for twin in standing]
             read_at = next((at for at in times if at is not None), None)
@@ -158,12 +156,11 @@ class Model:
         if not hidden and not standing and limit and len(channel.posts) >= limit:
             oldest = sorted(channel.posts, key=self.place)[: len(channel.posts) - limit + 1]
             if self.place(oldest[-1]) > self.place(item):
-                return False
+                return
             for out in oldest:
                 channel.leave(out, Reason.EVICTED)
         channel.gone.pop(item, None)
         (channel.hidden if hidden else channel.posts)[item] = read_at
-        return not hidden
 
     # --- read state --------------------------------------------------------------------------------------------------
 
@@ -229,7 +226,7 @@ class Model:
     def unfollow(self, uid: str, feed: str) -> None:
         channel = self.channels[uid]
         channel.feeds.pop(feed, None)
-        channel.unfilled.discard(feed)
+        channel.unread_from.pop(feed, None)
         for part in (channel.posts, channel.hidden):
             for item in [item for item, at in part.items() if at is None and self.feed_of[item] == feed]:
                 channel.leave(item, Reason.UNFOLLOWED)

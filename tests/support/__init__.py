@@ -1,1 +1,15 @@
 """What tests share: waiting on conditions, servers, invented values, the check of what they leave in Redis."""
+
+from __future__ import annotations
+
+import os
+
+THOROUGH = os.environ.get("TEST_MATRIX") == "1"
+"""`make test-matrix`: all that can runs on fakeredis, a real Redis and a Redis Cluster, on four times the inputs."""
+
+_TIMES = float(os.environ.get("TEST_TIMES", "4" if THOROUGH else "1"))
+
+
+def examples(usual: int) -> int:
+    """How many generated inputs a test takes, or for how many seconds: `TEST_TIMES=10` makes them ten times as many."""
+    return max(1, round(usual * _TIMES))

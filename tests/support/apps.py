@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from typing import Any
 
 from microsub.fetch import Answered, FetchFailed, Sending
@@ -26,3 +27,8 @@ class Apps:
         if found is None or len(found.body) > sending.limits.body:
             return FetchFailed(sending.url, "connect", "can't be reached")
         return found
+
+
+def new_verifier() -> str:
+    """A fresh secret of 256 bits, in the 43 characters of base64url."""
+    return secrets.token_urlsafe(32)

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from microsub.configuration.apply import Applier
-from microsub.configuration.store import Applied
+from microsub.administration import Applier
 from microsub.configuration.sync import Configuration, Timing
-from microsub.feeds.store.queue import Schedule
-from microsub.feeds.store.record import Feeds
-from microsub.identity.store.accounts import Accounts
-from microsub.posts.store.items import Items
-from microsub.redis.protocol import Redis
-from microsub.timelines.following import Following
-from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.rules import Rules
-from tests.support.timelines import Timelines
-from tests.support.usual import usual_settings
+from microsub.model.settings import OwnChannelSettings
+from microsub.timelines.channels import Channels
+from tests.support.timelines import Wired
 
 NOW = 1_700_000_000.0
 
@@ -38,11 +30,19 @@ class Clock:
         return self.now
 
 
+def own_settings(channels: Channels) -> Callable[[str, str], Awaitable[OwnChannelSettings]]:
+    """What `SettingsInForce` asks for a channel's own settings."""
+
+    async def own(user: str, uid: str) -> OwnChannelSettings:
+        return (await channels.get(user, uid)).settings
+
+    return own
+
+
 @dataclass
-class Configured:
+class Configured(Wired):
     """One server's view: `file` on its disk, `redis` shared with others."""
 
-    redis: Redis
     file: Path
     write_back: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -50,17 +50,6 @@ class Configured:
     timing: Timing = QUICK
 
     def __post_init__(self) -> None:
-        redis = self.redis
-        self.accounts = Accounts(redis)
-        self.channels = Channels(redis)
-        self.feeds = Feeds(redis)
-        items = Items(redis)
-        self.rules = Rules(redis, items)
-        self.applied = Applied(redis)
-        self.schedule = Schedule(redis)
-        self.following = Following(
-            self.redis, self.channels, self.feeds, items, Timelines(redis, items), self.schedule, usual_settings
-        )
         self.applier = Applier(self.accounts, self.channels, self.feeds, self.rules, self.following, self.applied)
         self.configuration = self.server()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from microsub.check.command import apply
 from microsub.check.findings import Finding, InChannel
 from microsub.check.invariants import disagreeing
-from microsub.check.repair import apply
 from microsub.check.seen import Reader, scores
+from microsub.redis.keynames import kinds
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.timelinekeys import set_keys
+from microsub.timelines.timelinekeys import set_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,32 @@ async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violatio
     found = await violations(redis, user, uid)
     await apply(redis, [Finding("timelines", "", one.what, InChannel(user, uid, one.item)) for one in found], now)
     return found
+
+
+def named_keys() -> list[tuple[str, re.Pattern[str], bool]]:
+    """Name, pattern and licence of every key function, most literal text first."""
+    return [(kind.name, kind.pattern, kind.may_stay) for kind in kinds()]
+
+
+async def assert_no_stray_keys(redis: Redis) -> None:
+    """Fail on a key that keys.py doesn't name, or that has neither a time to live nor a licence."""
+    names = await all_keys(redis)
+    lives = await redis.pipeline([("TTL", name) for name in names])
+    known = named_keys()
+    stray = []
+    for raw, ttl in zip(names, lives, strict=True):
+        text = raw.decode()
+        match = next(((name, licence) for name, pattern, licence in known if pattern.match(text)), None)
+        if match is None:
+            stray.append(f"{text}: not named in keys.py")
+        elif ttl == -1 and not match[1]:
+            stray.append(f"{text}: keys.{match[0]} says nothing of staying, and it has no time to live")
+    assert not stray, "stray keys:\n" + "\n".join(stray)
+
+
+async def all_keys(redis: Redis) -> list[bytes]:
+    """The names of all keys, on whichever server."""
+    found: set[bytes] = set()
+    async for batch in redis.scan():
+        found.update(batch)
+    return sorted(found)

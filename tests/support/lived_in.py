@@ -5,44 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from microsub.check.command import Checking, CheckReport
-from microsub.feeds.store.queue import Schedule
-from microsub.feeds.store.record import FeedRecord, Feeds
-from microsub.formats.entry_id import host_of
-from microsub.identity.store.accounts import Accounts
-from microsub.posts.store.items import Items
-from microsub.redis.protocol import Redis
-from microsub.timelines.following import Following
-from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.rules import Rules
+from microsub.feeds.record import FeedRecord
+from microsub.kit.urls import host_of
+from microsub.posts.ingest import PostWriter
 from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.posts import NOON, candidate
-from tests.support.timelines import Timelines
-from tests.support.usual import usual_settings
+from tests.support.timelines import Wired
 
 LATER = NOON + 5000
 """When the store is examined."""
 
 
 @dataclass
-class LivedIn:
+class LivedIn(Wired):
     """The stores on one Redis. Feed 1 (12 posts) is ann's `home` and bob's `home`, feed 2 (5) ann's `work`, all of
     whose posts are muted, feed 3 (3) bob's `old`, which is removed.
     """
 
-    redis: Redis
-
-    def __post_init__(self) -> None:
-        self.accounts = Accounts(self.redis)
-        self.channels = Channels(self.redis)
-        self.feeds = Feeds(self.redis)
-        self.items = Items(self.redis)
-        self.schedule = Schedule(self.redis)
-        self.timelines = Timelines(self.redis, self.items)
-        self.rules = Rules(self.redis, self.items)
-        self.following = Following(
-            self.redis, self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings
-        )
-        self.now = LATER
+    now = LATER
 
     async def begin(self) -> None:
         for name in ("ann", "bob"):
@@ -68,16 +48,18 @@ class LivedIn:
         url = f"https://{host}/feed"
         feed = await self.feeds.ensure(url, NOON - 9000)
         posts = [candidate(str(n), host=host, at=NOON + n, twin=f"twin {host} {n}") for n in range(count)]
-        stored = await self.items.store(feed, posts, NOON)
+        stored = await PostWriter(self.redis).write(feed, posts, NOON)
         await self.items.done(feed.id, [item.id for item in stored.new])
         await self.feeds.update(feed.id, {"last_success": str(NOON), "next_poll": str(NOON + 9000)})
         assert host_of(url) == host
         return feed
 
-    async def check(self, mend: bool = False) -> CheckReport:
+    async def check(self, repair: bool = False) -> CheckReport:
         """What `microsub check` says."""
-        follow_repair = FollowRepair(self.accounts, self.channels, self.feeds, self.schedule, self.following)
-        return await Checking(self.redis, follow_repair, clock=lambda: self.now, pause=0).run(mend=mend)
+        follow_repair = FollowRepair(
+            self.redis, self.accounts, self.channels, self.feeds, self.schedule, self.following
+        )
+        return await Checking(self.redis, follow_repair, clock=lambda: self.now, pause=0).run(repair=repair)
 
     async def shown(self, user: str, uid: str) -> list[tuple[str, bool]]:
         """Id and read flag of everything in a channel, newest first."""

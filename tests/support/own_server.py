@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlsplit
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from tests.support.app_site import AppSite
+import httpx
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
 from tests.support.process import Installation
-from tests.support.surfer import Surfer
+from tests.support.raw_http import Listening, Reply, Request, html_reply, listening
 
 PASSWORD = "four words beside the harbour"
 
@@ -43,6 +49,150 @@ async def _use(url: str, link: str, password: str = PASSWORD) -> None:
 async def sign_in(surfer: Surfer, user: str, password: str = PASSWORD) -> Surfer:
     """From any page that asks for a sign-in, with the own web address or the link to it, to where one was going."""
     return await surfer.submit("/sign-in/local", who=user, password=password)
+
+
+MOST_HOPS = 10
+
+
+def cookie_of(url: str, name: str) -> str:
+    """The name of a cookie of the server at `url`, by plain http: it has the port, since ports share them."""
+    return f"microsub-{name}-{urlsplit(url).port}"
+
+
+@dataclass
+class Surfer(AbstractAsyncContextManager["Surfer"]):
+    """`here` is the address that is shown, `reply` what came from there; `away` is where a redirect led that wasn't
+    followed, because it begins with `stops_at`.
+    """
+
+    stops_at: str = "\n"
+    http: httpx.AsyncClient = field(default_factory=lambda: httpx.AsyncClient(timeout=60))
+    here: str = ""
+    reply: httpx.Response = field(default_factory=lambda: httpx.Response(204))
+    away: str = ""
+    hops: list[str] = field(default_factory=list)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.http.aclose()
+
+    async def goto(self, url: str, **headers: str) -> Surfer:
+        """Type in an address."""
+        return await self._follow(await self.http.get(url, headers=headers))
+
+    async def submit(self, action: str | None = None, *, without: Sequence[str] = (), **fields: Any) -> Surfer:
+        """Send the form that has all these fields, and leads to a path that ends with `action`, filled in."""
+        form = self._form(action, fields, without)
+        target = urljoin(self.here, form.attributes.get("action") or self.here)
+        values: dict[str, Any] = {**self.fields(form), **fields}
+        for name in without:
+            values.pop(name, None)
+        own = urlsplit(self.here)
+        headers = {"Origin": f"{own.scheme}://{own.netloc}", "Sec-Fetch-Site": "same-origin"}
+        return await self._follow(await self.http.post(target, data=values, headers=headers))
+
+    @property
+    def text(self) -> str:
+        """What can be read."""
+        body = LexborHTMLParser(self.reply.text).body
+        return " ".join(body.text(separator=" ").split()) if body else ""
+
+    @property
+    def title(self) -> str:
+        """The first heading."""
+        found = LexborHTMLParser(self.reply.text).css_first("h1")
+        return " ".join(found.text().split()) if found else ""
+
+    @property
+    def forms(self) -> list[LexborNode]:
+        return LexborHTMLParser(self.reply.text).css("form")
+
+    def fields(self, form: LexborNode) -> dict[str, Any]:
+        """What the form would send as it is, buttons left out."""
+        found: dict[str, Any] = {}
+        for node in form.css("input[name]"):
+            name, kind = node.attributes["name"] or "", node.attributes.get("type") or "text"
+            if kind in {"checkbox", "radio"}:
+                if "checked" in node.attributes:
+                    found[name] = [*found.get(name, []), node.attributes.get("value") or "on"]
+            else:
+                found[name] = node.attributes.get("value") or ""
+        return found
+
+    def _form(self, action: str | None, fields: dict[str, Any], without: Sequence[str]) -> LexborNode:
+        for form in self.forms:
+            names = {node.attributes.get("name") for node in form.css("input, button, select, textarea")}
+            leads = urlsplit(urljoin(self.here, form.attributes.get("action") or "")).path
+            if (action is None or leads.endswith(action)) and {*fields, *without} <= names:
+                return form
+        raise AssertionError(f"no form to {action} with {sorted(fields)} at {self.here}: {self.text[:500]}")
+
+    async def _follow(self, reply: httpx.Response) -> Surfer:
+        self.away, self.hops = "", []
+        for _ in range(MOST_HOPS):
+            self.here, self.reply = str(reply.url), reply
+            if reply.status_code not in {301, 302, 303, 307, 308}:
+                return self
+            location = urljoin(self.here, reply.headers["location"])
+            self.hops.append(location)
+            if location.startswith(self.stops_at):
+                self.away = location
+                return self
+            reply = await self.http.get(location)
+        raise AssertionError(f"too many redirects: {self.hops}")
+
+
+@dataclass
+class AppSite:
+    """A server on loopback. `asked` is every request; `returned` what browsers came back with."""
+
+    asked: list[Request] = field(default_factory=list)
+    pages: dict[str, Reply] = field(default_factory=dict)
+    listening: Listening = field(init=False)
+
+    def home(self, name: str, *, redirects: tuple[str, ...] = (), document: bool = False) -> str:
+        """The client id of an app by that name: a page marked up as h-app, or a JSON document."""
+        path = f"/{name.replace(' ', '-').lower()}/"
+        url = f"{self.listening.base}{path}"
+        self.pages[f"{path}back"] = html_reply(f"<title>{name}</title><p>Welcome back to {name}</p>")
+        if document:
+            about = {"client_id": url, "client_name": name, "client_uri": url, "logo_uri": f"{url}logo.png"}
+            about |= {"redirect_uris": [f"{url}back", *redirects]}
+            self.pages[path] = Reply(json.dumps(about).encode(), 200, [("Content-Type", "application/json")])
+        else:
+            links = "".join(f'<link rel="redirect_uri" href="{uri}">' for uri in redirects)
+            card = (
+                f'<div class="h-app"><img class="u-logo" src="logo.png" alt=""><a class="u-url p-name" href="{path}">'
+            )
+            self.pages[path] = html_reply(f"<!doctype html><title>{name}</title>{links}{card}{name}</a></div>")
+        return url
+
+    def profile(self, name: str, *, in_header: bool = False, **rels: str) -> str:
+        """A static page of somebody at /<name>/, with a link for each rel (`_` stands for `-`)."""
+        path, url = f"/{name}/", f"{self.listening.base}/{name}/"
+        named = [(rel.replace("indieauth_", "indieauth-"), address) for rel, address in rels.items()]
+        links = "".join(f'<link rel="{rel}" href="{address}">\n' for rel, address in named)
+        header = ("Link", ", ".join(f'<{address}>; rel="{rel}"' for rel, address in named))
+        text = f'<!doctype html><title>{name}</title>\n{"" if in_header else links}<p class="h-card">{name}</p>'
+        self.pages[path] = html_reply(text, 200, *([header] if in_header else []))
+        return url
+
+    @property
+    def returned(self) -> list[dict[str, str]]:
+        return [request.query for request in self.asked if request.path.endswith("/back")]
+
+    async def answer(self, request: Request) -> Reply:
+        self.asked.append(request)
+        return self.pages.get(request.path, Reply(b"not here", 404))
+
+
+@asynccontextmanager
+async def app_site(host: str = "127.0.0.1") -> AsyncIterator[AppSite]:
+    """A running server for apps on a free port."""
+    made = AppSite()
+    async with listening(made.answer, host) as made.listening:
+        yield made
 
 
 @dataclass

@@ -7,33 +7,31 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
+from typing import Any
 
 from microsub.configuration.model import InstanceSettings, Polling
-from microsub.delivery.completing import Completing
+from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.fan_out import FanOut
-from microsub.delivery.stage import Patience
-from microsub.delivery.stages import Stages
-from microsub.feeds.announcing import Announcing
-from microsub.feeds.store.events import Events
-from microsub.feeds.store.queue import Schedule
-from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.delivery.look_ups import Completing
+from microsub.delivery.stage import Patience, Stages
+from microsub.feeds.events import Announcing, Events
+from microsub.feeds.record import FeedRecord, Feeds
 from microsub.fetch import Fetcher, FetchLimits, FetchSettings
-from microsub.identity.store.accounts import Accounts
 from microsub.kit.urls import host_of
+from microsub.library.post_store import PostStore
 from microsub.model.reader import PageQuery, Row
 from microsub.model.settings import Filters, OwnChannelSettings
-from microsub.polling.host_turn import Turn
 from microsub.polling.moving import Mover
 from microsub.polling.on_demand import PollNow
 from microsub.polling.poll import Poller, PollResult
-from microsub.polling.worker import Worker, worker_name
-from microsub.posts.store.items import Items
-from microsub.redis.presence import Presence
+from microsub.polling.worker import Turn, Worker, worker_name
+from microsub.posts.ingest import Ingest
+from microsub.posts.items import Items
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Stream
-from microsub.timelines.store.channels import Channels
+from microsub.upkeep.sweep import Sweeping
 from tests.support.parsing import PARSER
-from tests.support.timelines import Timelines
+from tests.support.timelines import Wired
 
 FAST = InstanceSettings(polling=Polling(host_interval=0))
 
@@ -57,10 +55,9 @@ async def loopback(_host: str, _port: int) -> Sequence[str]:
 
 
 @dataclass
-class World:
+class World(Wired):
     """The stores on one Redis, and what polls into them. `workers()` makes more workers on the same stores."""
 
-    redis: Redis
     settings: InstanceSettings = FAST
     limits: FetchLimits = field(default_factory=FetchLimits)
     clock: Clock = field(default_factory=Clock)
@@ -68,16 +65,10 @@ class World:
     completing: Completing | None = None
 
     def __post_init__(self) -> None:
-        self.accounts = Accounts(self.redis)
-        self.channels = Channels(self.redis)
-        self.feeds = Feeds(self.redis)
-        self.items = Items(self.redis)
-        self.schedule = Schedule(self.redis)
-        self.timelines = Timelines(self.redis, self.items)
-        self.presence = Presence(self.redis)
         self.announcing = Announcing(Events(self.redis))
         self.fan_out = FanOut(self.redis, self.feeds, self.items, self.timelines, clock=self.clock)
         self.stages = self.make_stages()
+        self.ingest = self.make_ingest(self.redis)
         self.mover = Mover(self.feeds, self.items, self.channels, self.schedule, self.fan_out)
         self.parser = PARSER
         self.fetcher = Fetcher(
@@ -98,7 +89,8 @@ class World:
         return Poller(
             self.feeds if redis is None else Feeds(redis),
             self.items if redis is None else Items(redis),
-            self.stages.entries if redis is None else Stream(redis, "entries"),
+            self.ingest if redis is None else self.make_ingest(redis),
+            DeadLetters(redis or self.redis),
             self.announcing,
             fetcher or self.fetcher,
             self.parser,
@@ -107,8 +99,11 @@ class World:
             clock=self.clock,
             random=lambda: 0.5,
             on_refused=on_refused,
-            told=self.stages.wake,
         )
+
+    def make_ingest(self, redis: Any) -> Ingest:
+        """What takes posts in through that connection."""
+        return Ingest(redis, Feeds(redis), Items(redis), self.announcing, clock=self.clock, notify=self.stages.wake)
 
     def make_stages(self) -> Stages:
         """The stages of one worker; nothing is looked up unless `completing` is there."""
@@ -234,3 +229,35 @@ def dated(count: int, start: int = 1) -> list[tuple[str, str, str | None]]:
         (f"post-{n}", f"Post {n}", f"{1 + n // 24:02d} Jan 2024 {n % 24:02d}:00:00 GMT")
         for n in range(start + count - 1, start - 1, -1)
     ]
+
+
+FEED = "https://service.test/feed"
+
+
+def post_store(it: World) -> PostStore:
+    """As another program has it: with listeners and locks of its own."""
+    announcing = Announcing(Events(it.redis))
+    ingest = Ingest(it.redis, it.feeds, it.items, announcing, clock=it.clock)
+    sweeping = Sweeping(it.redis, it.accounts, it.feeds)
+    return PostStore(it.redis, it.feeds, it.items, it.accounts, ingest, announcing, sweeping, clock=it.clock)
+
+
+async def follow(it: World, url: str = FEED, user: str = "alice", uid: str = "home") -> str:
+    """A reader follows a feed that nobody polls; its id."""
+    await it.accounts.add_user(user, "", it.clock())
+    await it.channels.create(user, uid, it.clock(), uid)
+    feed = await it.feeds.ensure(url, it.clock())
+    await it.channels.follow(user, uid, feed.id, url, it.clock())
+    await it.feeds.subscribe(feed.id, user, uid)
+    return feed.id
+
+
+async def next_time(redis: Redis) -> float | None:
+    """When the next host is due (or its lease runs out); None where nothing is scheduled."""
+    reply = await redis.command("ZRANGE", keys.hosts_due(), 0, 0, "WITHSCORES")
+    return float(reply[1]) if reply else None
+
+
+async def unschedule(redis: Redis, feed_id: str, host: str) -> None:
+    """The feed has no turn any more."""
+    await redis.command("ZREM", keys.host_due(host), feed_id)

@@ -3,45 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import re
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
 from microsub.redis.embedded.server import start_embedded
-from tests.support.waiting import wait_until
+from tests.support.fork_server import Process, fork_server, started
+from tests.support.waiting import PATIENCE, wait_until
 
-_EACH = """
-import contextlib, io, json, sys
-from microsub.cli import main
-printed = []
-for command in sys.argv[1:]:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        main(command.split(), standalone_mode=False)
-    printed.append(out.getvalue())
-print(json.dumps(printed))
-"""
+PROGRAM = ("-m", "microsub")
+"""The program as people start it."""
 
 
 @dataclass
 class Installation:
     """A folder with backend.json and data, and the processes that run on it. Feeds on loopback are allowed.
 
-    `program` is what Python is given before the command: a test may run it with other constants.
+    They are forked from one that has loaded the product. With a `program`, what Python is given before the command,
+    they are started as people start them.
     """
 
     folder: Path
     environ: Mapping[str, str] = field(default_factory=dict)
-    program: tuple[str, ...] = ("-m", "microsub")
-    processes: list[asyncio.subprocess.Process] = field(default_factory=list)
+    program: tuple[str, ...] = ()
+    processes: list[Process] = field(default_factory=list)
 
     @property
     def backend(self) -> Path:
@@ -71,18 +69,29 @@ class Installation:
         """Make the data folder, as the first start of a server does."""
         await asyncio.to_thread(lambda: start_embedded(self.folder / "data").stop())
 
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+    async def start(self, *arguments: str) -> Process:
         """Start `microsub …`; its output goes into log files in the folder."""
         number = len(self.processes)
         with (
             (self.folder / f"{number}.out").open("wb") as out,
             (self.folder / f"{number}.log").open("wb") as log,
         ):
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, *self.program, *arguments, env=self.environment(), stdout=out, stderr=log
-            )
+            process = self._process("microsub", arguments, out, log)
         self.processes.append(process)
         return process
+
+    def _process(self, module: str, arguments: Sequence[str], out: IO[bytes], err: IO[bytes]) -> Process:
+        environment = self.environment()
+        if self.program and module == "microsub":
+            return started([*self.program, *arguments], environment, out, err)
+        return fork_server().start(module, arguments, environment, out, err)
+
+    async def _output(self, module: str, arguments: Sequence[str]) -> tuple[int, str, str]:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            code = await asyncio.wait_for(self._process(module, arguments, out, err).wait(), PATIENCE)
+            for file in (out, err):
+                file.seek(0)
+            return code, out.read().decode(), err.read().decode()
 
     async def serve(self, command: str = "serve", *flags: str) -> str:
         """Start a serving process and return the URL that it prints."""
@@ -99,30 +108,15 @@ class Installation:
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a command to its end: exit code, standard output, standard error."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *self.program,
-            *arguments,
-            env=self.environment(),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-        return process.returncode or 0, out.decode(), err.decode()
+        return await self._output("microsub", arguments)
 
     async def run_each(self, *commands: str) -> list[str]:
         """Run several commands, which must succeed, and return what each of them prints.
 
-        For what a test needs and isn't about: all in one process, since most of what a command costs is its start.
+        For what a test needs and isn't about: all in one process.
         """
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _EACH, *commands),
-            env=self.environment(),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-        assert process.returncode == 0, err.decode()
+        code, out, err = await self._output(__name__, commands)
+        assert code == 0, err
         printed: list[str] = json.loads(out)
         return printed
 
@@ -137,14 +131,16 @@ class Installation:
             if process.returncode is None:
                 process.send_signal(number)
         for process in self.processes:
-            await asyncio.wait_for(process.wait(), 60)
+            await asyncio.wait_for(process.wait(), PATIENCE)
 
 
 @asynccontextmanager
-async def installation(folder: Path, document: Mapping[str, Any], **environ: str) -> AsyncIterator[Installation]:
+async def installation(
+    folder: Path, document: Mapping[str, Any], *, program: tuple[str, ...] = (), **environ: str
+) -> AsyncIterator[Installation]:
     """A fresh installation; everything it started is stopped at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Installation(folder, environ)
+    made = Installation(folder, environ, program)
     made.write(document)
     try:
         yield made
@@ -195,3 +191,63 @@ async def reader(url: str, token: str) -> AsyncIterator[Reader]:
     """A reader app that asks the server at `url`."""
     async with httpx.AsyncClient(timeout=60) as http:
         yield Reader(http, f"{url}/microsub", token)
+
+
+def _each(commands: Sequence[str]) -> list[str]:
+    """Run these commands here; what each of them prints."""
+    from microsub.cli import main
+
+    printed = []
+    for command in commands:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            main(command.split(), standalone_mode=False)
+        printed.append(out.getvalue())
+    return printed
+
+
+if __name__ == "__main__":
+    print(json.dumps(_each(sys.argv[1:])))
+
+
+_MARK = "MADE_BY_TESTS_IN"
+
+_GUARD = """
+import os, signal, sys, time
+folder = os.fsencode(sys.argv[1])
+mark = sys.argv[2].encode() + b"=" + folder + b"\\0"
+
+def ours(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            found = mark in file.read()
+        return found or os.fsencode(os.readlink(f"/proc/{pid}/cwd")).startswith(folder + b"/")
+    except OSError:
+        return False
+
+sys.stdin.read()
+for _ in range(50 if os.path.isdir("/proc/self") else 0):
+    left = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid() and ours(name)]
+    if not left:
+        break
+    for pid in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    time.sleep(0.1)
+"""
+"""Its standard input ends with the test process, however that ends."""
+
+
+@contextmanager
+def none_left(folder: Path) -> Iterator[None]:
+    """Kill, when the block or this process ends, what works in `folder` or was started meanwhile. Linux only."""
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _GUARD, str(folder), _MARK], stdin=subprocess.PIPE, start_new_session=True
+    )
+    os.environ[_MARK] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ[_MARK]
+        guard.communicate()

@@ -47,9 +47,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from tests.support.provider_clients import Client, fetched_client
-from tests.support.provider_pages import Variant, consent_page, problem_page, profile_reply
-from tests.support.provider_records import Asking, Code, Fault, Person, Token, changed
+from tests.support.provider_pages import (
+    Asking,
+    Client,
+    Code,
+    Fault,
+    Person,
+    Token,
+    Variant,
+    changed,
+    consent_page,
+    fetched_client,
+    problem_page,
+    profile_reply,
+)
 from tests.support.raw_http import (
     Listening,
     Reply,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from html.parser import HTMLParser
 from typing import Any, Literal, Protocol
+from urllib.parse import urlencode, urljoin, urlsplit
 
-from tests.support.raw_http import Reply, html_reply
+import httpx
+
+from tests.support.raw_http import Reply, Request, html_reply
 
 
 @dataclass(frozen=True)
@@ -122,3 +128,166 @@ def consent_page(ticket: str, client: Shown, scope: Sequence[str], me: str) -> R
 def problem_page(text: str, status: int = 400) -> Reply:
     """What is told to the person, because it may not be told to the client."""
     return html_reply(f"<!doctype html><meta charset=utf-8><title>Problem</title><p>{escape(text)}</p>", status)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong at one endpoint, for `times` requests (None: until `mend`).
+
+    `status`, `body`, `content_type` and `headers` replace or add what would be sent; `padding` puts that many bytes
+    after the body; `hang` never answers; `wait` answers when the event is set; `drop` closes without a word; `location`
+    answers with a redirect there (empty: to the same address again). `change` sets values of a JSON object, of the
+    metadata, or of the redirect's query; None takes one away.
+    """
+
+    status: int | None = None
+    body: bytes | None = None
+    content_type: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    padding: int = 0
+    hang: bool = False
+    wait: asyncio.Event | None = None
+    drop: bool = False
+    location: str | None = None
+    change: Mapping[str, Any] = field(default_factory=dict)
+    times: int | None = None
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who has an account here. `me` is the profile URL that the provider answers with."""
+
+    name: str
+    me: str
+    password: str
+    microsub: str | None = None
+    micropub: str | None = None
+
+    @property
+    def profile(self) -> dict[str, str]:
+        return {"name": self.name.title(), "url": self.me, "photo": f"{self.me}photo.jpg"}
+
+
+@dataclass(frozen=True)
+class Asking:
+    """An authorization request that the person hasn't decided on yet."""
+
+    client: Client
+    redirect_uri: str
+    state: str | None
+    scope: tuple[str, ...]
+    challenge: str | None
+
+
+@dataclass
+class Code:
+    """What a code stands for; `uses` counts the times it was redeemed."""
+
+    person: Person
+    asking: Asking
+    scope: tuple[str, ...]
+    expires: float
+    uses: int = 0
+
+
+@dataclass
+class Token:
+    """An access token or a refresh token that was given out."""
+
+    person: Person
+    client: str
+    scope: tuple[str, ...]
+    expires: float | None
+    code: str
+    revoked: bool = False
+
+
+def changed(reply: Reply, fault: Fault) -> Reply:
+    """The reply with the fault in it, where that is a matter of the reply."""
+    headers = list(reply.headers)
+    body = reply.body
+    if fault.change and 300 <= reply.status < 400:
+        headers = [(name, _relocated(value, fault.change) if name == "Location" else value) for name, value in headers]
+    elif fault.change and _is_json(reply):
+        kept = json.loads(body) | fault.change
+        body = json.dumps({name: value for name, value in kept.items() if value is not None}).encode()
+    if fault.content_type is not None:
+        headers = [(n, v) for n, v in headers if n != "Content-Type"] + [("Content-Type", fault.content_type)]
+    body = (fault.body if fault.body is not None else body) + b" " * fault.padding
+    status = fault.status or reply.status
+    return Reply(body, status, [*headers, *fault.headers], hang=fault.hang, drop=fault.drop)
+
+
+def _relocated(location: str, change: Mapping[str, Any]) -> str:
+    before, _, query = location.partition("?")
+    values = Request("GET", f"/?{query}").query | change
+    return f"{before}?{urlencode({name: value for name, value in values.items() if value is not None})}"
+
+
+def _is_json(reply: Reply) -> bool:
+    return ("Content-Type", "application/json") in reply.headers
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client by its id, with what it says of itself."""
+
+    id: str
+    name: str = ""
+    redirect_uris: tuple[str, ...] = ()
+
+    def allows(self, redirect_uri: str) -> bool:
+        """Whether answers may go there: same scheme, host and port as the id, else exactly as the client published, or
+        to a program on the person's own machine.
+        """
+        ours, theirs = urlsplit(self.id), urlsplit(redirect_uri)
+        if not self.redirect_uris and (theirs.scheme, theirs.hostname, theirs.path) == ("http", "127.0.0.1", "/"):
+            return True
+        same = (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc) and bool(theirs.netloc)
+        return redirect_uri in self.redirect_uris or (same and not theirs.fragment)
+
+
+async def fetched_client(client: str) -> Client:
+    """What is published at a client's id: a JSON document, or a page with redirect_uri links. Nothing, if neither."""
+    async with httpx.AsyncClient(timeout=60, follow_redirects=False) as http:
+        try:
+            reply = await http.get(client, headers={"Accept": "application/json, text/html;q=0.9"})
+        except httpx.HTTPError:
+            return Client(client)
+    if reply.status_code != 200:
+        return Client(client)
+    if reply.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
+        return _from_document(client, reply.json())
+    links = _Links(client)
+    links.feed(reply.text)
+    linked = [urljoin(client, link["url"]) for link in reply.links.values() if link.get("rel") == "redirect_uri"]
+    return Client(client, links.title, (*linked, *links.found))
+
+
+def _from_document(client: str, document: dict[str, Any]) -> Client:
+    # The document must be the client's own, and its page must lie above it.
+    if document.get("client_id") != client or not client.startswith(document.get("client_uri", "\n")):
+        return Client(client)
+    return Client(client, str(document.get("client_name", "")), tuple(document.get("redirect_uris", ())))
+
+
+class _Links(HTMLParser):
+    def __init__(self, base: str) -> None:
+        super().__init__()
+        self._base = base
+        self._in_title = False
+        self.title = ""
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self._in_title = tag == "title"
+        if tag in {"link", "a"} and "redirect_uri" in (values.get("rel") or "").split():
+            self.found.append(urljoin(self._base, values.get("href") or ""))
+
+    def handle_data(self, data: str) -> None:
+        if self._in_title:
+            self.title += data.strip()
+
+    def handle_endtag(self, _tag: str) -> None:
+        self._in_title = False

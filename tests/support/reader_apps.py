@@ -45,8 +45,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 import httpx
 
 from tests.support.raw_http import Reply, Request, html_reply, listening
-from tests.support.reader_app import App, AppBreaks, Person, Signed, same_host
-from tests.support.reader_discovery import found_rels, header_rels, tags
+from tests.support.reader_app import App, AppBreaks, Person, Signed, found_rels, header_rels, same_host, tags
 
 __all__ = [
     "APPS",

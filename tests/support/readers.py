@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,36 +16,28 @@ from microsub.configuration.model import InstanceSettings
 from microsub.delivery.fan_out import FanOut
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import Search
-from microsub.feeds.store.events import Events
-from microsub.feeds.store.queue import Schedule
-from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.feeds.events import Events
+from microsub.feeds.record import FeedRecord
 from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.health import Health
-from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.identity.store.accounts import ServiceTokens
 from microsub.library.reading import Posts
-from microsub.model.scopes import ALL_SCOPES
+from microsub.model.reader import ALL_SCOPES
 from microsub.parsing.pool import ParsePool
-from microsub.posts.messages import ItemsStored
-from microsub.posts.store.items import Items
-from microsub.posts.values import ItemToStore
-from microsub.redis.presence import Presence
-from microsub.redis.processcounts import ProcessCounts
+from microsub.posts.ingest import PostWriter
+from microsub.posts.values import ItemsStored, ItemToStore
+from microsub.redis.presence import ProcessCounts
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
 from microsub.settings import Settings
 from microsub.surface import Services
-from microsub.timelines.following import Following
+from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
-from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.pages import ItemCache
-from microsub.timelines.store.rules import Rules
 from microsub.upkeep.figures import Figures
-from microsub.wiring.identity import make_identity
+from microsub.wiring.web import make_identity
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
-from tests.support.timelines import Timelines
-from tests.support.usual import usual_settings
+from tests.support.timelines import Wired
 
 ENDPOINT = "/microsub"
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -127,10 +120,9 @@ class Reader:
 
 
 @dataclass
-class Instance:
+class Instance(Wired):
     """Stores, services and application on one Redis; `now` is the time that the services see."""
 
-    redis: Redis
     now: float = NOON + 10_000
     settings: InstanceSettings = field(default_factory=InstanceSettings)
     web: Web = field(default_factory=Web)
@@ -141,14 +133,6 @@ class Instance:
         self.process = Settings(base_url=self.base_url, allow_private_networks=LOOPBACK)
         self.fetcher = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=nowhere)
         self.identity = make_identity(self.process, self.redis, self.fetcher, self.parser, lambda: self.settings)
-        self.accounts = Accounts(self.redis)
-        self.channels = Channels(self.redis)
-        self.feeds = Feeds(self.redis)
-        self.items = Items(self.redis)
-        self.schedule = Schedule(self.redis)
-        self.timelines = Timelines(self.redis, self.items)
-        self.rules = Rules(self.redis, self.items)
-        self.presence = Presence(self.redis)
         self.service_tokens = ServiceTokens(self.redis)
         self.fan_out = FanOut(self.redis, self.feeds, self.items, self.timelines)
         self.services = self.make_services()
@@ -163,9 +147,7 @@ class Instance:
             redis=self.redis,
             channels=self.channels,
             items=self.items,
-            following=Following(
-                self.redis, self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings
-            ),
+            following=self.following,
             rules=self.rules,
             search=Search(self.web, directory, self.parser),
             health=Health(self.presence),
@@ -188,7 +170,7 @@ class Instance:
         feed = await self.feeds.ensure(url, self.now)
         fields = {"title": title or "A blog", "last_success": str(self.now), "last_poll": str(self.now)}
         await self.feeds.update(feed.id, {**fields, "next_poll": str(self.now + 3600)})
-        await self.items.store(feed, posts, self.now)
+        await PostWriter(self.redis).write(feed, posts, self.now)
         pending = await self.items.pending(feed.id)
         await self.fan_out.handle(Message("1-1", ItemsStored(feed.id, tuple(pending)).to_fields()))
         await self.items.done(feed.id, pending)
@@ -229,3 +211,54 @@ def assert_no_null(value: Any) -> None:
 
 
 __all__ = ["ENDPOINT", "Instance", "Reader", "Web", "assert_no_null", "instance", "posts"]
+
+
+FEED = "https://blog.example/feed"
+OTHER = "https://other.example/feed"
+ANN = "https://blog.example/"
+
+Key = tuple[str, str, str]
+
+
+def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
+    """A request of each kind that, from its own user, changes or shows as much as it can."""
+    verb, action, method = key
+    more: dict[Key, dict[str, Any]] = {
+        ("POST", "channels", ""): {"channel": "home", "name": "Taken over"},
+        ("POST", "channels", "delete"): {"channel": "home"},
+        ("POST", "channels", "order"): {"channels[]": ["later", "home"]},
+        ("GET", "timeline", ""): {"channel": "global", "limit": 100},
+        ("POST", "timeline", "mark_read"): {"channel": "global", "entry[]": ids},
+        ("POST", "timeline", "mark_unread"): {"channel": "global", "entry[]": ids},
+        ("POST", "timeline", "remove"): {"channel": "global", "entry[]": ids},
+        ("POST", "timeline", "move"): {"channel": "later", "entry[]": ids},
+        ("GET", "follow", ""): {"channel": "global"},
+        ("POST", "follow", ""): {"channel": "later", "url": OTHER},
+        ("POST", "follow", "update"): {"channel": "later", "url": FEED},
+        ("POST", "unfollow", ""): {"channel": "home", "url": FEED},
+        ("GET", "search", ""): {"query": "private words"},
+        ("POST", "search", ""): {"query": "private words"},
+        ("GET", "preview", ""): {"url": FEED},
+        ("POST", "preview", ""): {"url": FEED},
+        ("POST", "mute", ""): {"url": ANN},
+        ("POST", "unmute", ""): {"url": ANN},
+        ("POST", "block", ""): {"url": ANN},
+        ("POST", "unblock", ""): {"url": ANN},
+    }
+    assert verb == "GET" or key in more, f"say here what a good request for {key} is"
+    return {"action": action, **({"method": method} if method else {}), **more.get(key, {})}
+
+
+async def snapshot(reader: Reader) -> str:
+    """Everything that a user can see of their own things."""
+    views: list[Any] = [
+        await reader.get(action="channels", method="tree"),
+        await reader.get(action="follow", channel="global"),
+        await reader.get(action="mute"),
+        await reader.get(action="block"),
+        await reader.get(action="timeline", channel="global", limit=100),
+    ]
+    for channel in views[0]["channels"]:
+        for is_read in ("true", "false"):
+            views.append(await reader.get(action="timeline", channel=channel["uid"], limit=100, is_read=is_read))
+    return json.dumps(views, sort_keys=True)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from microsub.identity.store.accounts import grant
 from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason, TimelineItem
+from microsub.model.settings import USUAL, ChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.store import pages, read_state, references, remove, rules
-from microsub.timelines.store.add import Adder, Incoming, filtering_channels
-from microsub.timelines.store.remove import Leaving
-from microsub.timelines.store.timelinekeys import ItemLookup
+from microsub.timelines import pages, remove, rules, timelinekeys
+from microsub.timelines.add import Adder, Incoming, filtering_channels
+from microsub.timelines.following import Following
+from microsub.timelines.remove import Leaving
+from microsub.timelines.timelinekeys import ItemLookup
+from microsub.wiring.stores import Stores
 
 
 class Timelines(Adder):
@@ -21,8 +25,8 @@ class Timelines(Adder):
     def __init__(self, redis: Redis, items: ItemLookup) -> None:
         super().__init__(redis, items)
         self.walk = partial(pages.walk_rows, redis)
-        self.mark_all_read = partial(read_state.mark_all, redis)
-        self.mark_read_before = partial(read_state.mark_before, redis)
+        self.mark_all_read = partial(pages.mark_all, redis)
+        self.mark_read_before = partial(pages.mark_before, redis)
         self.move = partial(remove.move_items, redis, items)
         self.unfollow = partial(remove.take_out_feed, redis, items)
         self.stock = partial(remove.stock_of, redis)
@@ -42,10 +46,10 @@ class Timelines(Adder):
         return grant(user, scopes, behind=rows.behind), rows
 
     async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        return await read_state.mark(self._redis, user, uid, ids, "read", now)
+        return await pages.mark(self._redis, user, uid, ids, "read", now)
 
     async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        return await read_state.mark(self._redis, user, uid, ids, "unread", now)
+        return await pages.mark(self._redis, user, uid, ids, "unread", now)
 
     async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
         return len(await remove.take_out(self._redis, user, uid, ids, Leaving(Reason.REMOVED, removed_too=False), now))
@@ -56,7 +60,7 @@ class Timelines(Adder):
         return len(await remove.take_out(self._redis, user, uid, ids, Leaving(reason, only_unread), now))
 
     def hidden(self, user: str, uid: str) -> AsyncIterator[list[str]]:
-        return references.members(self._redis, keys.hidden(user, uid))
+        return timelinekeys.members(self._redis, keys.hidden(user, uid))
 
     async def recheck_in(self, places: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float) -> int:
         return sum(map(len, await rules.settle_in(self._redis, places, items, now)))
@@ -66,3 +70,27 @@ class Timelines(Adder):
         times = await self._redis.command("ZMSCORE", keys.gone(user, uid), *ids)
         left = {item: Reason(round(float(at) % 1 * 16)) for item, at in zip(ids, times, strict=True) if at is not None}
         return {item for item, reason in left.items() if not reason.may_return}
+
+
+async def usual_settings(_user: str, _uid: str) -> ChannelSettings:
+    """The defaults for every channel."""
+    return USUAL
+
+
+@dataclass
+class Wired(Stores):
+    """The stores by the product's wiring, each made when it is first used, and what tests need besides."""
+
+    redis: Redis
+
+    @cached_property
+    def timelines(self) -> Timelines:
+        """What happens to timelines."""
+        return Timelines(self.redis, self.items)
+
+    @cached_property
+    def following(self) -> Following:
+        """The use case, with the usual settings everywhere."""
+        return Following(
+            self.redis, self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings
+        )

@@ -1,10 +1,13 @@
-"""Following and unfollowing feeds, and what a new subscription brings."""
+"""Following and unfollowing feeds, what a new subscription brings, and that each feed format comes out the same."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from microsub.conformance.requirement import DESIGN, Chapter, client
+from microsub.conformance.blogs import Format
+from microsub.conformance.checks.items import instant
+from microsub.conformance.library import FORMATS
+from microsub.conformance.requirement import DESIGN, SPEC, Chapter, Check, client
 from microsub.conformance.timeline import each_once, ids, unread_ids, urls
 from microsub.conformance.verdict import NO_HEADER, expect, same
 from microsub.conformance.world import World
@@ -190,3 +193,32 @@ def user_agent(w: World) -> None:
     expect("http" in agent, "a User-Agent with the address of the software", agent or NO_HEADER)
     for name in ("cookie", "referer"):
         expect(name not in visit.headers, f"no header {name}", dict(visit.headers))
+
+
+formats = Chapter("formats", anchor="Following", section="Formats")
+
+NAMES: dict[Format, str] = {"rss": "RSS 2.0", "atom": "Atom", "json": "JSON Feed 1.1", "h-feed": "h-feed"}
+
+
+def _check(form: Format) -> Check:
+    def check(w: World) -> None:
+        blog = w.blogs.formats[form]
+        _, found = w.filled(blog)
+        same(urls(found), blog.links(), "the addresses of the posts, newest first")
+        for item, post in zip(found, blog.posts, strict=True):
+            same(item.get("name"), post.title, "'name'")
+            same(instant(item), post.published, "'published'")
+        first = found[0]
+        same(first.get("category"), ["travel", "größe"], "'category'")
+        html, text = first.get("content", {}).get("html", ""), first.get("content", {}).get("text", "")
+        expect("<strong>bold</strong>" in html, "the markup of the content", html)
+        same(text, "Grüße aus Łódź, 東京 und São Paulo – with bold words & more.", "the text of the content")
+
+    check.__doc__ = (
+        f"Posts of a feed in {NAMES[form]} arrive once each, with address, title, time, categories and content."
+    )
+    return check
+
+
+for _form in FORMATS:
+    formats.requirement(_form, source=SPEC if _form == "h-feed" else DESIGN)(_check(_form))

@@ -1,8 +1,10 @@
-"""What every reply looks like: status, content type, caching, no nulls."""
+"""What every reply looks like (status, content type, caching, no nulls), and what is refused, with which sentence."""
 
 from __future__ import annotations
 
-from microsub.conformance.client import Reply
+import httpx
+
+from microsub.conformance.client import FORM, Reply
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import ids
 from microsub.conformance.verdict import NO_HEADER, Failure, expect, same
@@ -103,3 +105,143 @@ def nulls(value: object, place: str = "") -> list[str]:
     if isinstance(value, list):
         return [found for number, part in enumerate(value) for found in nulls(part, f"{place}[{number}]")]
     return []
+
+
+errors = Chapter("errors", anchor="Error_Responses", section="Transport")
+
+
+def _names(reply: Reply, parameter: str) -> None:
+    """Check a 400 whose description names the parameter."""
+    description = reply.refused(400, "invalid_request").get("error_description")
+    expect(
+        isinstance(description, str) and parameter in description,
+        f"an 'error_description' that names '{parameter}'",
+        reply.text,
+    )
+
+
+@errors.requirement("body")
+def body(w: World) -> None:
+    """An error is an object with 'error' and 'error_description', both strings."""
+    refused = w.user.send("GET", query=[("action", "channels")], token=False)
+    for reply in (refused, w.user.get("no-such-action"), w.user.get("timeline", channel="no-such-channel")):
+        value = reply.json_object()
+        for name in ("error", "error_description"):
+            expect(isinstance(value.get(name), str) and value[name] != "", f"a string '{name}'", reply.text)
+
+
+@errors.requirement("no-action", source=DESIGN)
+def no_action(w: World) -> None:
+    """A request without an action is a 400 that says so."""
+    _names(w.user.send("GET"), "action")
+    _names(w.user.form([("channel", "x")]), "action")
+
+
+@errors.requirement("unknown-action")
+def unknown_action(w: World) -> None:
+    """An unknown action or method is a 400 invalid_request or not_implemented."""
+    channel = w.channel()
+    for reply in (
+        w.user.get("no-such-action"),
+        w.user.post("no-such-action"),
+        w.user.post("timeline", method="no-such-method", channel=channel, entry="1"),
+        w.user.post("channels", method="no-such-method", channel=channel),
+    ):
+        reply.refused(400, "invalid_request", "not_implemented")
+
+
+@errors.requirement("missing-parameter", source=DESIGN)
+def missing_parameter(w: World) -> None:
+    """A missing parameter is a 400 whose description names it."""
+    channel = w.channel()
+    _names(w.user.get("timeline"), "channel")
+    _names(w.user.post("timeline", method="mark_read", entry="1"), "channel")
+    _names(w.user.post("timeline", method="mark_read", channel=channel), "entry")
+    _names(w.user.post("timeline", method="mark_unread", channel=channel), "entry")
+    _names(w.user.post("timeline", method="remove", channel=channel), "entry")
+    _names(w.user.post("follow", channel=channel), "url")
+    _names(w.user.post("follow", url=w.blogs.eight.url), "channel")
+    _names(w.user.get("follow"), "channel")
+    _names(w.user.post("unfollow", channel=channel), "url")
+    _names(w.user.post("mute", channel=channel), "url")
+    _names(w.user.post("block", channel=channel), "url")
+    _names(w.user.get("search"), "query")
+    _names(w.user.get("preview"), "url")
+    _names(w.user.post("channels", method="delete"), "channel")
+    _names(w.user.post("channels", method="order"), "channels")
+    _names(w.user.post("channels"), "name")
+    _names(w.user.post("channels", name=""), "name")
+    _names(w.user.post("timeline", method="mark_read", channel=channel, entry=[""]), "entry")
+    _names(w.user.post("follow", channel="", url=w.blogs.eight.url), "channel")
+
+
+@errors.requirement("unknown-channel", source=DESIGN)
+def unknown_channel(w: World) -> None:
+    """A channel that doesn't exist is a 404 not_found."""
+    nowhere = "no-such-channel-here"
+    for reply in (
+        w.user.get("timeline", channel=nowhere),
+        w.user.post("timeline", method="mark_read", channel=nowhere, entry="1"),
+        w.user.post("timeline", method="mark_unread", channel=nowhere, entry="1"),
+        w.user.post("timeline", method="mark_read", channel=nowhere, last_read_entry="everything"),
+        w.user.post("timeline", method="remove", channel=nowhere, entry="1"),
+        w.user.post("timeline", method="move", channel=nowhere, entry="1"),
+        w.user.get("follow", channel=nowhere),
+        w.user.post("follow", channel=nowhere, url=w.blogs.eight.url),
+        w.user.post("unfollow", channel=nowhere, url=w.blogs.eight.url),
+        w.user.post("mute", channel=nowhere, url=w.blogs.ben.url),
+        w.user.get("mute", channel=nowhere),
+        w.user.post("block", channel=nowhere, url=w.blogs.ben.url),
+        w.user.post("channels", channel=nowhere, name="Renamed"),
+        w.user.post("channels", method="delete", channel=nowhere),
+    ):
+        reply.refused(404, "not_found")
+
+
+@errors.requirement("odd-channel", source=DESIGN)
+def odd_channel(w: World) -> None:
+    """A channel uid of odd characters is a 400 or 404, never a server error."""
+    for odd in ("a b", "../x", "{x}", "x" * 500, "ü", "*", "a:b", "a\nb", "a\x00b"):
+        reply = w.user.get("timeline", channel=odd)
+        expect(reply.status in {400, 404}, f"status 400 or 404 for the channel {odd!r}", reply.text)
+        reply.json_object()
+
+
+@errors.requirement("bad-cursor", source=DESIGN)
+def bad_cursor(w: World) -> None:
+    """A malformed cursor is a 400 that names the parameter."""
+    channel, _ = w.filled(w.blogs.eight)
+    for name in ("before", "after"):
+        for cursor in ("nonsense!", "%%%", "bm9uc2Vuc2U", "-", "ü", "x" * 3000):
+            _names(w.user.get("timeline", **{"channel": channel, name: cursor}), name)
+
+
+@errors.requirement("bad-limit", source=DESIGN, level="should")
+def bad_limit(w: World) -> None:
+    """A limit that is no number is a 400 that names it."""
+    channel = w.channel()
+    for limit in ("many", "1.5", "-3"):
+        _names(w.user.get("timeline", channel=channel, limit=limit), "limit")
+
+
+@errors.requirement("bad-url", source=DESIGN)
+def bad_url(w: World) -> None:
+    """Following what is no http(s) URL is a 400 that names 'url'."""
+    channel = w.channel()
+    for url in ("javascript:alert(1)", "ftp://example.com/feed", "file:///etc/passwd", "http://", "not a url"):
+        _names(w.user.post("follow", channel=channel, url=url), "url")
+    for url in ("javascript:alert(1)", "file:///etc/passwd"):
+        reply = w.user.get("preview", url=url)
+        expect(400 <= reply.status < 500, "an error of the 4xx kind", reply.text)
+    expect(not w.user.get("follow", channel=channel).listed("items"), "no feed followed", "a feed is listed")
+
+
+@errors.requirement("too-large", source=DESIGN, level="should")
+def too_large(w: World) -> None:
+    """A body of several megabytes is refused with 413."""
+    body = b"action=search&query=" + b"x" * (3 << 20)
+    try:
+        reply = w.user.send("POST", body=body, headers={"Content-Type": FORM})
+    except httpx.HTTPError as problem:
+        raise Failure("status 413", f"no reply: {problem!r}") from None
+    reply.refused(413)

@@ -1,20 +1,29 @@
--- Adds or removes one follower of a feed.
+-- Adds or removes one follower of a feed, or lets a feed stay though nobody follows it, or ends that.
 --
 -- Atomic: the time to live of the feed's keys goes with the first follower and comes with the last, so that no feed
 -- with followers, nor one that is kept anyway, can expire, whichever way two of these calls fall; and a changed list has
 -- another edition, so that a process that caches the list sees by its edition that it is old.
 --
--- KEYS  1 subscribers  2 edition  3.. the feed's other keys
--- ARGV  1 user/uid  2 'follow' or 'unfollow'  3 time to live in seconds  4 the next edition
--- reply the number of followers after it
-local changed = redis.call(ARGV[2] == 'follow' and 'SADD' or 'SREM', KEYS[1], ARGV[1])
-if changed == 1 then redis.call('SET', KEYS[2], ARGV[4]) end
-local followers = redis.call('SCARD', KEYS[1])
+-- KEYS  1 subscribers  2 edition  3 feed  4.. the feed's other keys
+-- ARGV  1 'follow', 'unfollow', 'keep' or 'release'  2 time to live in seconds  3 user/uid  4 the next edition
+-- reply 1 where anything changed, else 0; a feed that doesn't exist is neither kept nor released
+local changed
+if ARGV[1] == 'follow' or ARGV[1] == 'unfollow' then
+  changed = redis.call(ARGV[1] == 'follow' and 'SADD' or 'SREM', KEYS[1], ARGV[3])
+  if changed == 1 then redis.call('SET', KEYS[2], ARGV[4]) end
+elseif redis.call('EXISTS', KEYS[3]) == 0 then
+  return 0
+elseif ARGV[1] == 'keep' then
+  changed = redis.call('HSETNX', KEYS[3], 'kept', '1')
+else
+  changed = redis.call('HDEL', KEYS[3], 'kept')
+end
+local stays = redis.call('EXISTS', KEYS[1]) == 1 or redis.call('HEXISTS', KEYS[3], 'kept') == 1
 for _, key in ipairs(KEYS) do
-  if followers > 0 or redis.call('HEXISTS', KEYS[3], 'kept') == 1 then
+  if stays then
     redis.call('PERSIST', key)
   elseif redis.call('TTL', key) == -1 then
-    redis.call('EXPIRE', key, ARGV[3])
+    redis.call('EXPIRE', key, ARGV[2])
   end
 end
-return followers
+return changed

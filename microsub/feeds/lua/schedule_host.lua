@@ -1,4 +1,4 @@
--- What the holder of a host does with its feeds.
+-- What the holder of a host does with its feeds; and when feeds of the host are due, which anybody may set.
 --
 -- Atomic: the host remembers the newest holder that has come, and refuses earlier holders; so two workers can
 -- never both have the last word on a feed, even when one of them slept through its lease.
@@ -9,11 +9,17 @@
 --                   clock that was ahead, and is due too
 --                   reply: when a further feed is due, and until when the host is held, or '' for either; feed ids
 --         'finish'  4 feed  5 next time or ''   reply: 1
+--         'add'     4.. per feed: id, time due at the latest; the token is not asked for
+--                   reply: the time of the host's next request, or ''
 --         'next'    4 time until which the spacing lasts  5 the farthest time that a host can be held until
 --                   6, 7 feed and next time as 'finish' has them, or neither
 --                   reply: the time of the host's next request, or ''
 -- reply nil where a newer holder has come
 -- include: host_next
+if ARGV[3] == 'add' then
+  for at = 4, #ARGV, 2 do redis.call('ZADD', KEYS[1], 'LT', ARGV[at + 1], ARGV[at]) end
+  return host_next(KEYS[1], KEYS[2], math.huge)
+end
 local newest = tonumber(redis.call('HGET', KEYS[2], 'token') or 0) or 0
 if newest > tonumber(ARGV[1]) then return nil end
 redis.call('HSET', KEYS[2], 'token', ARGV[1])

@@ -1,4 +1,6 @@
-"""Pages that were looked up for an entry: the author's card, or what there is to say of a reply's or like's target.
+"""Pages that were looked up for an entry.
+
+The author's card, or what there is to say of a reply's or like's target.
 
 Author pages are read by https://indieweb.org/authorship-spec (step 7) and
 https://microformats.org/wiki/representative-h-card-parsing; targets by their h-entry, and where there is none by Open
@@ -16,9 +18,9 @@ from microsub.formats.encoding import decode
 from microsub.formats.html.sanitise import text_to_html
 from microsub.formats.html.text import without_controls
 from microsub.formats.html.trees import MAX_PAGE, base_of, tree_of
-from microsub.formats.lookups import AuthorPage, LookUp, Target
+from microsub.formats.lookups import AuthorPage, LookUp, LookUpTarget
 from microsub.formats.mf2 import hfeed
-from microsub.formats.mf2.authorship import Page, representative
+from microsub.formats.mf2.values import Page, representative
 from microsub.formats.normalise import finish
 from microsub.formats.parse import sniff
 from microsub.formats.post_types import fold, post_type
@@ -39,7 +41,9 @@ _CARDS = re.compile(r"(?i)\b(?:h-card|vcard)\b")
 
 
 def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> Card | Entry | None:
-    """What the document found at `url` (behind redirects) says to `look_up`; None where it says nothing. Never raises.
+    """What the document found at `url` (behind redirects) says to `look_up`.
+
+    None where it says nothing. Never raises.
 
     The author's card has name and photo only. A reference is an entry, or a card where the target is a person's page;
     it is sanitised, its address is the target's, and it refers to nothing else.
@@ -63,7 +67,7 @@ def author_on(body: bytes, url: str, content_type: str | None, asked: str) -> Ca
 
 def target_on(body: bytes, url: str, content_type: str | None, asked: str) -> Card | Entry | None:
     """`answer` to the look-up of what an entry is about."""
-    return answer(Target(asked), body, url, content_type)
+    return answer(LookUpTarget(asked), body, url, content_type)
 
 
 def _author(text: str, asked: str, url: str) -> Card | None:

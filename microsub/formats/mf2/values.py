@@ -2,15 +2,20 @@
 
 A property is a list whose members are strings, `{value, alt}` for images, `{html, value}` for `e-*`, or whole nested
 items. These helpers answer with what is there and with nothing where it isn't.
+
+Who wrote a post is found by the authorship algorithm (https://indieweb.org/authorship-spec), as far as one page answers
+it. Where the algorithm would fetch the author's page, the card keeps the address alone: `lookups` says that it is
+wanted, and `references` reads it, with `representative`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from microsub.kit.urls import host_of, safe_url
+from microsub.kit.urls import host_of, normalise_profile, safe_url
 from microsub.model.jf2 import Card
 
 Node = dict[str, Any]
@@ -46,7 +51,9 @@ def urls(item: Node, name: str, base: str) -> list[str]:
 
 
 def files(item: Node, name: str, base: str) -> list[str]:
-    """The members of property `name` that lead to files: as `urls`, without texts, such as the caption of a `p-photo`.
+    """The members of property `name` that lead to files.
+
+    As `urls`, without texts, such as the caption of a `p-photo`.
 
     The parser makes absolute what is marked up as an address (`u-*`), and nothing else.
     """
@@ -170,4 +177,76 @@ def _address_part(item: Node, name: str) -> str | None:
     for holder in (item, *(adr for adr in values(item, "adr") if is_item(adr))):
         if word := text(holder, name):
             return word
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page says about people.
+
+    The base of its links, its top-level items, and its `rel` links.
+
+    `people` maps each profile, in comparison form, to what the page's h-cards say about it.
+    """
+
+    url: str
+    base: str
+    items: list[Node]
+    people: Mapping[str, Card]
+    rel_author: tuple[str, ...] = ()
+    rel_me: tuple[str, ...] = ()
+
+
+def people_on(items: list[Node], base: str) -> dict[str, Card]:
+    """Everybody with a profile among `items`, by profile; h-cards that stand alone first: they tend to be complete."""
+    found: dict[str, Card] = {}
+    for holder in ([item for item in items if has_type(item, "h-card")], walk(items)):
+        for item in holder:
+            if has_type(item, "h-card") and (person := card(item, base)) is not None:
+                for address in urls(item, "url", base) or ([person.url] if person.url else []):
+                    known = found.get(normalise_profile(address), Card())
+                    found[normalise_profile(address)] = replace(
+                        person, name=known.name or person.name, photo=known.photo or person.photo
+                    )
+    return found
+
+
+def author_of(item: Node, feed: Node | None, page: Page) -> Card | None:
+    """The author of `item`: its own, that of the h-feed around it, or the one that the page links as `rel=author`."""
+    for holder in (item, feed):
+        if holder is not None:
+            for value in values(holder, "author"):
+                if (person := card(value, page.base)) is not None:
+                    return complete(person, page)
+    if page.rel_author:
+        person = complete(Card(url=page.rel_author[0]), page)
+        # An "about" page that isn't known here says less than the person whom this page is about.
+        return person if person.name else representative(page) or person
+    return None
+
+
+def complete(card: Card, page: Page) -> Card:
+    """`card` with what another h-card of this page knows about the same profile."""
+    if card.url is None or (card.name and card.photo):
+        return card
+    known = page.people.get(normalise_profile(card.url), Card())
+    return replace(card, name=card.name or known.name, photo=card.photo or known.photo)
+
+
+def representative(page: Page) -> Card | None:
+    """The person that the page is about (https://microformats.org/wiki/representative-h-card-parsing)."""
+    here = normalise_profile(page.url)
+    me = {normalise_profile(url) for url in page.rel_me}
+    top = [item for item in page.items if has_type(item, "h-card")]
+    cards = top + [item for item in walk(page.items) if has_type(item, "h-card")]
+    candidates = [(item, {normalise_profile(u) for u in urls(item, "url", page.base)}) for item in cards]
+    for item, profiles in candidates:
+        uids = {normalise_profile(u) for u in urls(item, "uid", page.base)}
+        if here in profiles & uids:
+            return card(item, page.base)
+    for item, profiles in candidates:
+        if profiles & me:
+            return card(item, page.base)
+    if len(top) == 1 and here in {normalise_profile(u) for u in urls(top[0], "url", page.base)}:
+        return card(top[0], page.base)
     return None

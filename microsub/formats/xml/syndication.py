@@ -38,7 +38,9 @@ Node = dict[str, Any]
 
 
 def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
-    """Read a feed document, whose text `pieces` gives. `url` is its address, the base of relative links.
+    """Read a feed document, whose text `pieces` gives.
+
+    `url` is its address, the base of relative links.
 
     Raises ParseError when there is neither a feed nor an entry in it.
     """
@@ -113,7 +115,9 @@ def _title(node: Node, atom: bool) -> str:
 
 
 def _author(node: Node, base: str, *, of_feed: bool = False) -> Card | None:
-    """Who is named first by Dublin Core, by the format itself, by iTunes; several are one line of names.
+    """Who is named first by Dublin Core, by the format itself, by iTunes.
+
+    Several are one line of names.
 
     E-mail addresses aren't shown to readers. Where one is all there is, a post's author is called by its local part; a
     feed has a better name.

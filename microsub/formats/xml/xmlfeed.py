@@ -18,12 +18,12 @@ from typing import Any
 
 from feedparser.api import LooseFeedParser
 
+from microsub.formats.encoding import after_prologue
 from microsub.formats.xml.elements import TRIPS, Elements
 from microsub.formats.xml.wellformed import LONG, MAX_ELEMENTS, MAX_SHORT, TooMuch, WellFormed
 
 Node = dict[str, Any]
 
-_PROLOGUE = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>)", re.S | re.I)
 _INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _REFERENCE = r"&(?!(?:amp|lt|gt|quot|apos);|#(?:9|10|13|3[2-9]|[4-9]\d|[1-9]\d{2,3}|x(?:[2-9a-cA-C][0-9a-fA-F]{1,3}));)"
 _NEEDS_REPAIR = re.compile(_REFERENCE)
@@ -40,7 +40,7 @@ _LONGEST_PROLOGUE = 1 << 20
 MAX_LOOSE = 4_000_000
 """Characters of a document that isn't well-formed. The tolerant parser makes several copies of them."""
 
-__all__ = ["Node", "TooMuch", "after_prologue", "read"]
+__all__ = ["Node", "TooMuch", "read"]
 
 
 def read(
@@ -86,14 +86,6 @@ def _typed(node: Node) -> Node:
     if isinstance(source := typed.get("source"), dict):
         typed["source"] = _typed(source)
     return typed
-
-
-def after_prologue(text: str) -> int:
-    """Where the root element begins: behind declarations, comments and the document type with all it declares."""
-    position = 0
-    while match := _PROLOGUE.match(text, position):
-        position = match.end()
-    return position
 
 
 class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]

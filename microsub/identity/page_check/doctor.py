@@ -15,39 +15,42 @@ from urllib.parse import urlsplit
 
 from microsub.errors import ParseError, TooManyRequests
 from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sender, Sending, SendLimits
-from microsub.formats.entry_id import mask_credentials
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
-from microsub.identity.page_check.page_findings import (
+from microsub.identity.page_check.findings import (
     RELS,
-    address_findings,
-    caching_findings,
-    head_findings,
-    link_findings,
-    misplaced_findings,
-    missing_findings,
-    query_finding,
-    scheme_findings,
-)
-from microsub.identity.page_check.report import LinkLine, PageFinding, PageReport, microsub_line, profile_page
-from microsub.identity.page_check.server_findings import (
     CheckedAgainst,
+    LinkLine,
+    PageFinding,
+    PageReport,
+    address_findings,
     answering_findings,
+    caching_findings,
     differing_findings,
     endpoint_findings,
     feed_findings,
+    head_findings,
+    link_findings,
     metadata_failed,
     metadata_findings,
     microsub_findings,
+    microsub_line,
+    misplaced_findings,
+    missing_findings,
     mistyped_here,
+    ok,
     own_provider_findings,
+    problem,
+    profile_page,
+    query_finding,
+    scheme_findings,
     user_of,
 )
-from microsub.identity.protocol.identifiers import canonical_me, endpoint, site_of_me
-from microsub.identity.protocol.links import ExaminedPage, WrittenLink
-from microsub.identity.protocol.metadata import ServerMetadata, is_own, read_metadata
-from microsub.identity.sign_in.profiles import trail_of
+from microsub.identity.profiles import trail_of
+from microsub.identity.protocol.documents import ServerMetadata, is_own, read_metadata
+from microsub.identity.protocol.links import ExaminedPage, WrittenLink, canonical_me, endpoint, site_of_me
 from microsub.kit.rate_limits import MINUTE, RateLimiter
+from microsub.kit.urls import mask_credentials
 from microsub.parsing.pool import ParsePool
 
 SECONDS = 20.0
@@ -59,8 +62,9 @@ _FEED = SendLimits(total=5.0, body=1024 * 1024)
 
 @dataclass(frozen=True, slots=True)
 class _FetchedPage:
-    """A page that was had, and what was read off it. `named` are usable addresses, the first of each relation;
-    `in_body` the relations of links in its body.
+    """A page that was had, and what was read off it.
+
+    `named` are usable addresses, the first of each relation; `in_body` the relations of links in its body.
     """
 
     answer: Answered
@@ -101,7 +105,9 @@ class _WebPorts:
 
 
 class PageDoctor:
-    """Examines pages. `private` is for instances that reach private networks. Belongs to one event loop.
+    """Examines pages. `private` is for instances that reach private networks.
+
+    Belongs to one event loop.
 
     `asks_itself`: whether endpoints of this very server are asked over HTTP too, as from the command line; a server
     that runs needn't ask itself.
@@ -123,7 +129,9 @@ class PageDoctor:
         self._limiter = RateLimiter(clock)
 
     async def examine_for(self, client: str, address: str, here: CheckedAgainst, *, known: bool = False) -> PageReport:
-        """`examine` for somebody at the network `client`: not too often. Raises TooManyRequests, InvalidRequest.
+        """`examine` for somebody at the network `client`: not too often.
+
+        Raises TooManyRequests, InvalidRequest.
 
         Only what is really examined counts. Unless they are `known`, ports 80 and 443 alone are asked, because what is
         found tells whether a port is open.
@@ -147,8 +155,9 @@ class PageDoctor:
             give_back()
 
     async def examine(self, address: str, here: CheckedAgainst) -> PageReport:
-        """What is found at `address`. Raises InvalidRequest for what can be no profile URL; what pages, servers and
-        networks do is a finding.
+        """What is found at `address`.
+
+        Raises InvalidRequest for what can be no profile URL; what pages, servers and networks do is a finding.
         """
         me = canonical_me(address, private=self._private)
         notes = _FindingsSoFar()
@@ -156,11 +165,7 @@ class PageDoctor:
             async with asyncio.timeout(SECONDS):
                 await self._examine(me, here, notes)
         except TimeoutError:
-            notes.add(
-                PageFinding(
-                    "problem", "time", f"not everything answered within {SECONDS:g} seconds", "Try again later."
-                )
-            )
+            notes.add(problem("time", f"not everything answered within {SECONDS:g} seconds", "Try again later."))
         return PageReport(me, tuple(dict.fromkeys(notes.findings)))
 
     async def _examine(self, me: str, here: CheckedAgainst, notes: _FindingsSoFar) -> None:
@@ -175,12 +180,11 @@ class PageDoctor:
                 if got.reason == "tls"
                 else "Check the address."
             )
-            notes.add(PageFinding("problem", "page", f"the page can't be fetched: {got.detail}", fix))
+            notes.add(problem("page", f"the page can't be fetched: {got.detail}", fix))
             return
         if not 200 <= got.status < 300:
             notes.add(
-                PageFinding(
-                    "problem",
+                problem(
                     "page",
                     f"{got.final_url} answers {got.status}, where 200 was expected",
                     "Check the address and the web server.",
@@ -191,7 +195,7 @@ class PageDoctor:
             page = _fetched_page(got, await self._parser.examined(got))
         except ParseError as error:
             text = f"the page can't be read: {error.detail}"
-            notes.add(PageFinding("problem", "page", text, "Make it shorter, or nest its elements less deeply."))
+            notes.add(problem("page", text, "Make it shorter, or nest its elements less deeply."))
             return
         trail = trail_of(me, got.hops, private=self._private)
         notes.add(*_page_findings(page), *address_findings(me, got.hops, trail, private=self._private))
@@ -321,11 +325,10 @@ def _endpoints(provider: _ProviderMetadata, named: Mapping[str, str]) -> list[tu
 
 def _page_findings(page: _FetchedPage) -> list[PageFinding]:
     if page.is_html:
-        return [PageFinding("ok", "page", f"{page.answer.final_url} answers {page.answer.status}")]
+        return [ok("page", f"{page.answer.final_url} answers {page.answer.status}")]
     kind = (page.answer.content_type or "nothing").partition(";")[0][:80]
     return [
-        PageFinding(
-            "problem",
+        problem(
             "page",
             f"{page.answer.final_url} isn't served as HTML (Content-Type: {kind}), so only its Link headers count",
             "Serve the page as text/html.",

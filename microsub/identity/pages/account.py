@@ -1,4 +1,7 @@
-"""The account page: apps, tokens, sessions, and signing out."""
+"""The account page: apps, tokens, sessions, signing out.
+
+And the page of password and passkeys, which change only after a confirmation of who is signed in.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
-from microsub.identity.page_check.report import profile_page
-from microsub.identity.page_check.server_findings import ENDPOINT
-from microsub.identity.pages import credentials
+from microsub.identity.local_sign_in import LocalIdentity
+from microsub.identity.page_check.findings import ENDPOINT, profile_page
 from microsub.identity.pages.consent import token_scopes
-from microsub.identity.protocol.metadata import is_own
-from microsub.identity.web.routing import form, page
-from microsub.identity.web.site import PageSite
-from microsub.identity.web.visit import PageVisit
+from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, passkey_question
+from microsub.identity.protocol.documents import is_own
+from microsub.identity.sessions import SignedInPerson
 
-PATH = "/account"
+ACCOUNT = "/account"
 TOKENS = "/account/tokens"
+CREDENTIALS = "/account/sign-in"
 
 DAYS = {"30": 30, "90": 90, "365": 365, "": None}
 """For how many days a token may be good, as the form has it."""
@@ -31,58 +33,68 @@ DONE = {
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
+    credentials: dict[str, Handler] = {
+        "/confirm": _confirm,
+        "/confirm/passkey/begin": _begin_confirming,
+        "/confirm/passkey": _confirm_by_passkey,
+        "/password": _set_password,
+        "/passkeys/begin": _begin_passkey,
+        "/passkeys": _add_passkey,
+        "/passkeys/name": _rename_passkey,
+        "/passkeys/remove": _remove_passkey,
+    }
     return [
-        page(site, PATH, _account),
-        form(site, TOKENS, _make_token),
+        page(site, ACCOUNT, _account),
+        form(site, TOKENS, _make_token, _account),
         form(site, f"{TOKENS}/end", _end_token),
+        form(site, "/account/apps/end", _end_app),
         form(site, "/sign-out", _sign_out),
         form(site, "/account/sessions/end", _end_one),
         form(site, "/account/sessions/end-all", _end_all),
+        page(site, CREDENTIALS, _credentials),
+        *(form(site, CREDENTIALS + path, handler, _credentials) for path, handler in credentials.items()),
     ]
 
 
-async def _account(visit: PageVisit) -> Response:
-    return await _page(visit)
-
-
-async def _page(visit: PageVisit, problem: RequestError | None = None) -> Response:
-    session, provider = visit.require_session(), visit.site.identity.provider
+async def _account(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    session, identity = visit.require_session(), visit.site.identity
     return visit.page(
         "account.html",
-        problem.status if problem else 200,
-        sessions=await visit.site.identity.sessions.all(session.user),
-        apps=await provider.apps(session.user),
-        tokens=await provider.given_tokens(session.user),
+        problem=problem,
+        sessions=await identity.sessions.all(session.user),
+        apps=await identity.provider.apps(session.user),
+        tokens=await identity.provider.given_tokens(session.user),
         scopes=token_scopes(),
         is_lent=session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base),
         done=DONE.get(visit.query.get("done", ""), ""),
-        confirmed=await credentials.is_confirmed(visit, session),
-        confirming=credentials.PATH,
-        problem=problem,
+        confirmed=await visit.is_confirmed(),
+        confirming=CREDENTIALS,
     )
 
 
 async def _make_token(visit: PageVisit) -> Response:
-    session, now = visit.require_session(), visit.now
-    fields, provider = visit.form, visit.site.identity.provider
-    try:
-        days = DAYS[fields.text("days")]
-    except KeyError:
-        return await _page(visit, InvalidRequest("choose for how long the token is good"))
-    try:
-        if days is None:
-            await credentials.confirmed(visit)
-        token = await provider.make_token(session.user, fields.text("name"), fields.all("scope"), days, now)
-    except (InvalidRequest, credentials.ConfirmationNeeded) as problem:
-        return await _page(visit, problem)
-    return visit.page("token.html", token=token, name=fields.text("name"), endpoint=visit.base + ENDPOINT)
+    session, name = visit.require_session(), visit.form.text("name")
+    if visit.form.text("days") not in DAYS:
+        raise InvalidRequest("choose for how long the token is good")
+    days = DAYS[visit.form.text("days")]
+    if days is None:
+        await visit.require_confirmed()
+    scopes = visit.form.getlist("scope")
+    token = await visit.site.identity.provider.make_token(session.user, name, scopes, days, visit.now)
+    return visit.page("token.html", token=token, name=name, endpoint=visit.base + ENDPOINT)
 
 
 async def _end_token(visit: PageVisit) -> Response:
     session = visit.require_session()
     if not await visit.site.identity.provider.end_token(session.user, visit.form.text("token")):
         raise NotFound("That token has ended already.")
-    return visit.go(PATH, done="token")
+    return visit.go(ACCOUNT, done="token")
+
+
+async def _end_app(visit: PageVisit) -> Response:
+    session = visit.require_session()
+    await visit.site.identity.provider.revoke_app(session.user, visit.form.text("client"))
+    return visit.go(ACCOUNT, done="app")
 
 
 async def _sign_out(visit: PageVisit) -> Response:
@@ -91,13 +103,12 @@ async def _sign_out(visit: PageVisit) -> Response:
 
 
 async def _end_one(visit: PageVisit) -> Response:
-    session = visit.require_session()
-    id_ = visit.form.text("session")
+    session, id_ = visit.require_session(), visit.form.text("session")
     if id_ == session.id:
         return await _sign_out(visit)
     if not await visit.site.identity.sessions.end(session.user, id_):
         raise NotFound("That session has ended already.")
-    return visit.go(PATH, done="session")
+    return visit.go(ACCOUNT, done="session")
 
 
 async def _end_all(visit: PageVisit) -> Response:
@@ -110,3 +121,74 @@ async def _end_all(visit: PageVisit) -> Response:
         title="You are signed out everywhere",
         text=f"{text} signed out of your account. Apps that you allowed keep their access until you revoke it.",
     )
+
+
+# --- password and passkeys ------------------------------------------------------------------------------------------
+
+
+async def _credentials(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    return visit.page(
+        "credentials.html",
+        problem=problem,
+        overview=await _local(visit).credentials.overview(visit.require_session().user),
+        confirmed=await visit.is_confirmed(),
+        passkeys=visit.has_passkeys,
+        path=CREDENTIALS,
+    )
+
+
+async def _confirm(visit: PageVisit) -> Response:
+    session, password = visit.require_session(), visit.form.get("password", "")
+    await _local(visit).recognising.confirm(session.user, session.id, password, visit.where, visit.now)
+    return visit.go(CREDENTIALS)
+
+
+async def _begin_confirming(visit: PageVisit) -> Response:
+    return passkey_question(await _local(visit).passkeys.ask_to_use(visit.base, visit.require_session().user))
+
+
+async def _confirm_by_passkey(visit: PageVisit) -> Response:
+    session, answer = visit.require_session(), visit.passkey_answer()
+    recognising = _local(visit).recognising
+    await recognising.confirm_by_passkey(visit.base, session.user, session.id, answer, visit.where, visit.now)
+    return visit.go(CREDENTIALS)
+
+
+async def _set_password(visit: PageVisit) -> Response:
+    session = await visit.require_confirmed()
+    await _local(visit).enrolling.set_password(session.user, visit.passwords(), visit.now, but=session.id)
+    # A new session in place of this one too, so that a stolen cookie ends.
+    await visit.sign_in(SignedInPerson(session.user, session.me, session.how))
+    text = "Your password is set. All other browsers had to sign out; apps that you have given access keep it."
+    return visit.page("message.html", title="New password", text=text)
+
+
+async def _begin_passkey(visit: PageVisit) -> Response:
+    session = await visit.require_confirmed()
+    return passkey_question(await _local(visit).passkeys.ask_to_make(visit.base, session.user))
+
+
+async def _add_passkey(visit: PageVisit) -> Response:
+    session, name = await visit.require_confirmed(), visit.form.text("name")
+    await _local(visit).passkeys.make(visit.base, session.user, visit.passkey_answer(), name, visit.now)
+    return visit.go(CREDENTIALS)
+
+
+async def _rename_passkey(visit: PageVisit) -> Response:
+    session, id_ = await visit.require_confirmed(), visit.form.text("passkey")
+    return _changed(visit, await _local(visit).passkeys.rename(session.user, id_, visit.form.text("name")))
+
+
+async def _remove_passkey(visit: PageVisit) -> Response:
+    session, id_ = await visit.require_confirmed(), visit.form.text("passkey")
+    return _changed(visit, await _local(visit).credentials.remove_passkey(session.user, id_))
+
+
+def _changed(visit: PageVisit, there: bool) -> Response:
+    if not there:
+        raise NotFound("You have no such passkey any more.")
+    return visit.go(CREDENTIALS)
+
+
+def _local(visit: PageVisit) -> LocalIdentity:
+    return visit.site.identity.local

@@ -15,18 +15,24 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyRequests
-from microsub.identity.protocol.clients import ClientInfo, allowed_redirect, is_loopback_redirect, may_be_asked
-from microsub.identity.protocol.identifiers import alike, shown
-from microsub.identity.protocol.metadata import is_own
-from microsub.identity.protocol.requests import AuthorizationRequest, Query, answer_url, read_asked, read_target
-from microsub.identity.provider.clients import App
-from microsub.identity.provider.provider import canonical
-from microsub.identity.web.routing import form, page
-from microsub.identity.web.site import PageSite
-from microsub.identity.web.visit import PageVisit
-from microsub.kit.http.address import origin
-from microsub.kit.identifiers import identifier
-from microsub.model.scopes import ALL_SCOPES, OTHER_NAMES
+from microsub.identity.clients import App
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.identity.protocol.clients import (
+    AuthorizationRequest,
+    ClientInfo,
+    Query,
+    allowed_redirect,
+    answer_url,
+    is_loopback_redirect,
+    may_be_asked,
+    read_asked,
+    read_target,
+)
+from microsub.identity.protocol.documents import is_own
+from microsub.identity.protocol.links import alike
+from microsub.identity.provider import canonical
+from microsub.kit.http.headers import origin
+from microsub.model.reader import ALL_SCOPES, OTHER_NAMES
 
 _HERE = {
     "read": "Read your channels and posts, search, and mark posts as read.",
@@ -56,19 +62,17 @@ class ScopeText:
 
 
 def offered_scopes(scopes: Iterable[str], *, posting: bool) -> list[ScopeText]:
-    """The permissions among `scopes` that can be given, those of this server first; the others mean nothing here.
+    """The permissions among `scopes` that can be given, those of this server first.
+
+    The others mean nothing here.
 
     `posting`: those to post at the person's own site are among them, because their page names a place to post to.
     """
     asked = list(scopes)
-    here = [ScopeText(name, text) for name in asked if (text := _scope_text(name))]
+    texts = {**_HERE, "profile": _PROFILE_TEXT}
+    here = [ScopeText(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))]
     there = [ScopeText(name, text) for name in asked if (text := _AT_ONES_SITE.get(name))]
     return here + there if posting else here
-
-
-def concerns_posting(scopes: Iterable[str]) -> bool:
-    """Whether a permission to post at the person's own site is among them."""
-    return not _AT_ONES_SITE.keys().isdisjoint(scopes)
 
 
 def token_scopes() -> list[ScopeText]:
@@ -76,25 +80,9 @@ def token_scopes() -> list[ScopeText]:
     return [ScopeText(name, _HERE[name]) for name in ALL_SCOPES]
 
 
-def _scope_text(name: str) -> str | None:
-    return _PROFILE_TEXT if name == "profile" else _HERE.get(OTHER_NAMES.get(name, name))
-
-
 AUTHORIZATION_PATH = "/auth"
 MAX_QUERY = 8192
 MAX_FIELDS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class RequestingApp:
-    """The app that asks for access. `host` is where it is at home, with a port that isn't the usual one; `address` is
-    its identifier where that says more; `name` is what it calls itself, if it was found out.
-    """
-
-    host: str
-    address: str
-    name: str | None
-    is_near: bool
 
 
 def request_parameters(query: str) -> Query:
@@ -104,9 +92,10 @@ def request_parameters(query: str) -> Query:
     return parse_qs(query)
 
 
-async def app_behind(visit: PageVisit, next_: str) -> RequestingApp | None:
-    """Who asks, where the path to go on to after the sign-in is an app's request; None for others, and for a request
-    whose answer wouldn't go to that app.
+async def app_behind(visit: PageVisit, next_: str) -> App | None:
+    """Who asks, where the path to go on to after the sign-in is an app's request.
+
+    None for others, and for a request whose answer wouldn't go to that app.
     """
     path, _, query = next_.partition("?")
     if path != AUTHORIZATION_PATH:
@@ -119,12 +108,13 @@ async def app_behind(visit: PageVisit, next_: str) -> RequestingApp | None:
         app = await visit.site.identity.provider.clients.find(target.client, visit.asker)
     except TooManyRequests:
         app = App(ClientInfo(target.client))
-    known = shown_app(app, target.redirect)
-    return requesting_app(known) if known is not None else None
+    return shown_app(app, target.redirect)
 
 
 def shown_app(app: App, redirect: str) -> App | None:
-    """`app` as it may be shown where the answer goes to `redirect`; None where it must not go there. Pure.
+    """`app` as it may be shown where the answer goes to `redirect`.
+
+    None where it must not go there. Pure.
 
     Programs that people run themselves listen at a loopback address with any port (RFC 8252, 7.3). Where the app
     publishes no addresses, or can't be asked for them, nothing proves that the program is this app. The answer stays on
@@ -137,26 +127,17 @@ def shown_app(app: App, redirect: str) -> App | None:
     return None
 
 
-def requesting_app(app: App) -> RequestingApp:
-    """How an app is shown. Pure."""
-    where = identifier(app.info.id)
-    host = where.host if where.port is None else f"{where.host}:{where.port}"
-    is_plain = (where.scheme == "https" or where.is_loopback) and (where.path, where.query) == ("/", "")
-    return RequestingApp(host, "" if is_plain else shown(app.info.id), app.info.name, where.is_loopback)
-
-
 CONSENT = "/auth/consent"
-APPS_END = "/account/apps/end"
-
 _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
     *("scope", "code_challenge", "code_challenge_method", "me"),
 )
+_NOT_YOURS = "This is the app's mistake, not yours."
 
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
-    return [page(site, AUTHORIZATION_PATH, _ask), form(site, CONSENT, _answer), form(site, APPS_END, _end)]
+    return [page(site, AUTHORIZATION_PATH, _ask), form(site, CONSENT, _answer)]
 
 
 async def _ask(visit: PageVisit) -> Response:
@@ -168,11 +149,7 @@ async def _ask(visit: PageVisit) -> Response:
         return _not_served(visit, problem.description)
     hint = query.get("me", [""])[0]
     session = visit.require_session(**({"me": hint} if hint else {}))
-    clients = visit.site.identity.provider.clients
-    if clients.would_ask(target.client):
-        await visit.site.identity.consents.count(session.user, visit.now)
-    found = await clients.find(target.client, visit.asker)
-    app = shown_app(found, target.redirect)
+    found, app = await _app(visit, session.user, target)
     if app is None:
         return _not_served(visit, _wrong_target(found, target.redirect))
     try:
@@ -182,7 +159,8 @@ async def _ask(visit: PageVisit) -> Response:
     granted = await visit.site.identity.provider.apps(session.user)
     return visit.page(
         "authorize.html",
-        form_to=_form_targets(asked.redirect),
+        # Chrome looks at every redirect that follows the form, and apps send people on to further addresses of theirs.
+        form_to=[f"{asked.redirect.partition(':')[0].lower()}:"],
         images=["data:"] if app.logo else [],
         app=app,
         place=_place(asked.redirect),
@@ -197,36 +175,38 @@ async def _ask(visit: PageVisit) -> Response:
 async def _answer(visit: PageVisit) -> Response:
     """The person has pressed a button."""
     session, provider = visit.require_session(), visit.site.identity.provider
-    query = {name: visit.form.all(name) for name in _FIELDS if name in visit.form}
     try:
-        asked = read_asked(query)
+        asked = read_asked({name: visit.form.getlist(name) for name in _FIELDS if name in visit.form})
     except OAuthRefused as problem:
         raise InvalidRequest(problem.description) from None
-    if provider.clients.would_ask(asked.client):
-        await visit.site.identity.consents.count(session.user, visit.now)
-    found = await provider.clients.find(asked.client, visit.asker)
-    app = shown_app(found, asked.redirect)
+    found, app = await _app(visit, session.user, asked)
     if app is None:
         return _not_served(visit, _wrong_target(found, asked.redirect))
     answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
     if visit.form.text("decision") != "allow":
         provider.deny(session.user, asked)
-        refusal = {"error": "access_denied", "error_description": "the person has refused"}
-        return visit.leave(answer_url(asked.redirect, {**refusal, **answer}))
-    code = await provider.agree(session.user, asked, app, visit.form.all("grant"), visit.now)
-    return visit.leave(answer_url(asked.redirect, {"code": code, **answer, "me": _me_told(asked.me, session.me)}))
+        answer = {"error": "access_denied", "error_description": "the person has refused", **answer}
+    else:
+        code = await provider.agree(session.user, asked, app, visit.form.getlist("grant"), visit.now)
+        answer = {"code": code, **answer, "me": _me_told(asked.me, session.me)}
+    return visit.leave(answer_url(asked.redirect, answer))
 
 
-async def _end(visit: PageVisit) -> Response:
-    """Revoke the access of an app."""
-    session = visit.require_session()
-    await visit.site.identity.provider.revoke_app(session.user, visit.form.text("client"))
-    return visit.go("/account", done="app")
+async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tuple[App, App | None]:
+    """The app that asks, and as it may be shown.
+
+    Raises TooManyRequests where too many apps have sent the user here.
+    """
+    clients = visit.site.identity.provider.clients
+    if clients.would_ask(target.client):
+        await visit.site.identity.consents.count(user, visit.now)
+    found = await clients.find(target.client, visit.asker)
+    return found, shown_app(found, target.redirect)
 
 
 async def _posts_elsewhere(visit: PageVisit, asked: AuthorizationRequest, me: str) -> bool:
-    """Whether the app wants to post, and the person's page names a place for that, which may trust our tokens."""
-    if not concerns_posting(asked.scopes) or is_own(me, visit.base):
+    """Whether the app wants to post, and the person's page names a place for that."""
+    if _AT_ONES_SITE.keys().isdisjoint(asked.scopes) or is_own(me, visit.base):
         return False
     try:
         profile = await visit.site.identity.profiles.discover(me)
@@ -236,35 +216,28 @@ async def _posts_elsewhere(visit: PageVisit, asked: AuthorizationRequest, me: st
 
 
 def _me_told(asked: str, me: str) -> str:
-    """`me` for the redirect, which older apps read before anything else. Some look the person up by it letter for
-    letter, so it is written as the app wrote it where that can be nobody else.
+    """`me` for the redirect, which older apps read before anything else.
+
+    Some look the person up by it letter for letter, so it is written as the app wrote it where that can be nobody else.
     """
     return asked if asked and alike(asked, me) else canonical(me)
 
 
-# --- what can't be served ------------------------------------------------------------------------------------------
-
-_NOT_YOURS = "This is the app's mistake, not yours."
-
-
 def _not_served(visit: PageVisit, why: str) -> Response:
-    """A request that is answered to nobody but the person: where it came from can't be relied on."""
+    """A request that is answered to the person alone: its address can't be relied on."""
     text = f"An app has sent you here, but its request can't be used: {why}. {_NOT_YOURS}"
     return visit.page("error.html", 400, title="The app's request can't be used", text=text)
 
 
 def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAuthRefused) -> Response:
     """A request with a fault that the app can be told, if the person wishes."""
-    answer = {"error": problem.code, "error_description": _plain(problem.description)}
+    # In the characters that RFC 6749 allows (section 4.1.2.1).
+    plain = "".join(char if 0x20 <= ord(char) <= 0x7E and char not in '"\\' else "'" for char in problem.description)
+    answer = {"error": problem.code, "error_description": plain}
     back = answer_url(target.redirect, {**answer, "state": target.state, "iss": visit.base})
     return visit.page(
         "authorize_refused.html", 400, app=app, why=problem.description, place=_place(target.redirect), back=back
     )
-
-
-def _plain(text: str) -> str:
-    """A description in the characters that RFC 6749 allows (section 4.1.2.1)."""
-    return "".join(char if 0x20 <= ord(char) <= 0x7E and char not in '"\\' else "'" for char in text)
 
 
 def _wrong_target(app: App, redirect: str) -> str:
@@ -274,18 +247,7 @@ def _wrong_target(app: App, redirect: str) -> str:
     return f"{wants} is another place than '{app.info.id}', and that could not be asked whether this is right"
 
 
-# --- where people are sent -----------------------------------------------------------------------------------------
-
-
 def _place(redirect: str) -> str:
     """Where somebody ends up, in few words: an origin, or an app on their own machine."""
     scheme = redirect.partition(":")[0].lower()
     return origin(redirect) if scheme in {"http", "https"} else f"an app on this device ({scheme}:)"
-
-
-def _form_targets(redirect: str) -> list[str]:
-    """What the policy of the page has to let the form lead to.
-
-    Chrome looks at every redirect that follows, and apps send people on to further addresses of theirs.
-    """
-    return [f"{redirect.partition(':')[0].lower()}:"]

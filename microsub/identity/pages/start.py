@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest
-from microsub.identity.page_check.report import PageReport, microsub_line, profile_page, provider_lines
-from microsub.identity.page_check.server_findings import ENDPOINT, CheckedAgainst
-from microsub.identity.protocol.identifiers import shown
-from microsub.identity.web.routing import form, page
-from microsub.identity.web.site import PageSite
-from microsub.identity.web.visit import PageVisit
+from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.identity.limits import PROFILE_PAGE
+from microsub.identity.page_check.findings import (
+    ENDPOINT,
+    PROFILES,
+    CheckedAgainst,
+    PageReport,
+    microsub_line,
+    profile_page,
+    provider_lines,
+)
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page, public
+from microsub.identity.protocol.links import shown
 from microsub.kit.rate_limits import network_of
+from microsub.model.reader import NAME
 
 CHECK_PATH = "/check"
 _NAME = "YOUR-NAME"
@@ -20,7 +27,13 @@ _NAME = "YOUR-NAME"
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
-    return [page(site, "/", _start), page(site, CHECK_PATH, _ask), form(site, CHECK_PATH, _check)]
+    return [
+        page(site, "/", _start),
+        page(site, CHECK_PATH, _ask),
+        form(site, CHECK_PATH, _check),
+        public(site, f"{PROFILES}/{{name}}", _profile),
+        public(site, f"{PROFILES}/{{name}}/", _with_a_slash),
+    ]
 
 
 async def _start(visit: PageVisit) -> Response:
@@ -50,13 +63,15 @@ async def _check(visit: PageVisit) -> Response:
         report = await doctor.examine_for(network_of(visit.where.address), address, here, known=user is not None)
     except InvalidRequest:
         example = "Enter the address of your own site, such as https://your-name.example/."
-        return _checked(visit, address, problem=f"“{shown(address)}” is no web address to check. {example}")
+        problem = InvalidRequest(f"“{shown(address)}” is no web address to check. {example}")
+        return _checked(visit, address, problem=problem)
     return _checked(visit, address, report=report)
 
 
-def _checked(visit: PageVisit, address: str, *, report: PageReport | None = None, problem: str = "") -> Response:
-    status = 400 if problem else 200
-    return visit.page("check.html", status, address=address, report=report, problem=problem, checks=_checks(visit))
+def _checked(
+    visit: PageVisit, address: str, *, report: PageReport | None = None, problem: RequestError | None = None
+) -> Response:
+    return visit.page("check.html", address=address, report=report, problem=problem, checks=_checks(visit))
 
 
 def _me(visit: PageVisit) -> str:
@@ -65,10 +80,39 @@ def _me(visit: PageVisit) -> str:
 
 
 def _base(visit: PageVisit) -> str:
-    """The server's address as it is shown; where the admin has set none, as the browser wrote it."""
+    """The server's address as it is shown.
+
+    Where the admin has set none, as the browser wrote it.
+    """
     return (visit.site.address.base_url or str(visit.request.base_url)).rstrip("/")
 
 
 def _checks(visit: PageVisit) -> bool:
     """Whether forms work at the address by which the request came."""
     return visit.site.address.base(visit.request.headers.get("host", "")) is not None
+
+
+async def _profile(visit: PageVisit) -> Response:
+    """The lines stand in the headers too: some apps look there first, some there alone."""
+    name = _name(visit)
+    lines = [*provider_lines(visit.base), microsub_line(visit.base, name)]
+    response = visit.page("profile.html", name=name, url=profile_page(visit.base, name), lines=lines)
+    response.headers["link"] = ", ".join(f'<{line.href}>; rel="{line.rel}"' for line in lines)
+    response.headers["cache-control"] = f"public, max-age={PROFILE_PAGE}"
+    # Apps that run in browsers look for the lines themselves.
+    response.headers["access-control-allow-origin"] = "*"
+    response.headers["access-control-expose-headers"] = "Link"
+    response.headers["x-robots-tag"] = "noindex"
+    return response
+
+
+async def _with_a_slash(visit: PageVisit) -> Response:
+    """One address, so that nobody is two persons by a slash."""
+    return RedirectResponse(profile_page(visit.base, _name(visit)), 301)
+
+
+def _name(visit: PageVisit) -> str:
+    name = str(visit.request.path_params["name"])
+    if not NAME.match(name):
+        raise NotFound("There is no page by that name.")
+    return name

@@ -2,22 +2,31 @@
 
 https://indieauth.spec.indieweb.org/#client-identifier, #client-information-discovery; the JSON document is also
 draft-ietf-oauth-client-id-metadata-document, with the names of RFC 7591.
+
+What they ask of an authorization endpoint is read from the address that they send a person's browser to:
+https://indieauth.spec.indieweb.org/#authorization-request, RFC 6749, sections 3.1 and 4.1.1. Older apps ask with
+`response_type=id`, or without it, when they want no more than to know who somebody is. PKCE (RFC 7636) proves that the
+app that redeems a code is the one that asked for it.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
-from microsub.errors import InvalidRequest, ParseError
+from microsub.errors import InvalidRequest, OAuthRefused, ParseError
 from microsub.formats.encoding import decode
-from microsub.formats.html.crowding import is_crowded
+from microsub.formats.html.trees import is_crowded
 from microsub.formats.mf2 import hfeed
 from microsub.formats.mf2 import values as mf2
 from microsub.identity.protocol.documents import Document, read_object, text_of
-from microsub.identity.protocol.identifiers import endpoint, same_origin, shown
-from microsub.identity.protocol.links import links_of, page_of
+from microsub.identity.protocol.links import endpoint, links_of, page_of, same_origin, shown
 from microsub.kit.identifiers import MAX_URL, Identifier, identifier
 from microsub.kit.urls import safe_url
 
@@ -47,7 +56,9 @@ _CUSTOM = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):[!$-;=?-\[\]_a-z~]+")
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """What an app says of itself: to be shown beside its `id`, which alone is proven. `url` is its own page.
+    """What an app says of itself: to be shown beside its `id`, which alone is proven.
+
+    `url` is its own page.
 
     `redirect_uris` are those it publishes beyond its own origin, absolute, as they must be asked for.
     """
@@ -94,7 +105,9 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
 
 
 def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:
-    """Whether people may be sent to `redirect_uri`: on the client's own scheme, host and port, or published by it.
+    """Whether people may be sent to `redirect_uri`.
+
+    On the client's own scheme, host and port, or published by it.
 
     Letter for letter, but for the port of a published loopback address (RFC 8252, 7.3); and never what browsers would
     run, what carries a fragment, user or password, or what could be read in two ways.
@@ -202,3 +215,128 @@ def _name(text: str | None) -> str | None:
     """A name short enough to stand beside the identifier, and without what would rearrange the line."""
     words = " ".join((text or "").split())
     return words[:_LONGEST_NAME] if words and words.isprintable() else None
+
+
+PKCE_METHOD = "S256"
+"""The one method: `plain` proves nothing to somebody who has seen the request."""
+
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+def pkce_challenge(verifier: str) -> str:
+    """What is told beforehand of `verifier`, by the method S256."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode("ascii")
+
+
+def is_pkce_challenge(text: str) -> bool:
+    """Whether `text` has the form of a challenge by S256: anything else can never be matched."""
+    return _CHALLENGE.fullmatch(text) is not None
+
+
+def pkce_matches(verifier: str, challenge: str, method: str) -> bool:
+    """Whether `verifier` is the one behind `challenge`. Never raises; a near miss takes as long as a far one."""
+    if method != PKCE_METHOD or not _VERIFIER.fullmatch(verifier) or not is_pkce_challenge(challenge):
+        return False
+    return hmac.compare_digest(pkce_challenge(verifier), challenge)
+
+
+MAX_STATE = 2048
+MAX_SCOPES = 40
+_MAX_SCOPE = 100
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+Query = Mapping[str, Sequence[str]]
+"""All values of each parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRequest:
+    """A request for authorization.
+
+    `client` is canonical; `redirect` is as it was sent, and not trusted yet.
+
+    `scopes` are in the app's order, none where it only wants to know who somebody is; `challenge` is PKCE's, or empty;
+    `me` is a hint of who is meant, as it was sent.
+    """
+
+    client: str
+    redirect: str
+    state: str | None = None
+    scopes: tuple[str, ...] = ()
+    challenge: str = ""
+    me: str = ""
+
+
+def read_target(query: Query) -> AuthorizationRequest:
+    """Who asks, and where the answer would go, with the state that belongs to it.
+
+    Raises InvalidRequest.
+
+    Such a request can be answered to nobody but the person in front of the browser (RFC 6749, section 4.1.2.1).
+    """
+    client, redirect = _needed(query, "client_id"), _needed(query, "redirect_uri")
+    states = query.get("state", ())
+    state = states[0] if len(states) == 1 and states[0] and _is_state(states[0]) else None
+    return AuthorizationRequest(canonical_client_id(client), redirect, state)
+
+
+def read_asked(query: Query) -> AuthorizationRequest:
+    """The whole request. Raises InvalidRequest as `read_target` does, and OAuthRefused for what the app can be told."""
+    target = read_target(query)
+    try:
+        kind, state, scope = _one(query, "response_type"), _one(query, "state"), _one(query, "scope")
+        challenge, method = _one(query, "code_challenge"), _one(query, "code_challenge_method")
+        me = _one(query, "me")
+    except InvalidRequest as problem:
+        raise OAuthRefused("invalid_request", problem.description) from None
+    if kind not in {"", "code", "id"}:
+        raise OAuthRefused("unsupported_response_type", f"'response_type' can't be '{kind[:80]}': expected 'code'")
+    if not _is_state(state):
+        text = f"'state' can't be given back: expected at most {MAX_STATE} characters, without control characters"
+        raise OAuthRefused("invalid_request", text)
+    # Not every app names the method, and all that are known mean this one.
+    if method not in {"", PKCE_METHOD}:
+        text = f"'code_challenge_method' can't be '{method[:80]}': expected '{PKCE_METHOD}'"
+        raise OAuthRefused("invalid_request", text)
+    if (challenge and not is_pkce_challenge(challenge)) or (method and not challenge):
+        raise OAuthRefused("invalid_request", "'code_challenge' can't be used: expected 43 characters of base64url")
+    scopes = () if kind == "id" else read_scope(scope)
+    return AuthorizationRequest(target.client, target.redirect, state or None, scopes, challenge, me)
+
+
+def read_scope(text: str) -> tuple[str, ...]:
+    """Scopes in their order, each once. Raises OAuthRefused for what is none (RFC 6749, section 3.3)."""
+    scopes = tuple(dict.fromkeys(text.split()))
+    if len(scopes) > MAX_SCOPES:
+        raise OAuthRefused("invalid_scope", f"'scope' has more than {MAX_SCOPES} scopes")
+    for scope in scopes:
+        if len(scope) > _MAX_SCOPE or not _SCOPE.fullmatch(scope):
+            raise OAuthRefused("invalid_scope", "'scope' has something in it that is no scope")
+    return scopes
+
+
+def answer_url(redirect: str, answer: Mapping[str, str | None]) -> str:
+    """Where the browser is sent back to. What the address had in its query stays; values that are None are left out."""
+    joint = "" if redirect.endswith(("?", "&")) else "&" if "?" in redirect else "?"
+    return redirect + joint + urlencode({name: value for name, value in answer.items() if value is not None})
+
+
+def _is_state(text: str) -> bool:
+    """Whether it survives a page's form letter for letter: line breaks don't, and RFC 6749 knows none (A.5)."""
+    return len(text) <= MAX_STATE and not _CONTROL.search(text)
+
+
+def _needed(query: Query, name: str) -> str:
+    value = _one(query, name)
+    if not value:
+        raise InvalidRequest(f"'{name}' is missing")
+    return value
+
+
+def _one(query: Query, name: str) -> str:
+    values = query.get(name, ())
+    if len(values) > 1:
+        raise InvalidRequest(f"'{name}' was sent more than once")
+    return values[0] if values else ""

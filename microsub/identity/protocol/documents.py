@@ -1,16 +1,27 @@
-"""JSON objects from servers that are strangers: bounded, and read value by value."""
+"""What other people's servers say of themselves, and answer about tokens and codes: JSON, read value by value.
+
+Metadata: https://indieauth.spec.indieweb.org/#indieauth-server-metadata, RFC 8414, RFC 9207. Introspection: RFC 7662
+and https://indieauth.spec.indieweb.org/#access-token-verification. The older check is a GET with the token
+(https://www.w3.org/TR/indieauth/#access-token-verification). Codes: RFC 6749, 4.1.4 and 5.2, and
+https://indieauth.spec.indieweb.org/#redeeming-the-authorization-code.
+
+An answer says something of its own server's users. Whether `me` is one of them is for the caller to find out.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
 import orjson
 
 from microsub.errors import InvalidRequest, ParseError
-from microsub.model.scopes import read_scopes
+from microsub.identity.protocol.links import canonical_me, endpoint, shown
+from microsub.kit.identifiers import MAX_URL, Identifier, identifier
+from microsub.model.reader import read_scopes
 
 MAX_BODY = 64 * 1024
 _MAX_TEXT = 4096
@@ -36,8 +47,10 @@ def read_object(body: bytes, url: str) -> Document:
 
 
 def read_fields(body: bytes, url: str, content_type: str | None) -> Document:
-    """A JSON object, or a form as older servers reply. What stands there decides, not the declared type, which is often
-    wrong; of repeated fields of a form none counts. Raises ParseError.
+    """A JSON object, or a form as older servers reply.
+
+    What stands there decides, not the declared type, which is often wrong; of repeated fields of a form none counts.
+    Raises ParseError.
     """
     if body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return read_object(body, url)
@@ -89,8 +102,9 @@ def scopes_of(document: Document, url: str, name: str = "scope") -> frozenset[st
 
 
 def seconds_of(document: Document, name: str, url: str) -> float | None:
-    """A number of seconds, as JSON or as text; None where there is none. Raises ParseError: what a server says of time
-    and nobody can read must not become for ever.
+    """A number of seconds, as JSON or as text; None where there is none.
+
+    Raises ParseError: what a server says of time and nobody can read must not become for ever.
     """
     value = document.get(name)
     if value is None or value == "":
@@ -100,3 +114,271 @@ def seconds_of(document: Document, name: str, url: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ParseError(url, f"invalid value of '{name}', expected a number of seconds")
     return min(max(float(value), 0.0), _LATEST)
+
+
+_MOST_VALUES = 100
+_LONGEST_VALUE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMetadata:
+    """A server's own description.
+
+    `issuer` as the server writes it: replies name it, letter for letter.
+
+    `iss_in_response` says that every answer of the authorization endpoint names the issuer (RFC 9207), so that one
+    without it is none. Absent lists are empty.
+    """
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    introspection_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    userinfo_endpoint: str | None = None
+    scopes_supported: frozenset[str] = frozenset()
+    code_challenge_methods_supported: frozenset[str] = frozenset()
+    iss_in_response: bool = False
+
+
+def read_metadata(body: bytes, url: str, *, private: bool = False) -> ServerMetadata:
+    """The metadata in `body`, found at `url`.
+
+    Raises ParseError, which says what was found and what was expected.
+
+    The issuer must be https (`private` lets http pass), without query and fragment, and a prefix of `url`: of the same
+    origin, up to the end of a segment of the path. Else one server could give itself out as another.
+    """
+    document = read_object(body, url)
+    issuer = _issuer(document.get("issuer"), url, private)
+    return ServerMetadata(
+        issuer,
+        _required(document, "authorization_endpoint", url),
+        _required(document, "token_endpoint", url),
+        introspection_endpoint=_optional(document, "introspection_endpoint", url),
+        revocation_endpoint=_optional(document, "revocation_endpoint", url),
+        userinfo_endpoint=_optional(document, "userinfo_endpoint", url),
+        scopes_supported=_texts(document, "scopes_supported"),
+        code_challenge_methods_supported=_texts(document, "code_challenge_methods_supported"),
+        iss_in_response=document.get("authorization_response_iss_parameter_supported") is True,
+    )
+
+
+def _issuer(value: object, url: str, private: bool) -> str:
+    expected = f"expected an https URL that '{shown(url)}' begins with"
+    if not isinstance(value, str):
+        raise ParseError(url, f"'issuer': found none, {expected}")
+    try:
+        issuer, place = identifier(value), identifier(url.partition("#")[0])
+    except ValueError as problem:
+        raise ParseError(url, f"'issuer': found '{shown(value)}', {problem}; {expected}") from None
+    if issuer.query or "?" in value:
+        raise ParseError(url, f"'issuer': found '{shown(value)}', with a query; {expected}")
+    if issuer.scheme != "https" and not private:
+        raise ParseError(url, f"'issuer': found '{shown(value)}', which isn't https; {expected}")
+    if not _begins_with(place, issuer):
+        raise ParseError(url, f"'issuer': found '{shown(value)}', {expected}")
+    return value
+
+
+def _begins_with(place: Identifier, issuer: Identifier) -> bool:
+    folder = issuer.path.removesuffix("/") + "/"
+    return place.origin == issuer.origin and (place.path == issuer.path or place.path.startswith(folder))
+
+
+def _required(document: Document, name: str, url: str) -> str:
+    found = _optional(document, name, url)
+    if found is None:
+        raise ParseError(url, f"'{name}': found none, expected the URL of the endpoint")
+    return found
+
+
+def _optional(document: Document, name: str, url: str) -> str | None:
+    value = document.get(name)
+    if value is None:
+        return None
+    found = endpoint(value) if isinstance(value, str) and value else None
+    if found is None:
+        raise ParseError(url, f"'{name}': found '{shown(str(value))}', expected the URL of the endpoint")
+    return found
+
+
+def _texts(document: Document, name: str) -> frozenset[str]:
+    values = document.get(name)
+    if not isinstance(values, list):
+        return frozenset()
+    return frozenset(
+        value
+        for value in values[:_MOST_VALUES]
+        if isinstance(value, str) and value.isascii() and value.isprintable() and 0 < len(value) <= _LONGEST_VALUE
+    )
+
+
+def is_own(url: str | None, base: str) -> bool:
+    """Whether `url` lies under `base`, the address of this server without a slash at its end."""
+    if url is None:
+        return False
+    try:
+        there, here = identifier(url.partition("#")[0]), identifier(base)
+    except ValueError:
+        return False
+    folder = here.path.rstrip("/")
+    return there.origin == here.origin and (there.path == folder or there.path.startswith(f"{folder}/"))
+
+
+def own_metadata(base: str) -> ServerMetadata:
+    """What the metadata document of the server at `base` says, as far as signing in and checking tokens need it."""
+    return ServerMetadata(
+        issuer=base,
+        authorization_endpoint=f"{base}/auth",
+        token_endpoint=f"{base}/token",
+        introspection_endpoint=f"{base}/introspect",
+        revocation_endpoint=f"{base}/revoke",
+        userinfo_endpoint=f"{base}/userinfo",
+        iss_in_response=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAnswer:
+    """What is known of a token.
+
+    `me` is canonical, and there whenever the token is `active`; `client` is as the server wrote it, for showing;
+    `expires` is in Unix seconds, None where the server names no end.
+    """
+
+    active: bool
+    me: str | None = None
+    scopes: frozenset[str] = frozenset()
+    client: str | None = None
+    expires: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileClaims:
+    """How a person's server presents them: to be shown, and never to be compared with anything."""
+
+    name: str | None = None
+    url: str | None = None
+    photo: str | None = None
+    email: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CodeAnswer:
+    """What a code was redeemed for.
+
+    `me` is canonical, and no more than a claim until `Profiles.confirm` has looked.
+
+    `expires` is in Unix seconds. Tokens are visible ASCII, and not shown by `repr`.
+    """
+
+    me: str
+    access_token: str | None = field(default=None, repr=False)
+    scopes: frozenset[str] = frozenset()
+    expires: float | None = None
+    refresh_token: str | None = field(default=None, repr=False)
+    profile: ProfileClaims = ProfileClaims()
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """Why a server refused (RFC 6749, 5.2): both parts are printable ASCII, short, and the server's words, not ours."""
+
+    error: str
+    description: str | None = None
+
+
+def read_introspection(body: bytes, url: str, *, now: float, private: bool = False) -> TokenAnswer:
+    """The answer of an introspection endpoint at `url`. Raises ParseError.
+
+    Only `true` is active; a token whose time is over isn't, whatever the server says (`now` is in Unix seconds).
+    """
+    document = read_object(body, url)
+    if not isinstance(document.get("active"), bool):
+        raise ParseError(url, "'active': found neither true nor false, expected one of them")
+    return _token(document, url, now, private) if document["active"] else TokenAnswer(active=False)
+
+
+def read_check(body: bytes, url: str, content_type: str | None, *, now: float, private: bool = False) -> TokenAnswer:
+    """The answer of an older token endpoint to a GET with the token: JSON, or a form.
+
+    Raises ParseError.
+
+    Call it for a reply of status 200 alone: that it comes is what makes the token active.
+    """
+    document = read_fields(body, url, content_type)
+    if document.get("error") or document.get("active", True) not in (True, "true"):
+        return TokenAnswer(active=False)
+    return _token(document, url, now, private)
+
+
+def read_code_answer(
+    body: bytes, url: str, content_type: str | None, *, now: float, private: bool = False
+) -> CodeAnswer:
+    """What came for a code: JSON, or a form from an older server. Raises ParseError. Call it for status 200 alone."""
+    document = read_fields(body, url, content_type)
+    access_token = secret_of(document, "access_token", url)
+    kind = document.get("token_type")
+    if access_token is not None and kind is not None and str(kind).lower() != "bearer":
+        raise ParseError(url, "'token_type': found another one, expected Bearer")
+    lifetime = seconds_of(document, "expires_in", url)
+    claims = document.get("profile")
+    return CodeAnswer(
+        me=_me(document, url, private),
+        access_token=access_token,
+        scopes=scopes_of(document, url),
+        expires=None if lifetime is None else now + lifetime,
+        refresh_token=secret_of(document, "refresh_token", url),
+        profile=read_claims(claims) if isinstance(claims, dict) else ProfileClaims(),
+    )
+
+
+def read_claims(document: Document) -> ProfileClaims:
+    """A `profile` object, or the answer of a userinfo endpoint; what can't be shown is left out. Never raises."""
+    email = text_of(document, "email")
+    return ProfileClaims(
+        name=text_of(document, "name"),
+        url=endpoint(document.get("url")) if document.get("url") else None,
+        photo=endpoint(document.get("photo")) if document.get("photo") else None,
+        email=email if email and "@" in email and " " not in email else None,
+    )
+
+
+def read_error(body: bytes, url: str, content_type: str | None) -> ErrorAnswer | None:
+    """Why a server refused, from a reply of another status than 200; None where it doesn't say. Never raises."""
+    try:
+        document = read_fields(body, url, content_type)
+    except ParseError:
+        return None
+    error, description = text_of(document, "error"), text_of(document, "error_description")
+    if error is None or not error.isascii():
+        return None
+    return ErrorAnswer(error[:100], description[:300] if description and description.isascii() else None)
+
+
+def _token(document: Document, url: str, now: float, private: bool) -> TokenAnswer:
+    expires = seconds_of(document, "exp", url)
+    lifetime = seconds_of(document, "expires_in", url)
+    if expires is None and lifetime is not None:
+        expires = now + lifetime
+    if expires is not None and expires <= now:
+        return TokenAnswer(active=False)
+    client = text_of(document, "client_id")
+    return TokenAnswer(
+        active=True,
+        me=_me(document, url, private),
+        scopes=scopes_of(document, url),
+        client=client if client and len(client) <= MAX_URL else None,
+        expires=expires,
+    )
+
+
+def _me(document: Document, url: str, private: bool) -> str:
+    value = document.get("me")
+    if not isinstance(value, str) or "://" not in value:
+        raise ParseError(url, "'me': found none, expected the profile URL of a person")
+    try:
+        return canonical_me(value, private=private)
+    except InvalidRequest as problem:
+        raise ParseError(url, problem.description) from None

@@ -2,32 +2,42 @@
 
 A token is `<user>.<secret>`; only the SHA-256 of the whole text is stored, under the user's own slot, so that the check
 can be part of any script that works on that user's keys, and a revocation holds from the next request on.
+
+Tokens of other programs read the post store and nothing else. They are `~<name>.<secret>`: the `~` can't stand in a
+user's name, so they are never taken for a reader's token, nor the other way round.
 """
 
 from __future__ import annotations
 
+import hmac
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
 
 from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
-from microsub.identity.lifetimes import ENDED_TOKEN
-from microsub.identity.store.absent import absent
+from microsub.identity.limits import ENDED_TOKEN
+from microsub.identity.store import absent
 from microsub.identity.store.credentials import forget_credentials
-from microsub.identity.store.grants import end_grant
-from microsub.identity.store.grants import secret_digest as _digest
+from microsub.identity.store.grants import LONGEST_SECRET, owner_in, revoke_token
+from microsub.kit.digests import sha256_hex
 from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import GLOBAL, MOVE, NAME, NOTIFICATIONS, Credential, FeedMove, Grant, read_moves
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
-from microsub.redis.replies import reading, text, texts
+from microsub.redis.replies import raw_fields, reading, text, texts
 from microsub.redis.scripts import batches, load
 
-LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
 _LONGEST_CLIENT = 200
+_STEP = 500
+USER_KEYS = (*identitykeys.USER_KEYS, *keys.USER_KEYS)
+_LISTS = ((keys.tokens, keys.token), *identitykeys.USER_LISTS)
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
 _OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape", MOVE})
@@ -35,9 +45,11 @@ _OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registe
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user. `me` is the profile URL or empty; `token_endpoint` is where tokens are checked instead of where the
-    profile says; times are Unix seconds; `settings` is what else was saved, as text. Who `registered` made the account
-    by signing in. `moves` are feeds on their way from one of their channels to another.
+    """A user.
+
+    `me` is the profile URL or empty; `token_endpoint` is where tokens are checked instead of where the profile says;
+    times are Unix seconds; `settings` is what else was saved, as text. Who `registered` made the account by signing
+    in. `moves` are feeds on their way from one of their channels to another.
     """
 
     name: str
@@ -52,9 +64,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as its owner may see it: never the secret. Times are Unix seconds; `expires` None means never, `used`
-    that it wasn't used yet, or belongs to a grant. `is_given`: made for the user, not granted to an app or vouched for
-    elsewhere.
+    """A token as its owner may see it: never the secret.
+
+    Times are Unix seconds; `expires` None means never, `used` that it wasn't used yet, or belongs to a grant.
+    `is_given`: made for the user, not granted to an app or vouched for elsewhere.
     """
 
     digest: str
@@ -83,8 +96,9 @@ class Accounts:
         return await self.user(name) or User(name, me)
 
     async def register(self, name: str, me: str, now: float) -> User:
-        """As `add_user`, for somebody who makes their account by signing in: where there is a user of that name, that
-        one is returned.
+        """As `add_user`, for somebody who makes their account by signing in.
+
+        Where there is a user of that name, that one is returned.
         """
         await self._create(name, me, now, "registered")
         return await self.user(name) or User(name, me)
@@ -147,30 +161,68 @@ class Accounts:
         """Undo `disable_user`. Raises NotFound."""
         await self._change(name, "disabled", "")
 
-    async def end_access(self, name: str) -> None:
-        """End all tokens, sessions and what apps were granted, for good. For a disabled user, who gets no new ones."""
-        await end_access(self._redis, name)
-
     async def delete_disabled(self, user: User) -> bool:
-        """Delete a disabled user for good, with all that is theirs; False when they were restored, or disabled again.
+        """Delete the user and all that is theirs, as long as they have been disabled since exactly that Unix time.
 
-        For the sweep: may be interrupted, and is repeated until the user is gone.
+        For the sweep: one channel or 500 tokens a step, so that Redis is held up for a moment only. May be interrupted,
+        and is repeated until the user is gone. False when the user is not disabled, was disabled again meanwhile, or is
+        given channels: then what is left stays. Who follows what in the feeds' own lists is left to the repair of
+        follows.
         """
-        return user.disabled is not None and await delete_disabled(self._redis, user.name, user.disabled)
+        if user.disabled is None:
+            return False
+        redis, name, since = self._redis, user.name, repr(user.disabled)
+        head = [keys.user(name), keys.channels(name), keys.removed_channels(name)]
+
+        async def step(uid: str, *doomed: str) -> bool:
+            return bool(await redis.script(load("user_delete"), [*head, *doomed], [since, uid]))
+
+        lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in head[1:]])
+        for uid in (text(one) for reply in lists for one in reply):
+            if not await step(uid, *(key(name, uid) for key in keys.CHANNEL_KEYS)):
+                return False
+        for list_of, member in _LISTS:
+            for batch in batches(texts(await redis.command("SMEMBERS", list_of(name))), _STEP):
+                if not await step("", *(member(name, one) for one in batch)):
+                    return False
+        # Before the end, since a user made again may be given limits of their own.
+        await redis.command("HDEL", keys.settings(), f"user:{name}")
+        if not await step("", keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)):
+            return False
+        # In another slot; and back in where somebody has made that user again meanwhile.
+        await redis.command("SREM", keys.users(), name)
+        await redis.command("ZREM", keys.seen(), name)
+        if await redis.command("EXISTS", keys.user(name)):
+            await redis.command("SADD", keys.users(), name)
+        return True
+
+    async def end_access(self, name: str) -> None:
+        """End all tokens, sessions and what apps were granted, for good.
+
+        For a disabled user, who gets no new ones.
+
+        May be repeated; a list goes after all that stands in it.
+        """
+        for list_of, member in _LISTS:
+            for batch in batches(texts(await self._redis.command("SMEMBERS", list_of(name))), _STEP):
+                await self._redis.command("DEL", *(member(name, one) for one in batch))
+            await self._redis.command("DEL", list_of(name))
 
     async def create_token(
         self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None, *, mark: str = ""
     ) -> str:
-        """Make a token and return it: the only time that it is seen. One with a `mark`, which nobody can choose, ends
-        the user's earlier ones with the same. Raises NotFound for an unknown user, InvalidRequest for an end that is no
-        time before the year 10000 and for a client that isn't a line of at most 200 characters.
+        """Make a token and return it: the only time that it is seen.
+
+        One with a `mark`, which nobody can choose, ends the user's earlier ones with the same. Raises NotFound for an
+        unknown user, InvalidRequest for an end that is no time before the year 10000 and for a client that isn't a
+        line of at most 200 characters.
         """
         if len(client) > _LONGEST_CLIENT or CONTROLS.search(client):
             raise InvalidRequest(f"'client' is '{escaped(client[:80])}': expected one line of at most 200 characters")
         if expires is not None and not is_moment(expires):
             raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
         token = f"{user}.{secrets.token_urlsafe(32)}"
-        digest = _digest(token)
+        digest = sha256_hex(token)
         made = await self._redis.script(
             load("token_create"),
             [keys.user(user), keys.token(user, digest), keys.tokens(user)],
@@ -200,7 +252,9 @@ class Accounts:
         return sorted(found, key=lambda token: (token.created, token.digest))
 
     async def revoke(self, user: str, digest_prefix: str) -> bool:
-        """Revoke the one token whose digest begins so, with all else that its app was granted; whether there was one.
+        """Revoke the one token whose digest begins so, with all else that its app was granted.
+
+        Whether there was one.
 
         Raises InvalidRequest when several tokens match, or the prefix is empty.
         """
@@ -208,24 +262,13 @@ class Accounts:
         matching = [digest for digest in digests if digest.startswith(digest_prefix)]
         if not digest_prefix or len(matching) > 1:
             raise InvalidRequest(f"'{digest_prefix}' stands for {len(matching)} tokens; expected a longer beginning")
-        if not matching:
-            return False
-        # An app that was granted this token could renew it otherwise.
-        grant = await self._redis.command("HGET", keys.token(user, matching[0]), "grant")
-        if grant is not None and await end_grant(self._redis, user, text(grant)):
-            return True
-        # The token first: what a crash leaves in the list names nothing any more.
-        deleted = await self._redis.command("DEL", keys.token(user, matching[0]))
-        await self._redis.command("SREM", keys.tokens(user), matching[0])
-        return bool(deleted)
+        return bool(matching) and await revoke_token(self._redis, user, matching[0])
 
     @staticmethod
     def credential(token: str) -> Credential | None:
         """Read a token as it came with a request; None when it can't be one of ours. Checks nothing else."""
-        user, dot, secret = token.partition(".")
-        if not dot or not secret or len(token) > LONGEST_TOKEN or not NAME.match(user):
-            return None
-        return Credential(user, _digest(token))
+        user = owner_in(token)
+        return None if user is None else Credential(user, sha256_hex(token))
 
     async def verify(self, credential: Credential, now: float) -> Grant:
         """What the token allows. Raises Unauthorized when it is unknown, expired or revoked, or its user disabled."""
@@ -284,60 +327,69 @@ def _token(digest: str, fields: Mapping[str, str]) -> Token:
     )
 
 
-_STEP = 500
-USER_KEYS = (*identitykeys.USER_KEYS, *keys.USER_KEYS)
+MARK = "~"
+_NOBODY = "0" * 64
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
-    """Delete the user and all that is theirs, as long as they have been disabled since exactly that Unix time.
+@dataclass(frozen=True, slots=True)
+class ServiceToken:
+    """A token as the admin may see it: never the secret. Times are Unix seconds; `expires` None means never."""
 
-    One channel or 500 tokens a step, so that Redis is held up for a moment only. False when the user was restored or
-    disabled again meanwhile, or is given channels: then what is left stays. Who follows what in the feeds' own lists is
-    left to the repair of follows.
-    """
-    head = [keys.user(name), keys.channels(name), keys.removed_channels(name)]
-
-    async def step(uid: str, *doomed: str) -> bool:
-        return bool(await redis.script(load("user_delete"), [*head, *doomed], [repr(disabled), uid]))
-
-    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in head[1:]])
-    for uid in (text(one) for reply in lists for one in reply):
-        if not await step(uid, *(key(name, uid) for key in keys.CHANNEL_KEYS)):
-            return False
-    digests = texts(await redis.command("SMEMBERS", keys.tokens(name)))
-    for batch in batches(digests, _STEP):
-        if not await step("", *(keys.token(name, digest) for digest in batch)):
-            return False
-    for list_of, member in identitykeys.USER_LISTS:
-        members = texts(await redis.command("SMEMBERS", list_of(name)))
-        for batch in batches(members, _STEP):
-            if not await step("", *(member(name, one) for one in batch)):
-                return False
-    # Before the end, since a user made again may be given limits of their own.
-    await redis.command("HDEL", keys.settings(), f"user:{name}")
-    rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)]
-    if not await step("", *rest):
-        return False
-    await _unlist(redis, name)
-    return True
+    name: str
+    created: float
+    expires: float | None = None
 
 
-async def end_access(redis: Redis, name: str) -> None:
-    """End by what apps and browsers come in as a user. May be repeated; a list goes after all that stands in it."""
-    digests = texts(await redis.command("SMEMBERS", keys.tokens(name)))
-    for batch in batches(digests, _STEP):
-        await redis.command("DEL", *(keys.token(name, digest) for digest in batch))
-    for list_of, member in identitykeys.USER_LISTS:
-        members = texts(await redis.command("SMEMBERS", list_of(name)))
-        for batch in batches(members, _STEP):
-            await redis.command("DEL", *(member(name, one) for one in batch))
-        await redis.command("DEL", list_of(name))
-    await redis.command("DEL", keys.tokens(name))
+class ServiceTokens:
+    """The tokens by the name of the program that uses them; one each."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def create(self, name: str, now: float, expires: float | None = None) -> str:
+        """Make a token and return it: the only time that it is seen.
+
+        Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`, or has a token already, and for an end that is
+        no time before the year 10000.
+        """
+        if expires is not None and not is_moment(expires):
+            raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
+        if not NAME.match(name):
+            raise InvalidRequest(f"'{name[:80]}' can't be the name of a program: expected 1 to 64 of A-Z a-z 0-9 _ -")
+        token = f"{MARK}{name}.{secrets.token_urlsafe(32)}"
+        record: dict[str, Any] = {"digest": sha256_hex(token), "created": now}
+        if expires is not None:
+            record["expires"] = expires
+        if not await self._redis.command("HSETNX", keys.service_tokens(), name, orjson.dumps(record)):
+            raise InvalidRequest(f"there is a token for '{name}' already: revoke it first, or choose another name")
+        return token
+
+    async def all(self) -> list[ServiceToken]:
+        """All tokens by name, expired ones too."""
+        flat = await self._redis.command("HGETALL", keys.service_tokens())
+        return sorted(
+            (_service_token(name, row) for name, row in raw_fields(flat).items()), key=lambda token: token.name
+        )
+
+    async def revoke(self, name: str) -> bool:
+        """Revoke the program's token; holds from the next request on. Whether there was one."""
+        return bool(await self._redis.command("HDEL", keys.service_tokens(), name))
+
+    async def verify(self, token: str, now: float) -> str:
+        """The name of the program whose token this is. Raises Unauthorized when it is unknown, expired or revoked."""
+        mark, name, secret = token[:1], *token[1:].partition(".")[::2]
+        if mark != MARK or not secret or len(token) > LONGEST_SECRET or not NAME.match(name):
+            raise Unauthorized("the token is not valid: expected one that 'microsub token service create' has made")
+        found = await self._redis.command("HGET", keys.service_tokens(), name)
+        record: Mapping[str, Any] = orjson.loads(found) if found is not None else {"digest": _NOBODY}
+        is_right = hmac.compare_digest(record["digest"], sha256_hex(token))
+        if not is_right or record.get("expires", now + 1) <= now:
+            raise Unauthorized("the token is unknown, expired or revoked")
+        return name
 
 
-async def _unlist(redis: Redis, name: str) -> None:
-    """Take the name out of the list, in another slot; and back in where somebody has made that user again meanwhile."""
-    await redis.command("SREM", keys.users(), name)
-    await redis.command("ZREM", keys.seen(), name)
-    if await redis.command("EXISTS", keys.user(name)):
-        await redis.command("SADD", keys.users(), name)
+def _service_token(name: str, row: bytes) -> ServiceToken:
+    with reading(f"{keys.service_tokens()} {name}"):
+        record = orjson.loads(row)
+        return ServiceToken(name, record["created"], record.get("expires"))

@@ -2,22 +2,26 @@
 
 No secret is stored: of a password its argon2 hash, of a passkey the public key, of links and cookies, which are random,
 the SHA-256. A disabled user has none of this, and gets none.
+
+Beside them stand the counts behind rate limits that all processes share: attempts to sign in, and requests.
 """
 
 from __future__ import annotations
 
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from microsub.errors import InvalidRequest
-from microsub.identity.lifetimes import INVITATION, KNOWN_BROWSER, PASSKEY_CHALLENGE
-from microsub.identity.store.absent import absent
-from microsub.identity.store.grants import secret_digest as _digest
+from microsub.identity.limits import ATTEMPTS, INVITATION, KNOWN_BROWSER, PASSKEY_CHALLENGE
+from microsub.identity.store import absent
+from microsub.identity.store.grants import LONGEST_SECRET, owner_in
+from microsub.kit.digests import sha256_hex
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Command, Redis
@@ -27,7 +31,7 @@ from microsub.redis.scripts import load
 
 MOST_DEVICES = 20
 MOST_PASSKEYS = 20
-LONGEST_SECRET = 512
+_ANY_NUMBER = 1000
 _OWN_KEYS = (identitykeys.credentials, identitykeys.passkeys, identitykeys.invitation, identitykeys.devices)
 
 
@@ -90,7 +94,9 @@ class LocalCredentials:
     # --- passwords
 
     async def password(self, user: str) -> str | None:
-        """The hash of the user's password; None where there is none, or the user is unknown or disabled, or no name.
+        """The hash of the user's password.
+
+        None where there is none, or the user is unknown or disabled, or no name.
 
         The store is asked in any case: that it wasn't would be noticed.
         """
@@ -105,29 +111,29 @@ class LocalCredentials:
 
         Raises NotFound for an unknown or disabled user, InvitationSpent.
         """
-        reply = await self._write_password(user, hashed, now, "", _digest(invitation) if invitation else "")
-        if reply == 0:
-            raise await absent(self._redis, user)
-        if reply == -1:
-            raise InvitationSpent
+        fields: list[Arg] = ["password", hashed, "changed", now]
+        await self._write(user, identitykeys.credentials(user), invitation, "", fields)
 
     async def rehash(self, user: str, former: str, hashed: str) -> None:
         """The same password in a newer form; nothing happens where it was changed meanwhile."""
-        await self._write_password(user, hashed, "", former, "")
+        names = [identitykeys.credentials(user), keys.user(user)]
+        await self._redis.script(load("compare_and_set"), names, ["password", former, hashed])
 
-    async def _write_password(self, user: str, hashed: str, now: float | str, former: str, invitation: str) -> int:
-        names = [keys.user(user), identitykeys.credentials(user), identitykeys.invitation(user)]
-        return int(await self._redis.script(load("password_set"), names, [hashed, now, former, invitation]))
+    async def _write(self, user: str, key: str, invitation: str | None, most: int | str, fields: list[Arg]) -> None:
+        names = [keys.user(user), key, identitykeys.invitation(user)]
+        args: list[Arg] = [sha256_hex(invitation) if invitation else "", most, *fields]
+        reply = await self._redis.script(load("user_credential"), names, args)
+        if reply == 0:
+            raise await absent(self._redis, user)
+        if reply < 0:
+            raise (InvitationSpent, TooManyPasskeys, PasskeyKnown)[-1 - reply]()
 
     # --- passkeys
 
     async def overview(self, user: str) -> Overview:
         """By what the user can sign in."""
         (password, changed), rows = await self._redis.pipeline(
-            [
-                ("HMGET", identitykeys.credentials(user), "password", "changed"),
-                ("HGETALL", identitykeys.passkeys(user)),
-            ]
+            [("HMGET", identitykeys.credentials(user), "password", "changed"), ("HGETALL", identitykeys.passkeys(user))]
         )
         found = [_passkey(user, text(one), row) for one, row in zip(rows[::2], rows[1::2], strict=True)]
         since = float(changed or 0) if password is not None else None
@@ -135,11 +141,13 @@ class LocalCredentials:
 
     async def handle(self, user: str) -> str:
         """The handle that the user's passkeys give instead of the name: random, the same for all. Raises NotFound."""
-        made = secrets.token_hex(32)
-        reply = await self._redis.script(load("handle_make"), [keys.user(user), identitykeys.credentials(user)], [made])
-        if reply is None:
+        key = identitykeys.credentials(user)
+        with suppress(PasskeyKnown):
+            await self._write(user, key, None, _ANY_NUMBER, ["handle", secrets.token_hex(32)])
+        held = await self._redis.command("HGET", key, "handle")
+        if held is None:
             raise await absent(self._redis, user)
-        handle: str = reply.decode()
+        handle: str = text_of(held)
         # Another slot. Each time, so that what a crash left out is made good.
         await self._redis.command("HSET", identitykeys.handles(), handle, user)
         return handle
@@ -165,13 +173,8 @@ class LocalCredentials:
 
         Raises NotFound for an unknown or disabled user, InvitationSpent, TooManyPasskeys, PasskeyKnown.
         """
-        names = [keys.user(user), identitykeys.passkeys(user), identitykeys.invitation(user)]
-        args: list[Arg] = [passkey.id, _row(passkey), MOST_PASSKEYS, _digest(invitation) if invitation else ""]
-        reply = await self._redis.script(load("passkey_add"), names, args)
-        if reply == 0:
-            raise await absent(self._redis, user)
-        if reply < 0:
-            raise (InvitationSpent, TooManyPasskeys, PasskeyKnown)[-1 - reply]()
+        fields: list[Arg] = [passkey.id, _row(passkey)]
+        await self._write(user, identitykeys.passkeys(user), invitation, MOST_PASSKEYS, fields)
 
     async def change_passkey(self, user: str, former: Passkey, passkey: Passkey) -> bool:
         """Replace what is kept of a passkey; False when it isn't `former` any more, or the user is disabled."""
@@ -188,7 +191,7 @@ class LocalCredentials:
     async def begin_ceremony(self, about: Mapping[str, Any]) -> str:
         """Keep what a passkey's answer is held against for five minutes; the secret by which it is found again."""
         secret = secrets.token_urlsafe(32)
-        key = identitykeys.ceremony(_digest(secret))
+        key = identitykeys.ceremony(sha256_hex(secret))
         await self._redis.command("SET", key, orjson.dumps(about), "EX", PASSKEY_CHALLENGE)
         return secret
 
@@ -196,7 +199,7 @@ class LocalCredentials:
         """What `begin_ceremony` kept, given out once; None where there is nothing."""
         if not secret or len(secret) > LONGEST_SECRET:
             return None
-        found = await self._redis.command("GETDEL", identitykeys.ceremony(_digest(secret)))
+        found = await self._redis.command("GETDEL", identitykeys.ceremony(sha256_hex(secret)))
         return None if found is None else dict(orjson.loads(found))
 
     # --- confirmations
@@ -214,12 +217,12 @@ class LocalCredentials:
     async def invite(self, user: str) -> str:
         """Make the code of a one-time link, good for a day; it takes the place of an earlier one."""
         code = f"{user}.{secrets.token_urlsafe(32)}"
-        await self._redis.command("SET", identitykeys.invitation(user), _digest(code), "EX", INVITATION)
+        await self._redis.command("SET", identitykeys.invitation(user), sha256_hex(code), "EX", INVITATION)
         return code
 
     async def invited(self, code: str) -> str | None:
         """The user whom the code invites; None where it isn't good."""
-        user = user_in(code)
+        user = owner_in(code)
         if user is None:
             return None
         held, disabled, there = await self._redis.pipeline(
@@ -229,7 +232,7 @@ class LocalCredentials:
                 ("EXISTS", keys.user(user)),
             ]
         )
-        good = held is not None and secrets.compare_digest(held, _digest(code).encode())
+        good = held is not None and secrets.compare_digest(held, sha256_hex(code).encode())
         return user if good and there and not disabled else None
 
     # --- devices
@@ -239,20 +242,20 @@ class LocalCredentials:
         cookie = f"{user}.{secrets.token_urlsafe(32)}"
         key = identitykeys.devices(user)
         commands: list[Command] = [
-            ("ZADD", key, now, _digest(cookie)),
+            ("ZADD", key, now, sha256_hex(cookie)),
             ("ZREMRANGEBYRANK", key, 0, -1 - MOST_DEVICES),
             ("ZREMRANGEBYSCORE", key, "-inf", now - KNOWN_BROWSER),
             ("EXPIRE", key, KNOWN_BROWSER),
         ]
         if former:
-            commands.insert(0, ("ZREM", key, _digest(former)))
+            commands.insert(0, ("ZREM", key, sha256_hex(former)))
         await self._redis.pipeline(commands)
         return cookie
 
     async def knows_device(self, user: str, cookie: str, now: float) -> bool:
         """Whether the user has signed in there within 400 days. Asks the store in any case, as `password` does."""
-        at = await self._redis.command("ZSCORE", identitykeys.devices(_name(user)), _digest(cookie))
-        return user_in(cookie) == user and at is not None and float(at) > now - KNOWN_BROWSER
+        at = await self._redis.command("ZSCORE", identitykeys.devices(_name(user)), sha256_hex(cookie))
+        return owner_in(cookie) == user and at is not None and float(at) > now - KNOWN_BROWSER
 
     async def forget_devices(self, user: str) -> None:
         """No browser is known for that user any more."""
@@ -270,12 +273,6 @@ async def forget_credentials(redis: Redis, user: str) -> None:
     if handle is not None:
         await redis.command("HDEL", identitykeys.handles(), handle)
     await redis.pipeline([("DEL", key(user)) for key in _OWN_KEYS])
-
-
-def user_in(secret: str) -> str | None:
-    """The user whom a code or cookie `<user>.<secret>` names; None where it has another form. Checks nothing else."""
-    user, dot, rest = secret.partition(".")
-    return user if dot and rest and len(secret) <= LONGEST_SECRET and NAME.match(user) else None
 
 
 def _name(text: str) -> str:
@@ -309,3 +306,54 @@ def _passkey(user: str, credential_id: str, row: bytes) -> Passkey:
             held["used"],
             tuple(held["transports"]),
         )
+
+
+class AttemptCounts:
+    """Counts of attempts in Redis. Neither names nor addresses stand there, only their digests."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def take(self, subject: str, pauses: Sequence[float], now: float) -> tuple[int, int]:
+        """The seconds to wait, 0 where the attempt may go on, and how many attempts count by then.
+
+        An attempt counts as failed until `give_back` or `forget`. `pauses` are the seconds that must pass after the
+        first attempt, the second and so on; the last one holds for all later ones. `now` is Unix time.
+        """
+        script = load("attempts")
+        wait, count = await self._redis.script(script, [_key(subject)], [now, ATTEMPTS, *pauses])
+        return int(wait), int(count)
+
+    async def give_back(self, subject: str) -> None:
+        """That attempt didn't fail."""
+        await self._redis.script(load("attempts"), [_key(subject)], [""])
+
+    async def in_minute(self, subject: str, now: float, more: int = 1) -> int:
+        """Count that many `more` in the minute of `now`; all that are counted in it then."""
+        key = identitykeys.in_minute(sha256_hex(subject), str(int(now // 60)))
+        total, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 120)])
+        return int(total)
+
+    async def forget(self, subject: str) -> None:
+        """All attempts so far don't count."""
+        await self._redis.command("DEL", _key(subject))
+
+
+def _key(subject: str) -> str:
+    return identitykeys.attempts(sha256_hex(subject))
+
+
+_COUNTED_SECONDS = 120
+
+
+class RequestCounts:
+    """Counts of requests in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def add(self, user: str, minute: int, count: int) -> int:
+        """Count that many more for the user in that minute (Unix time divided by 60); all that are counted now."""
+        key = identitykeys.requests(user, str(minute))
+        total, _ = await self._redis.pipeline([("INCRBY", key, count), ("EXPIRE", key, _COUNTED_SECONDS)])
+        return int(total)

@@ -1,20 +1,21 @@
-"""Tokens that users' own providers have issued: what these said of them, for as long as it holds.
+"""Tokens that users' own providers have issued.
+
+What these said of them, for as long as it holds.
 
 What a provider vouched for stands as a token record in the user's slot, where every script that checks a token finds
 it, so a request with such a token costs what one with a token of ours does. Of the token only the SHA-256 is kept.
-Whether a provider must be asked is decided in `identity.tokens.foreign`.
+Whether a provider must be asked is decided in `identity.foreign_tokens`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from microsub.identity.lifetimes import KNOWN_NETWORK
-from microsub.identity.limits import UnknownTokens
+from microsub.identity.limits import KNOWN_NETWORK, UnknownTokens
+from microsub.kit.digests import sha256_hex
 from microsub.model.reader import Credential
 from microsub.redis import identitykeys, keys
 from microsub.redis.lease import leased
@@ -131,16 +132,16 @@ class ForeignTokens:
     async def prolong(self, credential: Credential, until: float) -> bool:
         """Let a token that is known serve until that Unix time; False where it isn't known any more."""
         key = keys.token(credential.user, credential.digest)
-        return bool(await self._redis.script(load("foreign_prolong"), [key], [until]))
+        return bool(await self._redis.script(load("touch"), [key], ["foreign", "expires", until, ""]))
 
     async def refuse(self, credential: Credential, reason: str, seconds: int) -> None:
         """Forget the token, and for so long not ask anybody about it again."""
         user, digest = credential.user, credential.digest
-        await self._redis.script(
-            load("foreign_refuse"),
-            [keys.token(user, digest), identitykeys.foreign(user), identitykeys.foreign_refused(user, digest)],
-            [digest, reason, seconds],
-        )
+        key = keys.token(user, digest)
+        await self.note(credential, reason, seconds)
+        # One process at a time asks about a token, so nobody else writes its record meanwhile; one of ours stays.
+        if await self._redis.command("HEXISTS", key, "foreign"):
+            await self._redis.pipeline([("DEL", key), ("ZREM", identitykeys.foreign(user), digest)])
 
     async def note(self, credential: Credential, reason: str, seconds: int) -> None:
         """For so long not ask anybody about the token, without having learnt anything of it."""
@@ -148,11 +149,12 @@ class ForeignTokens:
         await self._redis.command("SET", key, reason, "EX", seconds)
 
     async def count(self, user: str, place: TokenOrigin, shares: UnknownTokens, now: float) -> int:
-        """Count a question about an unknown token that came from there; 0, or the seconds until one may be asked
-        again, and then it isn't counted.
+        """Count a question about an unknown token that came from there.
+
+        0, or the seconds until one may be asked again, and then it isn't counted.
         """
         args = (
-            *(_hidden(place.network), _hidden(place.site), now - KNOWN_NETWORK),
+            *(sha256_hex(place.network), sha256_hex(place.site), now - KNOWN_NETWORK),
             *(shares.known, shares.of_known, shares.first, shares.of_first, shares.rest, shares.of_rest, PERIOD),
         )
         script_keys = [identitykeys.foreign_checks(user), identitykeys.foreign_networks(user)]
@@ -163,7 +165,7 @@ class ForeignTokens:
         key = identitykeys.foreign_networks(user)
         await self._redis.pipeline(
             [
-                ("ZADD", key, now, _hidden(place.network)),
+                ("ZADD", key, now, sha256_hex(place.network)),
                 ("ZREMRANGEBYRANK", key, 0, -MOST_NETWORKS - 1),
                 ("EXPIRE", key, KNOWN_NETWORK),
             ]
@@ -177,11 +179,6 @@ class ForeignTokens:
         """The user whose provider vouched for the token last; that it still does is not said."""
         found = await self._redis.command("GET", identitykeys.foreign_owner(digest))
         return None if found is None else str(found.decode())
-
-
-def _hidden(network: str) -> str:
-    """No address stands in Redis, as far as a hash of what can be guessed hides one."""
-    return hashlib.sha256(network.encode()).hexdigest()
 
 
 def _text(scopes: Iterable[str]) -> str:

@@ -4,20 +4,27 @@ A refresh token is `<user>.<grant>.<secret>` and is replaced with every use. Its
 knows who never had one of its tokens; so who shows an older one, or a wrong one, has it from somewhere else, and
 the grant ends (RFC 9700, section 4.14.2). Access tokens are those of `identity.store.accounts`, with the id of their
 grant.
+
+Authorization codes of our own IndieAuth server are good once, and for a short time. A code is `<user>.<secret>`; only
+its SHA-256 is stored, in the user's slot, so that what it is exchanged for is written by the same script that uses it
+up. Its record outlives it by an hour, in which a second use is noticed.
+
+Specs: RFC 6749, sections 4.1.2 and 10.5; https://indieauth.spec.indieweb.org/#redeeming-the-authorization-code.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from microsub.identity.lifetimes import ACCESS_TOKEN, CODE_REPEAT, GRANT, TOKEN_OVERLAP
+from microsub.identity.limits import ACCESS_TOKEN, CODE, CODE_KEPT, CODE_REPEAT, GRANT, TOKEN_OVERLAP
+from microsub.identity.store import absent
+from microsub.kit.digests import sha256_hex
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
@@ -27,11 +34,6 @@ from microsub.redis.scripts import load
 
 LONGEST_SECRET = 512
 """Characters of the longest token or code that is looked at."""
-
-
-def secret_digest(secret: str) -> str:
-    """The SHA-256, in hex, by which a secret is stored and found."""
-    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 def new_seed() -> str:
@@ -64,8 +66,10 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class AppGrant:
-    """One time that a user has let an app in. Times are Unix seconds; `renewed` None: never; `expires` is that of the
-    refresh token; `used` is when a token of it was used last, to within minutes, None: not yet.
+    """One time that a user has let an app in.
+
+    Times are Unix seconds; `renewed` None: never; `expires` is that of the refresh token; `used` is when a token of
+    it was used last, to within minutes, None: not yet.
     """
 
     id: str
@@ -80,8 +84,9 @@ class AppGrant:
 
 
 class Renewed(Enum):
-    """What became of a refresh token that was shown. AGAIN: the same was given a moment ago. REUSED: it isn't the
-    newest of its grant, which has been ended.
+    """What became of a refresh token that was shown. AGAIN: the same was given a moment ago.
+
+    REUSED: it isn't the newest of its grant, which has been ended.
     """
 
     GIVEN = "given"
@@ -119,21 +124,21 @@ class Grants:
         if place is None or "refresh" not in fields:
             return Renewed.UNKNOWN, None
         user, grant = place
-        older = hmac.compare_digest(secret_digest(refresh), fields.get("before", ""))
+        older = hmac.compare_digest(sha256_hex(refresh), fields.get("before", ""))
         seed = fields["before_seed"] if older else fields["seed"]
         scope = " ".join(sorted(scopes)) if scopes else fields["scope"]
         access = f"{user}.{derive(seed, 'access', refresh, scope)}"
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
         args: list[Arg] = [
-            *(now, grant, secret_digest(refresh), CODE_REPEAT, pattern(user)),
-            *(secret_digest(successor), new_seed(), now + GRANT),
-            *(secret_digest(access), scope, now + ACCESS_TOKEN, now + TOKEN_OVERLAP, _OLDER_TOKENS),
+            *(now, grant, sha256_hex(refresh), CODE_REPEAT, pattern(user)),
+            *(sha256_hex(successor), new_seed(), now + GRANT),
+            *(sha256_hex(access), scope, now + ACCESS_TOKEN, now + TOKEN_OVERLAP, _OLDER_TOKENS),
         ]
         where = [
             keys.user(user),
             identitykeys.grant(user, grant),
             identitykeys.grants(user),
-            keys.token(user, secret_digest(access)),
+            keys.token(user, sha256_hex(access)),
         ]
         renewed = Renewed((await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode())
         if not renewed.good:
@@ -155,8 +160,10 @@ class Grants:
 
     async def held(self, user: str) -> int:
         """How many times the user has let apps in that still are, and how many tokens the admin has made."""
-        where = [identitykeys.grants(user), keys.tokens(user)]
-        return int(await self._redis.script(load("grants_held"), where, [grant_pattern(user), pattern(user)]))
+        digests = texts(await self._redis.command("SMEMBERS", keys.tokens(user)))
+        rows = await self._redis.pipeline([("HMGET", keys.token(user, digest), "scope", "grant") for digest in digests])
+        own = sum(1 for scope, grant in rows if scope is not None and grant is None)
+        return own + len(await self.all(user))
 
     async def _fields(self, user: str, grant: str) -> Mapping[str, str]:
         return fields_of(await self._redis.command("HGETALL", identitykeys.grant(user, grant)))
@@ -224,12 +231,12 @@ class OwnTokens:
 
     async def find(self, token: str, now: float) -> OwnToken | None:
         """What the token allows; None for one that is unknown, expired, revoked, of a disabled user or not ours."""
-        user = _owner_of(token)
+        user = owner_in(token)
         if user is None:
             return None
         row, owner = await self._redis.pipeline(
             [
-                ("HMGET", keys.token(user, secret_digest(token)), "scope", "client", "created", "expires", "foreign"),
+                ("HMGET", keys.token(user, sha256_hex(token)), "scope", "client", "created", "expires", "foreign"),
                 ("HMGET", keys.user(user), "me", "created", "disabled"),
             ]
         )
@@ -245,21 +252,169 @@ class OwnTokens:
 
     async def revoke(self, token: str) -> bool:
         """End an access token with all else of its grant, from the next request on; whether there was one."""
-        user = _owner_of(token)
+        user = owner_in(token)
         if user is None:
             return False
-        key = keys.token(user, secret_digest(token))
-        created, foreign, grant = await self._redis.command("HMGET", key, "created", "foreign", "grant")
-        if created is None or foreign is not None:
-            return False
-        if grant is not None and await end_grant(self._redis, user, grant.decode()):
-            return True
-        # The token first: what a crash leaves in the list names nothing any more.
-        deleted = await self._redis.command("DEL", key)
-        await self._redis.command("SREM", keys.tokens(user), secret_digest(token))
-        return bool(deleted)
+        return await revoke_token(self._redis, user, sha256_hex(token))
 
 
-def _owner_of(token: str) -> str | None:
-    user, dot, secret = token.partition(".")
-    return user if dot and secret and len(token) <= LONGEST_SECRET and NAME.match(user) else None
+async def revoke_token(redis: Redis, user: str, digest: str) -> bool:
+    """End a token of ours with all else of its grant, from the next request on; whether there was one."""
+    key = keys.token(user, digest)
+    created, foreign, grant = await redis.command("HMGET", key, "created", "foreign", "grant")
+    if created is None or foreign is not None:
+        return False
+    # An app that was granted this token could renew it otherwise.
+    if grant is not None and await end_grant(redis, user, grant.decode()):
+        return True
+    # The token first: what a crash leaves in the list names nothing any more.
+    deleted = await redis.command("DEL", key)
+    await redis.command("SREM", keys.tokens(user), digest)
+    return bool(deleted)
+
+
+def owner_in(secret: str) -> str | None:
+    """The user whom a secret `<user>.<rest>` names; None where it has another form. Checks nothing else."""
+    user, dot, rest = secret.partition(".")
+    return user if dot and rest and len(secret) <= LONGEST_SECRET and NAME.match(user) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What a user has agreed to. `title` is the app's name as it was shown; `challenge` is PKCE's, S256, or empty."""
+
+    user: str
+    client: str
+    title: str
+    redirect: str
+    scopes: frozenset[str]
+    challenge: str = ""
+
+
+class Spent(Enum):
+    """What became of a code that was shown. AGAIN: the same was given a moment ago.
+
+    REFUSED: the request doesn't fit the code, which is used up by that. REUSED: it was used before, and what was
+    given for it has been taken back. FULL: the user may have no more tokens; the code stays good.
+    """
+
+    GIVEN = "given"
+    AGAIN = "again"
+    UNKNOWN = "unknown"
+    EXPIRED = "expired"
+    DISABLED = "disabled"
+    REFUSED = "refused"
+    REUSED = "reused"
+    FULL = "full"
+
+    @property
+    def good(self) -> bool:
+        """Whether the asker gets what the code is for."""
+        return self in {Spent.GIVEN, Spent.AGAIN}
+
+
+class Codes:
+    """Codes in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def create(self, consent: Consent, now: float) -> str:
+        """Make a code and return it: the only time that it is seen.
+
+        Raises NotFound for a user who is unknown or disabled.
+        """
+        code = f"{consent.user}.{secrets.token_urlsafe(32)}"
+        fields: tuple[Arg, ...] = (
+            *("client", consent.client, "title", consent.title, "redirect", consent.redirect),
+            *("scope", " ".join(sorted(consent.scopes)), "challenge", consent.challenge),
+            *("seed", new_seed(), "expires", now + CODE),
+        )
+        where = [keys.user(consent.user), identitykeys.code(consent.user, sha256_hex(code))]
+        if not await self._redis.script(load("user_record"), where, ["", CODE_KEPT, *fields]):
+            raise await absent(self._redis, consent.user)
+        return code
+
+    async def find(self, code: str) -> Consent | None:
+        """What the code stands for, used or not; None for what is no code of ours, or none any more."""
+        found = await self._read(code)
+        return found[0] if found else None
+
+    async def redeem_profile(self, code: str, fits: Callable[[Consent], bool], now: float) -> Spent:
+        """Use the code up for no more than knowing who it stands for. `fits`: see `redeem`."""
+        found = await self._read(code)
+        if found is None:
+            return Spent.UNKNOWN
+        consent, seed = found
+        return await self._spend(
+            consent.user, code, _grant_of_code(seed, code), "-", [now, *_verdict(fits, consent), "profile"]
+        )
+
+    async def redeem(
+        self, code: str, verifier: str, fits: Callable[[Consent], bool], now: float, most: int = 0
+    ) -> tuple[Spent, Issued | None]:
+        """Use the code up for a grant; its tokens where `Spent.good`.
+
+        That it has a scope is for the caller to see.
+
+        `fits` says whether client, redirect and `verifier` (which may be empty) are those of the code. Where they
+        aren't, the code is in wrong hands, and nobody gets anything for it any more. `most` is how many grants and
+        tokens the user may have, 0 for any number.
+        """
+        found = await self._read(code)
+        if found is None:
+            return Spent.UNKNOWN, None
+        consent, seed = found
+        user, grant = consent.user, _grant_of_code(seed, code)
+        access = f"{user}.{derive(seed, 'access', code, verifier)}"
+        refresh = f"{user}.{grant}.{derive(seed, 'refresh', code, verifier)}"
+        spent = await self._spend(
+            user,
+            code,
+            grant,
+            sha256_hex(access),
+            [now, *_verdict(fits, consent), "token"],
+            [
+                *(grant, sha256_hex(access), now + ACCESS_TOKEN),
+                *(sha256_hex(refresh), new_seed(), now + GRANT),
+                *(most, grant_pattern(user)),
+            ],
+        )
+        issued = Issued(user, consent.client, access, refresh, consent.scopes, ACCESS_TOKEN)
+        return spent, issued if spent.good else None
+
+    async def _spend(
+        self, user: str, code: str, grant: str, access: str, head: list[Arg], more: list[Arg] | None = None
+    ) -> Spent:
+        where = [
+            *(
+                keys.user(user),
+                identitykeys.code(user, sha256_hex(code)),
+                identitykeys.grant(user, grant),
+                identitykeys.grants(user),
+            ),
+            *(keys.token(user, access), keys.tokens(user)),
+        ]
+        reply = await self._redis.script(load("code_redeem"), where, [*head, CODE_REPEAT, pattern(user), *(more or [])])
+        return Spent(reply.decode())
+
+    async def _read(self, code: str) -> tuple[Consent, str] | None:
+        """What the code stands for, and its seed."""
+        user = owner_in(code)
+        if user is None:
+            return None
+        names = ("client", "title", "redirect", "scope", "challenge", "seed")
+        row = await self._redis.command("HMGET", identitykeys.code(user, sha256_hex(code)), *names)
+        if row[0] is None:
+            return None
+        client, title, redirect, scope, challenge, seed = (part.decode() if part else "" for part in row)
+        return Consent(user, client, title, redirect, frozenset(scope.split()), challenge), seed
+
+
+def _verdict(fits: Callable[[Consent], bool], consent: Consent) -> tuple[Arg]:
+    return (1 if fits(consent) else 0,)
+
+
+def _grant_of_code(seed: str, code: str) -> str:
+    """The id of the grant that this code may become; known before there is one, so that a second use finds it."""
+    return derive(seed, "grant", code)[:22]

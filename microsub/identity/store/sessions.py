@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from microsub.identity.lifetimes import SESSION, SESSION_OVERLAP, SESSION_SETTLED, SIGN_IN
+from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SETTLED, SIGN_IN
 from microsub.redis import identitykeys as keys
 from microsub.redis.keys import user as user_key
 from microsub.redis.protocol import Redis
@@ -58,7 +58,7 @@ class SessionStore:
         """Write a session. False where there is no such user, or they are disabled."""
         parts = [part for pair in _fields(record).items() for part in pair]
         made = await self._redis.script(
-            load("session_open"),
+            load("user_record"),
             [user_key(user), keys.session(user, digest), keys.sessions(user)],
             [digest, SESSION, *parts],
         )
@@ -76,9 +76,8 @@ class SessionStore:
 
     async def touch(self, user: str, digest: str, now: float) -> None:
         """Note a visit, which extends the session."""
-        await self._redis.script(
-            load("session_touch"), [keys.session(user, digest), keys.sessions(user)], [f"{now:.3f}", SESSION]
-        )
+        where = [keys.session(user, digest), keys.sessions(user)]
+        await self._redis.script(load("touch"), where, ["id", "seen", f"{now:.3f}", SESSION])
 
     async def renew(self, user: str, old: str, new: str, salt: str, now: float) -> bool:
         """Let the digest `new` stand for the session too, and soon alone. False where the session has ended."""
@@ -99,7 +98,9 @@ class SessionStore:
         )
 
     async def all(self, user: str) -> list[tuple[str, SessionRecord]]:
-        """Digest and record of the user's sessions, also of replaced secrets. Forgets the digests of those that ended.
+        """Digest and record of the user's sessions, also of replaced secrets.
+
+        Forgets the digests of those that ended.
 
         The order is that of their last visits, the newest first.
         """
@@ -117,7 +118,9 @@ class SessionStore:
         return sorted(found, key=lambda pair: (-pair[1].seen, pair[0]))
 
     async def end(self, user: str, which: Callable[[SessionRecord], bool]) -> int:
-        """End the sessions for which `which` says so, with all their secrets; how many sessions there were.
+        """End the sessions for which `which` says so, with all their secrets.
+
+        How many sessions there were.
 
         Looks again until there is none: one may be renewed while it is being ended.
         """

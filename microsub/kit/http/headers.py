@@ -1,21 +1,36 @@
-"""Headers of requests and pages (https://www.w3.org/TR/CSP3/, https://www.w3.org/TR/referrer-policy/).
+"""Headers of pages, what requests say in theirs, and where the outside world sees this server.
+
+Policies: https://www.w3.org/TR/CSP3/, https://www.w3.org/TR/referrer-policy/.
 
 The policy lets a page load our own style, script and pictures, and nothing else. Chrome applies `form-action` to the
 redirects that follow a form too, so a page whose form leads to another site has to name it.
 The referrer policy is `same-origin` and not `no-referrer`, because with the latter browsers send `Origin: null` with
 our own forms; to other sites neither sends anything.
+
+Without `base_url` the only addresses that can be relied on are those of this machine itself: any other `Host` header
+may be the choice of somebody who wants codes to be sent there.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import urlsplit
 
+import structlog
+from starlette.requests import Request
 from starlette.types import Scope
+
+from microsub.kit.urls import ascii_host
 
 
 def page_headers(*, form_to: Iterable[str] = (), images: Iterable[str] = ()) -> Mapping[str, str]:
-    """Headers of a page. `form_to` are origins (or `https:`) that its forms lead to, `images` those of its pictures.
+    """Headers of a page.
+
+    `form_to` are origins (or `https:`) that its forms lead to, `images` those of its pictures.
 
     Raises ValueError for a source that would end its directive.
     """
@@ -72,3 +87,105 @@ def prefers_form(scope: Scope) -> bool:
         weights[part.partition(";")[0].strip().lower()] = float(weight[1]) if weight else 1.0
     json = next((weights[kind] for kind in _JSON if kind in weights), 0.0)
     return weights.get(_FORM, 0.0) > json
+
+
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[0-9a-z.]+))(?::(?P<port>[0-9]{1,5}))?")
+"""What may name this machine (RFC 9110, section 7.2): nothing stands behind the name but a port."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicAddress:
+    """The address that the admin has set, if any; no slash at its end."""
+
+    base_url: str | None
+
+    @property
+    def prefix(self) -> str:
+        """What stands before each path in links: empty, or `/reader` where the server lives under that path."""
+        return urlsplit(self.base_url).path.rstrip("/") if self.base_url else ""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers talk to it over https alone."""
+        return self.base_url is not None and self.base_url.startswith("https://")
+
+    def base(self, host: str) -> str | None:
+        """The address for a request whose `Host` is `host`.
+
+        The one that was set, else that of this machine; None where the request came in by another name.
+        """
+        if self.base_url is not None:
+            return self.base_url
+        return f"http://{host.lower()}" if is_loopback(host) else None
+
+    def port(self, host: str) -> int | None:
+        """The port at which a browser sees the server; None where it is the scheme's own, or nothing is known of it."""
+        base = self.base(host)
+        parts = urlsplit(base or "")
+        return parts.port if parts.port != {"http": 80, "https": 443}.get(parts.scheme) else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a `Host` header names this machine: `localhost`, 127.0.0.0/8 or [::1], with or without a port."""
+    found = _HOST.fullmatch(host.lower())
+    if found is None or int(found["port"] or 0) > 65535:
+        return False
+    try:
+        return found["name"] == "localhost" or ipaddress.ip_address(found["name"] or found["v6"]).is_loopback
+    except ValueError:
+        return False
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of an absolute URL, as browsers write an origin (RFC 6454): no default port."""
+    parts = urlsplit(url)
+    host = ascii_host(parts.hostname or "")
+    place = f"[{host}]" if ":" in host else host
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{place}" + (f":{parts.port}" if parts.port not in (None, default) else "")
+
+
+def own_path(text: str) -> str | None:
+    """`text` where it is a path of ours with its query, fit for a redirect after sign-in.
+
+    Else None.
+
+    It begins with exactly one slash and names no host in any way that a browser may read into it: backslashes, control
+    characters and spaces are refused (https://url.spec.whatwg.org, the parser drops tabs and newlines).
+    """
+    if not text.startswith("/") or text.startswith("//") or len(text) > 4096:
+        return None
+    if "\\" in text or any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in text):
+        return None
+    return text
+
+
+log = structlog.get_logger(__name__)
+
+
+def client_address(request: Request) -> str:
+    """The client's address, by what the proxies say that `MICROSUB_TRUSTED_PROXIES` lists, else that of who
+    connects; empty where there is none.
+    """
+    address = request.client.host if request.client else ""
+    told = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
+    if told and address not in told and _is_private(address):
+        _warn(address)
+    return address
+
+
+@lru_cache(maxsize=16)
+def _warn(address: str) -> None:
+    """Once for each: to such a server all people would be one, and stopped together."""
+    log.warning(
+        "a proxy isn't trusted, so that all who come through it count as one client; list it in "
+        "MICROSUB_TRUSTED_PROXIES if it is yours",
+        proxy=address,
+    )
+
+
+def _is_private(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_private
+    except ValueError:
+        return False

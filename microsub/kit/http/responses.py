@@ -1,4 +1,4 @@
-"""Replies as bytes on the wire, and the one table that turns errors into them.
+"""The base of the endpoints for programs, and the one table that turns errors into replies.
 
 Spec: https://indieweb.org/Microsub-spec#Responses, RFC 6750 for what has to do with tokens, the Fetch standard for
 CORS. Every reply carries the CORS headers, errors too, because a browser hides an error without them from its page.
@@ -6,14 +6,20 @@ CORS. Every reply carries the CORS headers, errors too, because a browser hides 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import secrets
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import orjson
 import structlog
-from starlette.types import Scope, Send
+from starlette.types import Receive, Scope, Send
+from structlog.contextvars import bind_contextvars, unbind_contextvars
 
+from microsub import metrics
 from microsub.errors import (
     FetchError,
     InsufficientScope,
@@ -58,27 +64,6 @@ class ErrorReply:
     def code(self) -> str:
         """The wire's error code."""
         return str(self.content["error"])
-
-
-async def send_json(send: Send, body: bytes, status: int = 200, headers: list[Header] | None = None) -> None:
-    """Send `body`, the bytes of a JSON object, with all headers that a reply of the endpoint has."""
-    head = [*JSON, (b"content-length", str(len(body)).encode())]
-    if headers:
-        head += headers
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def send_error(send: Send, reply: ErrorReply, request_id: str) -> None:
-    """Send an error with the id under which the log speaks of it."""
-    headers = [*reply.headers, (b"x-request-id", request_id.encode("latin-1"))]
-    await send_json(send, orjson.dumps(reply.content), reply.status, headers)
-
-
-async def send_preflight(send: Send, headers: list[Header] = PREFLIGHT) -> None:
-    """Answer OPTIONS: what a browser may do here."""
-    await send({"type": "http.response.start", "status": 204, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
 
 
 def error_reply(error: Exception) -> ErrorReply:
@@ -171,3 +156,86 @@ def log_error(error: Exception, reply: ErrorReply, scope: Scope, action: str) ->
         entry.error("store failed", kind=type(error).__name__, detail=str(error))
     else:
         entry.info("request refused", code=reply.code)
+
+
+SLOW_SECONDS = 1.0
+"""A request that takes longer is worth a line in the log."""
+
+
+@dataclass(slots=True)
+class HttpExchange:
+    """A request under way. `action` names it in the log and in metrics, as soon as it is known."""
+
+    scope: Scope
+    receive: Receive
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """A reply that is no error. `headers` are all of them but the length, those of CORS too."""
+
+    body: bytes
+    headers: list[Header]
+    status: int = 200
+
+
+class HttpEndpoint:
+    """Answers requests by `answer`, which subclasses have; `responses` turns errors of any step into replies."""
+
+    preflight = PREFLIGHT
+    """Headers of the reply to OPTIONS."""
+    actions: Collection[str] = ()
+    """Those that metrics tell apart; all others are `other`, since anybody may make names up. Empty: all."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+        self._process = secrets.token_hex(4)
+
+    async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
+        """The reply to a request, or a JSON object alone. Raises what `error_reply` has replies for."""
+        raise NotImplementedError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        if scope["method"] == "OPTIONS":
+            await _send(send, HttpReply(b"", self.preflight, 204))
+            return
+        started = time.perf_counter()
+        request_id = f"{self._process}-{next(self._ids)}"
+        bind_contextvars(request_id=request_id)
+        exchange = HttpExchange(scope, receive)
+        try:
+            reply = await self.answer(exchange)
+        except Exception as error:
+            failure = error_reply(error)
+            log_error(error, failure, scope, exchange.action)
+            headers = [*JSON, *failure.headers, (b"x-request-id", request_id.encode("latin-1"))]
+            reply = HttpReply(orjson.dumps(failure.content), headers, failure.status)
+        try:
+            await _send(send, reply if isinstance(reply, HttpReply) else HttpReply(reply, JSON))
+        finally:
+            status = reply.status if isinstance(reply, HttpReply) else 200
+            self._measure(exchange, status, time.perf_counter() - started)
+            unbind_contextvars("request_id")
+
+    def _measure(self, exchange: HttpExchange, status: int, seconds: float) -> None:
+        action = exchange.action if not self.actions or exchange.action in self.actions else "other"
+        count, observe = _meters(action, status)
+        count()
+        observe(seconds)
+        if seconds > SLOW_SECONDS:
+            verb = exchange.scope["method"]
+            log.info("slow request", action=shown(exchange.action), verb=verb, status=status, seconds=round(seconds, 3))
+
+
+@cache
+def _meters(action: str, status: int) -> tuple[Callable[[], None], Callable[[float], None]]:
+    """The counter and the histogram of an action; there are as many as actions times statuses."""
+    return metrics.REQUESTS.labels(action, status).inc, metrics.REQUEST_SECONDS.labels(action).observe
+
+
+async def _send(send: Send, reply: HttpReply) -> None:
+    length = [] if reply.status in {204, 304} else [(b"content-length", str(len(reply.body)).encode())]
+    await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, *length]})
+    await send({"type": "http.response.body", "body": reply.body})

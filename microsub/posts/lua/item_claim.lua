@@ -1,13 +1,22 @@
--- Claims guids for new items of one feed.
+-- Claims guids for new items of one feed, and notes them and edited items in the feed's outbox.
 --
--- Atomic: a guid gets its item, its place in the feed's order and its mark as pending in one step, so that of two
--- polls at once one wins each guid, and no crash leaves an item that timelines will never hear of.
+-- Atomic: a guid gets its item, its place in the feed's order and its note in one step, so that of two processes at
+-- once one wins each guid, and no crash leaves an item that timelines will never hear of. A reading's feed loses its
+-- validators in the same step: if the process dies, the next reading sees all of the document. Nothing is written where
+-- a later reading has begun or the feed is gone.
 --
 -- KEYS  1 feed  2 guids  3 items  4 pending
--- ARGV  1 time to live where the feed has gone altogether  2.. per item: guid, id, score
--- reply {per item the id that the guid belongs to}, {ids that are pending}
-local owners = {}
-for at = 2, #ARGV, 3 do
+-- ARGV  1 the reading, or '' for a program  2 time to live where the feed has gone altogether  3 how many ids of edited
+--       items follow  4.. these, then per new item: guid, id, score
+-- reply {per new item the id that the guid belongs to}, {ids that are pending}; nothing where nothing was written
+-- include: overtaken
+if ARGV[1] ~= '' then
+  if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return false end
+  redis.call('HDEL', KEYS[1], 'body_hash', 'etag', 'last_modified')
+end
+local owners, first = {}, 4 + tonumber(ARGV[3])
+for at = 4, first - 1 do redis.call('SADD', KEYS[4], ARGV[at]) end
+for at = first, #ARGV, 3 do
   local guid, id, score = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   if redis.call('HSETNX', KEYS[2], guid, id) == 1 then
     redis.call('ZADD', KEYS[3], score, id)
@@ -20,7 +29,7 @@ end
 -- A feed that nobody follows expires as a whole.
 local ttl = redis.call('TTL', KEYS[1])
 if ttl ~= -1 then
-  if ttl < 1 then ttl = ARGV[1] end
+  if ttl < 1 then ttl = ARGV[2] end
   for place = 2, 4 do redis.call('EXPIRE', KEYS[place], ttl) end
 end
 return { owners, redis.call('SMEMBERS', KEYS[4]) }

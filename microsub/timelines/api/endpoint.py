@@ -6,19 +6,12 @@ arguments, service. Errors of any step become the replies of `responses`.
 
 from __future__ import annotations
 
-import itertools
-import secrets
-import time
-from collections.abc import Callable
-from functools import cache
 from typing import NoReturn, cast
 
 import orjson
 import structlog
-from starlette.types import Receive, Scope, Send
-from structlog.contextvars import bind_contextvars, unbind_contextvars
+from starlette.types import Receive, Scope
 
-from microsub import metrics
 from microsub.errors import (
     InsufficientScope,
     InvalidRequest,
@@ -28,21 +21,16 @@ from microsub.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from microsub.identity.api.credentials import PresentedToken, RequestCredentials
-from microsub.kit.http.body import UNCHECKED_BODY, body_pairs, read_body
+from microsub.identity.api import PresentedToken, RequestCredentials
 from microsub.kit.http.headers import bearer
-from microsub.kit.http.params import Params, collect, missing, shown, urlencoded
-from microsub.kit.http.responses import METHODS, error_reply, log_error, send_error, send_json, send_preflight
-from microsub.model.reader import Credential, Grant
-from microsub.model.scopes import READ
+from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, missing, read_body, shown, urlencoded
+from microsub.kit.http.responses import METHODS, HttpEndpoint, HttpExchange
+from microsub.model.reader import READ, Credential, Grant
 from microsub.surface import Services
-from microsub.timelines.api import channels, feeds, rules, timeline
-from microsub.timelines.api.call import Action, Call, FusedAction, Reply, Table, Verb
+from microsub.timelines.api import channels, feeds, timeline
+from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table, Verb
 
-SLOW_SECONDS = 1.0
-"""A request that takes longer is worth a line in the log."""
-
-TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **rules.TABLE}
+TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE}
 """Everything that this endpoint does."""
 
 ACTIONS = tuple(dict.fromkeys(action for _, action, _ in TABLE))
@@ -50,50 +38,26 @@ ACTIONS = tuple(dict.fromkeys(action for _, action, _ in TABLE))
 log = structlog.get_logger()
 
 
-class MicrosubEndpoint:
+class MicrosubEndpoint(HttpEndpoint):
     """Answers every request below `path`, a URL path without a slash at its end."""
 
+    actions = ACTIONS
+
     def __init__(self, services: Services, path: str = "/microsub") -> None:
+        super().__init__()
         self._services = services
         self._credentials = RequestCredentials(services.accounts, services.identity.verification)
         self._path = path
-        self._ids = itertools.count(1)
-        self._process = secrets.token_hex(4)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request to this endpoint.
-
-        The path may name the user, and may end with a slash.
-        """
+    async def answer(self, exchange: HttpExchange) -> bytes:
+        """The path may name the user, and may end with a slash."""
+        scope = exchange.scope
         verb = scope["method"]
-        if verb == "OPTIONS":
-            await send_preflight(send)
-            return
-        started = time.perf_counter()
-        request_id = f"{self._process}-{next(self._ids)}"
-        bind_contextvars(request_id=request_id)
-        action, failure = "", None
-        try:
-            if verb not in {"GET", "POST", "HEAD"}:
-                raise MethodNotAllowed(verb, METHODS)  # noqa: TRY301 - all errors leave by one door
-            params, grant = await self._parameters(scope, receive, verb)
-            action = params.text("action") or ""
-            body = _encoded(await self._run(scope, params, grant, verb, action))
-        except Exception as error:
-            failure = error_reply(error)
-            log_error(error, failure, scope, action)
-        try:
-            if failure is None:
-                await send_json(send, body)
-            else:
-                await send_error(send, failure, request_id)
-        finally:
-            status = failure.status if failure else 200
-            seconds = time.perf_counter() - started
-            _measure(action, status, seconds)
-            if seconds > SLOW_SECONDS:
-                log.info("slow request", action=shown(action), verb=verb, status=status, seconds=round(seconds, 3))
-            unbind_contextvars("request_id")
+        if verb not in {"GET", "POST", "HEAD"}:
+            raise MethodNotAllowed(verb, METHODS)
+        params, grant = await self._parameters(scope, exchange.receive, verb)
+        exchange.action = params.text("action") or ""
+        return _encoded(await self._run(scope, params, grant, verb, exchange.action))
 
     async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> tuple[Params, Grant | None]:
         """The parameters; and what the token allows, where it was checked on the way.
@@ -212,15 +176,3 @@ def _reject(verb: str, action: str, params: Params) -> NoReturn:
     if not methods:
         raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected none for action={action}")
     raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected one of {', '.join(methods)}")
-
-
-def _measure(action: str, status: int, seconds: float) -> None:
-    count, observe = _meters(action if action in ACTIONS else "other", status)
-    count()
-    observe(seconds)
-
-
-@cache
-def _meters(action: str, status: int) -> tuple[Callable[[], None], Callable[[float], None]]:
-    """The counter and the histogram of an action; there are as many as actions times statuses."""
-    return metrics.REQUESTS.labels(action, status).inc, metrics.REQUEST_SECONDS.labels(action).observe

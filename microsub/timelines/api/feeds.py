@@ -12,10 +12,10 @@ from typing import Any
 from microsub.discovery.links import FeedLink
 from microsub.errors import NotImplementedHere
 from microsub.fetch import asking_for
-from microsub.formats.entry_id import canonical_feed_url, mask_credentials
 from microsub.kit.http.params import missing
+from microsub.kit.urls import canonical_feed_url, mask_credentials
 from microsub.timelines.api import arguments
-from microsub.timelines.api.call import Action, Call, Reply, Table
+from microsub.timelines.api.arguments import Action, Call, Reply, Table
 from microsub.timelines.following import Followed
 
 

@@ -1,6 +1,7 @@
-"""The `timeline` action: pages, and what a reader does to items.
+"""The `timeline` action: pages, and what a reader does to items; mute and block.
 
-Spec: https://indieweb.org/Microsub-spec#Timelines.
+Spec: https://indieweb.org/Microsub-spec#Timelines, #Muting and #Blocking. A rule belongs to one channel or, without
+`channel` or with `global`, to all of the user's.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from microsub.kit.http.params import Params, missing
 from microsub.model.reader import Credential, Grant, Reason
 from microsub.surface import Services
 from microsub.timelines.api import arguments
-from microsub.timelines.api.call import Action, Call, FusedAction, Reply, Table
-from microsub.timelines.store.read_state import mark, mark_all, mark_before
-from microsub.timelines.store.remove import Leaving, move_items, take_out
+from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table
+from microsub.timelines.pages import mark, mark_all, mark_before
+from microsub.timelines.remove import Leaving, move_items, take_out
 
 EVERYTHING = "everything"
 
@@ -62,10 +63,71 @@ def _updated(count: int) -> Reply:
     return {"result": "ok", "updated": count}
 
 
+# --- mute, block ------------------------------------------------------------------------------------------------------
+
+
+async def muted(call: Call) -> Reply:
+    """Who is muted."""
+    return _cards(await call.services.rules.muted(call.user, arguments.channel_or_global(call.params)))
+
+
+async def blocked(call: Call) -> Reply:
+    """Who is blocked."""
+    return _cards(await call.services.rules.blocked(call.user, arguments.channel_or_global(call.params)))
+
+
+async def mute(call: Call) -> Reply:
+    """Hide what this author or source posts."""
+    uid, url = _rule(call)
+    most = await call.services.identity.quotas.rules(call.user)
+    await call.services.rules.mute(call.user, uid, url, call.now, most=most)
+    return _card(url)
+
+
+async def unmute(call: Call) -> Reply:
+    """Show it again."""
+    uid, url = _rule(call)
+    await call.services.rules.unmute(call.user, uid, url, call.now)
+    return _card(url)
+
+
+async def block(call: Call) -> Reply:
+    """Remove what this author or source posted, and take nothing more from them."""
+    uid, url = _rule(call)
+    most = await call.services.identity.quotas.rules(call.user)
+    await call.services.rules.block(call.user, uid, url, call.now, most=most)
+    return _card(url)
+
+
+async def unblock(call: Call) -> Reply:
+    """Take their posts again from now on."""
+    uid, url = _rule(call)
+    await call.services.rules.unblock(call.user, uid, url, call.now)
+    return _card(url)
+
+
+def _rule(call: Call) -> tuple[str, str]:
+    return arguments.channel_or_global(call.params), arguments.url(call.params)
+
+
+def _card(url: str) -> dict[str, str]:
+    return {"type": "card", "url": url}
+
+
+def _cards(urls: list[str]) -> Reply:
+    return {"items": [_card(url) for url in urls]}
+
+
 TABLE: Table = {
     ("GET", "timeline", ""): FusedAction("read", page),
     ("POST", "timeline", "mark_read"): Action("read", mark_read),
     ("POST", "timeline", "mark_unread"): Action("read", mark_unread),
     ("POST", "timeline", "remove"): Action("read", remove),
     ("POST", "timeline", "move"): Action("read", move),
+    ("GET", "mute", ""): Action("read", muted),
+    ("POST", "mute", ""): Action("mute", mute),
+    ("POST", "unmute", ""): Action("mute", unmute),
+    ("GET", "block", ""): Action("read", blocked),
+    ("POST", "block", ""): Action("block", block),
+    ("POST", "unblock", ""): Action("block", unblock),
 }

@@ -2,16 +2,15 @@
 --
 -- Atomic: exactly one of the two channels follows the feed, and no crash leaves items behind that nobody looks for.
 --
--- KEYS  1 channels  2, 3 feeds and unfilled of the channel it leaves  4, 5 those of the other one  6 user
--- ARGV  1 uid that it leaves  2 uid of the other one  3 feed  4 time of following  5 the note
+-- KEYS  1 channels  2 feeds of the channel it leaves  3 those of the other one  4 user
+-- ARGV  1 uid that it leaves  2 uid of the other one  3 feed  4 the note
 -- reply -1: no such channel; 1 done; 0 it isn't followed there
 if not redis.call('ZSCORE', KEYS[1], ARGV[2]) then return -1 end
 local value = redis.call('ZSCORE', KEYS[1], ARGV[1]) and redis.call('HGET', KEYS[2], ARGV[3])
 if not value then return 0 end
 redis.call('HDEL', KEYS[2], ARGV[3])
-redis.call('HDEL', KEYS[3], ARGV[3])
 -- Where the other one follows the feed already, that subscription stays as it is.
-if redis.call('HSETNX', KEYS[4], ARGV[3], value) == 1 then redis.call('HSET', KEYS[5], ARGV[3], ARGV[4]) end
-redis.call('HSET', KEYS[6], 'move ' .. ARGV[3] .. ' ' .. ARGV[1], ARGV[5])
-redis.call('HDEL', KEYS[6], 'move ' .. ARGV[3] .. ' ' .. ARGV[2])
+redis.call('HSETNX', KEYS[3], ARGV[3], value)
+redis.call('HSET', KEYS[4], 'move ' .. ARGV[3] .. ' ' .. ARGV[1], ARGV[4])
+redis.call('HDEL', KEYS[4], 'move ' .. ARGV[3] .. ' ' .. ARGV[2])
 return 1

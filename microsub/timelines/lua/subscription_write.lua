@@ -1,12 +1,12 @@
 -- Writes or deletes one subscription of a channel.
 --
--- Atomic: the channel's existence, the count of all feeds, the subscription and its mark as not filled yet; and a change
--- is written only over the value that it was made from, so that of two changes at the same time neither is lost. What is
+-- Atomic: the channel's existence, the count of all feeds, and the subscription; and a change is
+-- written only over the value that it was made from, so that of two changes at the same time neither is lost. What is
 -- followed again isn't on its way to another channel any more. Where another feed replaces a feed, it is remembered by
 -- which id the app knows it.
 --
--- KEYS  1 channels  2 feeds  3 unfilled  4 user  5 former feeds
--- ARGV  1 uid  2 feed  3 'follow', 'unfollow' or 'change'  4 value  5 time of following ('follow'), old value ('change')
+-- KEYS  1 channels  2 feeds  3 user  4 former feeds
+-- ARGV  1 uid  2 feed  3 'follow', 'unfollow' or 'change'  4 value  5 old value ('change')
 --       6 the feed that this one replaces, or '' ('change')  7 how many feeds all channels together may
 --       follow, where that is limited  8 pattern: feeds of a channel (with 7)
 --       7 lifetime of the former feeds in seconds  8 how many there may be ('change')
@@ -23,14 +23,10 @@ if action == 'follow' then
     if count >= tonumber(ARGV[7]) then return 2 + count end
   end
   if redis.call('HSETNX', KEYS[2], feed, value) == 0 then return 0 end
-  redis.call('HSET', KEYS[3], feed, ARGV[5])
-  redis.call('HDEL', KEYS[4], 'move ' .. feed .. ' ' .. ARGV[1])
+  redis.call('HDEL', KEYS[3], 'move ' .. feed .. ' ' .. ARGV[1])
   return 1
 end
-if action == 'unfollow' then
-  redis.call('HDEL', KEYS[3], feed)
-  return redis.call('HDEL', KEYS[2], feed)
-end
+if action == 'unfollow' then return redis.call('HDEL', KEYS[2], feed) end
 local from = ARGV[6] == '' and feed or ARGV[6]
 if redis.call('HGET', KEYS[2], from) ~= ARGV[5] then return 0 end
 if from == feed then
@@ -39,13 +35,8 @@ else
   -- The new feed may be followed already: then that subscription stays as it is.
   redis.call('HSETNX', KEYS[2], feed, value)
   redis.call('HDEL', KEYS[2], from)
-  if redis.call('HLEN', KEYS[5]) >= tonumber(ARGV[8]) then redis.call('DEL', KEYS[5]) end
-  redis.call('HSET', KEYS[5], from, feed)
-  redis.call('EXPIRE', KEYS[5], ARGV[7])
-  local mark = redis.call('HGET', KEYS[3], from)
-  if mark then
-    redis.call('HSETNX', KEYS[3], feed, mark)
-    redis.call('HDEL', KEYS[3], from)
-  end
+  if redis.call('HLEN', KEYS[4]) >= tonumber(ARGV[8]) then redis.call('DEL', KEYS[4]) end
+  redis.call('HSET', KEYS[4], from, feed)
+  redis.call('EXPIRE', KEYS[4], ARGV[7])
 end
 return 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from microsub.identity.lifetimes import ATTEMPTS
-from microsub.identity.store.rate_limits import AttemptCounts
+from microsub.identity.limits import ATTEMPTS
+from microsub.identity.store.credentials import AttemptCounts
 from microsub.redis.protocol import Redis
+from tests.support.invariants import all_keys
 from tests.support.one_reader import NOW
-from tests.support.stray_keys import all_keys
 
 PAUSES = (0, 0, 2, 4, 8)
 

@@ -10,13 +10,12 @@ from dataclasses import replace
 import pytest
 
 from microsub.errors import NotFound, Unauthorized
-from microsub.identity.lifetimes import ACCESS_TOKEN, CODE, CODE_REPEAT
+from microsub.identity.limits import ACCESS_TOKEN, CODE, CODE_REPEAT
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.codes import Codes, Consent, Spent
-from microsub.identity.store.grants import Grants
+from microsub.identity.store.grants import Codes, Consent, Grants, Spent
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
-from tests.support.stray_keys import all_keys
+from tests.support.invariants import all_keys
 
 NOW = 2_000_000_000.0
 APP = "https://app.example/"
@@ -264,7 +263,7 @@ async def test_all_of_a_code_lies_with_its_user(redis: Redis, accounts: Accounts
 
 REDEEMER = """
 import asyncio, json, sys
-from microsub.identity.store.codes import Codes
+from microsub.identity.store.grants import Codes
 from microsub.redis.multiplexer import Multiplexed
 
 async def main(url, code, now):

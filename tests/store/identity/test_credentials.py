@@ -19,8 +19,8 @@ from microsub.identity.store.credentials import (
 )
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
+from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW
-from tests.support.stray_keys import all_keys
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA"
 KEY = Passkey("aWQ", "Telephone", b"\x00public", 3, NOW, None, ("internal",))

@@ -7,7 +7,6 @@ twice, works again.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -17,16 +16,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.errors import Unauthorized
-from microsub.identity.lifetimes import CODE, CODE_REPEAT, TOKEN_OVERLAP
+from microsub.identity.limits import CODE, CODE_REPEAT, TOKEN_OVERLAP
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.codes import Codes, Consent, Spent
-from microsub.identity.store.grants import Grants, Issued, Renewed
+from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Renewed, Spent
 from tests.conftest import fake_redis
-from tests.support.stray_keys import assert_no_stray_keys
+from tests.support import examples
+from tests.support.invariants import assert_no_stray_keys
 
 T = TypeVar("T")
 START = 2_000_000_000.0
-EXAMPLES = int(os.environ.get("MICROSUB_TEST_HISTORIES", "40"))
+EXAMPLES = examples(12)
 
 
 @dataclass

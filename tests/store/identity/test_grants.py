@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from microsub.check.look import look
-from microsub.identity.lifetimes import GRANT, TOKEN_OVERLAP
-from microsub.identity.store.accounts import Accounts, delete_disabled
-from microsub.identity.store.codes import Codes
-from microsub.identity.store.grants import Grants, Issued, Renewed
+from microsub.identity.limits import GRANT, TOKEN_OVERLAP
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.grants import Codes, Grants, Issued, Renewed
 from microsub.redis import identitykeys
 from microsub.redis.protocol import Redis
 from tests.store.identity.test_codes import APP, CONSENT, NOW, everything, is_good, yes
@@ -164,7 +163,9 @@ async def test_revoking_an_apps_token_ends_its_grant(redis: Redis, accounts: Acc
 async def test_a_user_who_is_deleted_takes_grants_along(redis: Redis, accounts: Accounts, issued: Issued) -> None:
     """Somebody of the same name begins with none."""
     await accounts.disable_user("ann", NOW)
-    assert await delete_disabled(redis, "ann", NOW)
+    user = await accounts.user("ann")
+    assert user is not None
+    assert await accounts.delete_disabled(user)
     await accounts.add_user("ann", "https://other.example/", NOW + 1)
     assert await Grants(redis).renew(issued.refresh, None, NOW + 1) == (Renewed.UNKNOWN, None)
     assert not await is_good(accounts, issued.access, NOW + 1)

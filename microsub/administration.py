@@ -1,0 +1,292 @@
+"""An admin's changes to users and their data: by backend.json, a command or an import.
+
+No two users are one person: signing in with an address leads to one account, that of its owner. Everything that
+gives a user an address goes through `Applier.apply`, which looks after that; only registration doesn't, since admission
+has compared the person with all users before (`identity.admission`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from microsub.configuration.facts import Change, Clash, Current, Forms, What
+from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, UserSettings
+from microsub.errors import InvalidRequest, NotFound
+from microsub.kit.identifiers import PROFILE, unfit_profile
+from microsub.kit.urls import canonical_feed_url, normalise_person, normalise_profile
+from microsub.model.reader import GLOBAL, Subscription
+from microsub.settings import mask_password
+
+if TYPE_CHECKING:
+    from microsub.configuration.store import Applied
+    from microsub.feeds.record import Feeds
+    from microsub.identity.store.accounts import Accounts, User
+    from microsub.timelines.channels import Channels
+    from microsub.timelines.rules import Rules
+
+_AT_ONCE = 8
+"""Users that are looked at concurrently."""
+_CHANNELS_AT_ONCE = 200
+"""Channels of a user that are asked for in one round trip, so that those who read wait for no more than that."""
+
+_GIVE_ADDRESS = frozenset({What.USER_ADDED, What.USER_RETURNED, What.SITE})
+
+
+def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: bool = False) -> list[Clash]:
+    """Who would be the same person as somebody else after all `changes`. Pure.
+
+    Two who are so already, and stay what they are, are left out. Disabled users count with `disabled_too` alone: in
+    a file, a person may be given another name.
+    """
+    known = list(users)
+    addresses = {user.name: user.me for user in known if disabled_too or user.disabled is None}
+    given: dict[str, str] = {}
+    for change in changes:
+        if change.what in _GIVE_ADDRESS:
+            addresses[change.user] = given[change.user] = change.value
+        elif change.what is What.USER_REMOVED:
+            addresses.pop(change.user, None)
+            given.pop(change.user, None)
+    holders: dict[str, list[str]] = {}
+    for name, me in addresses.items():
+        if me:
+            holders.setdefault(normalise_person(me), []).append(name)
+    disabled = {user.name for user in known if user.disabled is not None}
+    return [
+        Clash(name, me, other, addresses[other], other in disabled and other not in given)
+        for name, me in given.items()
+        if me
+        for other in holders[normalise_person(me)]
+        if other != name
+    ]
+
+
+class Follower(Protocol):
+    """Following and unfollowing of feeds (`timelines.following`); both are idempotent."""
+
+    async def follow(self, user: str, uid: str, url: str, now: float, name: str | None = None) -> Any: ...  # noqa: D102
+    async def unfollow(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
+
+
+class Applier:
+    """Applies changes, each of them idempotent, and gathers the state they are decided on."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        channels: Channels,
+        feeds: Feeds,
+        rules: Rules,
+        following: Follower,
+        settings: Applied,
+    ) -> None:
+        self._accounts = accounts
+        self._channels = channels
+        self._feeds = feeds
+        self._rules = rules
+        self._following = following
+        self._settings = settings
+
+    # --- what is there
+
+    async def current(self, only: Collection[str] | None = None, *, declared: Collection[str] | None = None) -> Current:
+        """What the stores hold; of users that aren't in `only` no more than that they exist, and where that isn't
+        given, of those who are disabled, or registered themselves and aren't `declared`, of whom there may be many.
+        """
+        users, in_force = await asyncio.gather(self._accounts.users(), self._settings.in_force())
+        gate = asyncio.Semaphore(_AT_ONCE)
+        removed: set[tuple[str, str]] = set()
+        changed: dict[tuple[str, str], float] = {}
+
+        async def look(user: User) -> UserConfig:
+            bare = UserConfig(
+                user.me,
+                token_endpoint=user.token_endpoint,
+                settings=in_force.users.get(user.name, UserSettings()),
+            )
+            if user.name not in only if only is not None else user.disabled is not None:
+                return bare
+            if declared is not None and user.registered and user.name not in declared:
+                return bare
+            async with gate:
+                channels, times = await self._channels_of(user.name)
+                removed.update((user.name, uid) for uid in await self._channels.removed(user.name))
+                changed.update(times)
+                mute, block = (await self._rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
+            return replace(bare, channels=channels, mute=tuple(mute), block=tuple(block))
+
+        found = {user.name: config for user, config in zip(users, await asyncio.gather(*map(look, users)), strict=True)}
+        return Current(
+            users={user.name: found[user.name] for user in users if user.disabled is None},
+            settings=in_force.instance,
+            disabled={user.name: found[user.name] for user in users if user.disabled is not None},
+            removed=frozenset(removed),
+            changed=changed,
+            registered=frozenset(user.name for user in users if user.registered and user.disabled is None),
+        )
+
+    async def _channels_of(self, user: str) -> tuple[tuple[ChannelConfig, ...], dict[tuple[str, str], float]]:
+        channels, subscriptions = await asyncio.gather(
+            self._channels.list(user), self._channels.all_subscriptions(user)
+        )
+        found = []
+        times = {}
+        for start in range(0, len(channels), _CHANNELS_AT_ONCE):
+            some = channels[start : start + _CHANNELS_AT_ONCE]
+            uids = [channel.uid for channel in some]
+            rules, changed = await asyncio.gather(
+                self._rules.of_channels(user, uids), self._channels.changed(user, uids)
+            )
+            for channel in some:
+                feeds = subscriptions.get(channel.uid, ())
+                mute, block = rules[channel.uid]
+                found.append(
+                    ChannelConfig(
+                        channel.uid,
+                        channel.name,
+                        tuple(FeedConfig(feed.url, feed.name) for feed in feeds),
+                        channel.settings,
+                        tuple(mute),
+                        tuple(block),
+                    )
+                )
+                times[user, channel.uid] = max([changed[channel.uid], *(feed.followed_at for feed in feeds)])
+        return tuple(found), times
+
+    async def forms(self, *users: Iterable[UserConfig]) -> Forms:
+        """How URLs are compared in those users' channels: all that lead to one feed are equal.
+
+        So a file may name a page while its feed is followed, or a feed's former address.
+        """
+        urls = (feed.url for part in users for user in part for channel in user.channels for feed in channel.feeds)
+        known = await self._feeds.find_many(urls)
+        return Forms(lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url), normalise_profile)
+
+    # --- what is to be done
+
+    async def clashes(self, changes: Sequence[Change], *, disabled_too: bool = False) -> list[Clash]:
+        """Whom these changes, all of them carried out, would make the same person as somebody else."""
+        if not any(change.what in _GIVE_ADDRESS and change.value for change in changes):
+            return []
+        return clashes(await self._accounts.users(), changes, disabled_too=disabled_too)
+
+    async def vet(self, change: Change) -> None:
+        """Raise InvalidRequest where this change, by itself, would make two users one person, or give somebody an
+        address with which nobody can sign in.
+        """
+        given = change.value if change.what in _GIVE_ADDRESS and not change.restored else ""
+        if given and (problem := unfit_profile(given)):
+            raise InvalidRequest(f"'me' can't be used: found '{mask_password(given)}', {problem}; expected {PROFILE}")
+        for clash in await self.clashes([change], disabled_too=not change.restored):
+            raise InvalidRequest(str(clash))
+
+    async def apply(self, change: Change, now: float, *, vetted: bool = False) -> None:
+        """Carry out one change. Raises what `vet` and the stores raise; what is gone is no error.
+
+        `vetted` is for who has looked at all changes together, which may be good where one alone isn't.
+        """
+        if not vetted:
+            await self.vet(change)
+        user, uid, value = change.user, change.uid, change.value
+        match change.what:
+            case What.INSTANCE:
+                await self._settings.set_instance(value)
+            case What.USER_SETTINGS:
+                await self._settings.set_user(user, value)
+            case What.USER_ADDED:
+                await self._add_user(user, value, change.restored, now)
+            case What.USER_RETURNED:
+                await self._bring_back(user, value, now)
+            case What.SITE:
+                await self._accounts.set_me(user, value)
+            case What.TOKEN_ENDPOINT:
+                await self._accounts.set_token_endpoint(user, value)
+            case What.USER_REMOVED:
+                await self._remove_user(user, now)
+            case What.CHANNEL_ADDED:
+                await self._add_channel(change, now)
+            case What.CHANNEL_RENAMED:
+                await self._channels.rename(user, uid, value, now)
+            case What.CHANNEL_REMOVED:
+                for feed_id in await self._channels.disable(user, uid, now):
+                    await self._feeds.unsubscribe(feed_id, user, uid)
+            case What.CHANNEL_SETTINGS:
+                await self._channels.set_settings(user, uid, value, now)
+            case What.REORDERED:
+                there = {channel.uid for channel in await self._channels.list(user)}
+                await self._channels.order(user, [uid for uid in value if uid in there])
+            case What.MUTED:
+                await self._rules.mute(user, uid, value, now)
+            case What.UNMUTED:
+                await self._rules.unmute(user, uid, value, now)
+            case What.BLOCKED:
+                await self._rules.block(user, uid, value, now)
+            case What.UNBLOCKED:
+                await self._rules.unblock(user, uid, value, now)
+            case What.FEED_REMOVED:
+                await self._following.unfollow(user, uid, value.url, now)
+            case What.FEED_ADDED | What.FEED_RENAMED:
+                await self._follow(change, now)
+
+    async def _add_user(self, user: str, me: str, restored: bool, now: float) -> None:
+        there = await self._accounts.add_user(user, me, now)
+        if there.token_endpoint is not None:  # of a former life; a change of its own follows where the file has one
+            await self._accounts.set_token_endpoint(user, None)
+        if restored or there.disabled is not None:
+            await self._bring_back(user, me, now)
+        elif there.me != me:
+            await self._accounts.set_me(user, me)
+
+    async def _bring_back(self, user: str, me: str, now: float) -> None:
+        """Enable a user, who follows again what their channels say."""
+        for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
+            await self._follow_again(user, uid, subscriptions, now)
+        there = await self._accounts.user(user)
+        # While nobody gets in: who comes back by that name with another address isn't known to be the same person.
+        if there is not None and there.me != me:
+            from microsub.identity.protocol.links import same_me  # with the parsers of pages
+
+            if not same_me(there.me, me):
+                await self._accounts.end_access(user)
+            await self._accounts.set_me(user, me)
+        # Last: a user that a crash leaves disabled is restored by the next try, feeds and all.
+        await self._accounts.restore_user(user)
+
+    async def _remove_user(self, user: str, now: float) -> None:
+        """Disable the user first, which ends the tokens; then unsubscribe their feeds."""
+        await self._accounts.disable_user(user, now)
+        for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
+            for subscription in subscriptions:
+                await self._feeds.unsubscribe(subscription.feed, user, uid)
+
+    async def _follow_again(self, user: str, uid: str, subscriptions: Iterable[Subscription], now: float) -> None:
+        """Follow a channel's feeds again, which fills from the store and polls them."""
+        for subscription in subscriptions:
+            await self._following.follow(user, uid, subscription.url, now, subscription.name)
+
+    async def _add_channel(self, change: Change, now: float) -> None:
+        user, uid, name = change.user, change.uid, change.value
+        if change.restored:
+            with contextlib.suppress(NotFound):  # it isn't removed any more
+                await self._channels.restore(user, uid)
+            await self._follow_again(user, uid, await self._channels.subscriptions(user, uid), now)
+        channel = await self._channels.create(user, name, now, uid=uid)
+        if channel.name != name:
+            await self._channels.rename(user, uid, name, now)
+
+    async def _follow(self, change: Change, now: float) -> None:
+        user, uid, wanted = change.user, change.uid, change.value
+        if change.what is What.FEED_ADDED:
+            followed = await self._following.follow(user, uid, wanted.url, now, wanted.name)
+            if followed.subscription.name == wanted.name:
+                return
+        canonical = canonical_feed_url(wanted.url)
+        feed = (await self._feeds.find_many([wanted.url])).get(wanted.url)
+        for subscription in await self._channels.subscriptions(user, uid):
+            meant = subscription.feed == feed or canonical_feed_url(subscription.url) == canonical
+            if meant and subscription.name != wanted.name:
+                await self._channels.update_subscription(user, uid, subscription.feed, name=wanted.name or "")

@@ -1,0 +1,189 @@
+"""What happened to feeds and posts: a stream that other programs may follow, capped, and calls of code in this process.
+
+Events come at least once, in the order of their ids. A reader that falls behind by more than the cap misses some,
+and sees that by the oldest id there is. Listeners in this process get what it stored itself; the stream has the events
+of all processes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import structlog
+
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis, ScriptCall
+from microsub.redis.replies import fields, reading, text
+from microsub.redis.replies import text as text_of
+from microsub.redis.scripts import load
+
+if TYPE_CHECKING:
+    from microsub.feeds.record import Feeds
+
+KEPT = 10_000
+"""Events that are kept at least; Redis trims in blocks, so there may be a few more."""
+
+_ADD = load("events_add")
+
+_ID = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19})?", re.ASCII)
+
+Kind = Literal["feed_created", "feed_modified", "post_created", "post_modified", "post_deleted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened to a feed, or to one of its posts.
+
+    `guid` is the post's as its feed wrote it, or, where that isn't known, in the form in which guids are compared.
+    `changed` names the fields of the feed, or the properties of the post's JSON, that are not as they were; it is empty
+    for what is new, and for a change that a crash left unsaid. An event of a post always has its `guid`. `at` is Unix
+    time; `id` is given when it is published.
+    """
+
+    kind: Kind
+    feed: str
+    at: float
+    post: str = ""
+    guid: str = ""
+    changed: tuple[str, ...] = ()
+    id: str = ""
+
+
+class Events:
+    """Writes and reads the stream of events."""
+
+    def __init__(self, redis: Redis, kept: int = KEPT) -> None:
+        self._redis = redis
+        self._kept = kept
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        """Append events. Raises StoreError."""
+        await self._redis.scripts(self.publishing(events))
+
+    def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
+        """The calls that `publish` makes, to be sent with others."""
+        args: list[Arg] = [self._kept]
+        for event in events:
+            fields = _fields(event)
+            args += (len(fields), *fields)
+        return [(_ADD, [keys.events_stream()], args)] if events else []
+
+    async def since(self, event_id: str, count: int = 100) -> list[Event]:
+        """Up to `count` events behind that id, the oldest first; `0` for all that are kept."""
+        rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
+        return [_event(row) for row in rows]
+
+    async def is_before_all(self, event_id: str) -> bool:
+        """Whether the event of that id isn't kept any more, so that others behind it may be gone too."""
+        rows = await self._redis.command("XRANGE", keys.events_stream(), "-", "+", "COUNT", 1)
+        return bool(rows) and _numbers(event_id) < _numbers(text_of(rows[0][0]))
+
+    async def last(self) -> str:
+        """The id of the newest event, `0` where there is none: who follows from now on begins behind it."""
+        rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)
+        return text_of(rows[0][0]) if rows else "0"
+
+
+def is_event_id(text: str) -> bool:
+    """Whether `text` has the shape of an event's id."""
+    return bool(_ID.fullmatch(text))
+
+
+def _numbers(event_id: str) -> tuple[int, int]:
+    milliseconds, _, number = event_id.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+def _fields(event: Event) -> list[str]:
+    values = {"kind": event.kind, "feed": event.feed, "at": f"{event.at:.3f}", "post": event.post, "guid": event.guid}
+    values["changed"] = " ".join(event.changed)
+    return [part for name, value in values.items() if value for part in (name, value)]
+
+
+def _event(row: Sequence[Any]) -> Event:
+    values = fields(row[1])
+    with reading(f"{keys.events_stream()} {row[0]!r}"):
+        return Event(
+            kind=cast(Kind, values["kind"]),
+            feed=values["feed"],
+            at=float(values["at"]),
+            post=values.get("post", ""),
+            guid=values.get("guid", ""),
+            changed=tuple(values.get("changed", "").split()),
+            id=text(row[0]),
+        )
+
+
+Listener = Callable[[Event], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
+
+
+class Announcing:
+    """Publishes events. An event may come twice, after a crash; it comes after the change is stored."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every event of this process; call the result to end that.
+
+        One that raises is logged and hears the next event all the same. It should be quick: the pipeline waits.
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    async def tell(self, events: Sequence[Event]) -> None:
+        """Publish events, then call the listeners in the order of their arrival. Raises StoreError."""
+        await self._events.publish(events)
+        await self.published(events)
+
+    def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
+        """The calls that publish events, to be sent with others; then `published` must be called."""
+        return self._events.publishing(events)
+
+    async def published(self, events: Sequence[Event]) -> None:
+        """Call the listeners with events that were published."""
+        for event in events:
+            for listener in list(self._listeners):
+                try:
+                    await listener(event)
+                except Exception:
+                    log.exception("a listener failed", event_kind=event.kind, feed=event.feed, post=event.post)
+
+
+async def describe(
+    feeds: Feeds,
+    announcing: Announcing,
+    feed_id: str,
+    said: Mapping[str, str | None],
+    now: float,
+    *,
+    if_changed: Mapping[str, str | None] | None = None,
+    reading: float | None = None,
+    is_new: bool = False,
+) -> tuple[str, ...]:
+    """Keep what is said of a feed, and announce what of it is news, with what an earlier attempt left untold.
+
+    Returns the names of the fields that changed now. `if_changed` is written in the same step where any did. A feed
+    that is new is announced as such. A `reading` that a later one has overtaken changes nothing. Raises StoreError; to
+    be repeated where it broke off.
+    """
+    described = await feeds.describe(feed_id, said, if_changed, reading)
+    if is_new:
+        await announcing.tell([Event("feed_created", feed_id, now)])
+        if described.untold:
+            await feeds.told(feed_id, described.untold)
+    elif described.untold:
+        await tell(feeds, announcing, feed_id, described.untold, now)
+    return described.changed
+
+
+async def tell(feeds: Feeds, announcing: Announcing, feed_id: str, note: str, now: float) -> None:
+    """Announce what a note says. Raises StoreError."""
+    await announcing.tell([Event("feed_modified", feed_id, now, changed=tuple(note.split()[1:]))])
+    await feeds.told(feed_id, note)

@@ -1,0 +1,269 @@
+"""Who polls what, and when: any number of workers, each host in one pair of hands at a time.
+
+The due set has two levels. Hosts stand in one sorted set by the time of their next allowed request; a worker takes the
+host that has waited longest and then polls the feeds of that host that are due, the earliest first, one request at a
+time. So a slow host delays nobody else, and thousands of feeds on one host queue behind each other.
+
+A lease is a host and a token. A worker that dies gives its host back when the lease runs out; the next token is larger,
+and every write that carries an older one is refused.
+
+The two levels lie in different slots. Feeds are written before their host; where that is taken, a mark is left beside
+its lease, and the holder that gives it back looks once more afterwards. So whatever happens in between, a feed
+that is due has its host due as well.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from microsub.logs import LibraryLogger
+from microsub.model.moments import is_ahead, number
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
+from microsub.redis.replies import text
+from microsub.redis.replies import texts as texts_of
+from microsub.redis.scripts import batches, load
+
+log = LibraryLogger(__name__)
+
+HOST_RECORD = 48 * 3600
+"""Seconds that a host's record (holds, spacing) lives."""
+
+LONGEST_HOLD = HOST_RECORD
+
+FARTHEST = 8 * 86400.0
+"""Seconds from now that nothing is planned beyond: a `Retry-After` holds a feed for 7 days at most. What is due later
+was planned while a clock was ahead, and is due now.
+"""
+
+SET_RIGHT_SECONDS = 60.0
+"""Between two looks of one process for what a clock that was ahead has planned: some machine's may stay so."""
+
+LEASE = 90.0
+"""Seconds that a worker's lease lasts, as a rule."""
+
+_AT_ONCE = 200
+
+FEEDS_FOR_A_HOLD = 3
+
+_TAKE = load("schedule_take")
+_LEASE = load("schedule_lease")
+_HOST = load("schedule_host")
+_HOLD = load("schedule_hold")
+
+
+@dataclass(frozen=True, slots=True)
+class HostLease:
+    """The right to send requests to `host`, as long as `token` is its newest."""
+
+    host: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class DueFeeds:
+    """Feeds of a host that are due, the earliest first; when a `further` one is, as a Unix time or None, and until when
+    the host is held, 0 for not at all.
+    """
+
+    ids: tuple[str, ...] = ()
+    further: float | None = None
+    hold: float = 0.0
+
+
+class Schedule:
+    """The due set. All times are Unix seconds."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._next_set_right = -math.inf
+
+    async def add(self, feed_id: str, host: str, due: float) -> None:
+        """Have a feed polled at `due`, or earlier where it was due earlier already."""
+        await self._add([(feed_id, host)], due)
+
+    async def bump(self, feeds: Iterable[tuple[str, str]], now: float) -> None:
+        """Make (feed, host) pairs due at once; the spacing and the holds of their hosts stay in force."""
+        await self._add(feeds, now)
+
+    async def set_right(self, now: float, lease: float = LEASE) -> int:
+        """Make due at once what was planned while a clock was ahead; how many feeds.
+
+        These are the feeds whose last poll lies ahead. What was written of their hosts' spacing and holds counts for
+        nothing; leases of that time end in `lease` seconds, unless their holders renew them.
+        """
+        await self._redis.command("HSET", keys.hosts_leases(), "* at", int(now))
+        flat = await self._redis.command("ZRANGEBYSCORE", keys.hosts_due(), _time(now), "+inf", "WITHSCORES")
+        hosts = {text(host): float(at) for host, at in zip(flat[0::2], flat[1::2], strict=True)}
+        count = 0
+        for batch in batches([*hosts], _AT_ONCE):
+            waiting = await self._redis.pipeline([("ZRANGE", keys.host_due(host), 0, -1) for host in batch])
+            feeds = [(one.decode(), host) for host, found in zip(batch, waiting, strict=True) for one in found]
+            polls = await self._redis.pipeline([("HGET", keys.feed(feed), "last_poll") for feed, _ in feeds])
+            wrong = [pair for pair, last in zip(feeds, polls, strict=True) if is_ahead(number(last), now)]
+            tokens = await self._redis.command("HMGET", keys.hosts_leases(), *batch)
+            taken = [host for host, token in zip(batch, tokens, strict=True) if token and is_ahead(hosts[host], now)]
+            await self._redis.pipeline(
+                [("HDEL", keys.host(host), "free", "hold") for host in {host for _, host in wrong}]
+                + [("ZADD", keys.hosts_due(), "XX", _time(now + lease), host) for host in taken]
+            )
+            await self._add(wrong, now)
+            count += len(wrong)
+        return count
+
+    async def holds(self, feeds: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether each of the (feed, host) pairs will have its turn: the feed waits at its host, and that in line."""
+        commands: list[Command] = []
+        for feed_id, host in feeds:
+            commands += [("ZSCORE", keys.host_due(host), feed_id), ("ZSCORE", keys.hosts_due(), host)]
+        times = await self._redis.pipeline(commands)
+        return [feed is not None and host is not None for feed, host in zip(times[0::2], times[1::2], strict=True)]
+
+    async def take(self, now: float, count: int, lease: float, among: Iterable[str] | None = None) -> list[HostLease]:
+        """At most `count` hosts that are due, the longest waiting first, for `lease` seconds. Each to one worker only.
+
+        `among` asks for these hosts alone, in their order; those that aren't due or belong to a worker stay out.
+        """
+        if among is not None and not (among := list(among)):
+            return []
+        reply = await self._take(now, count, lease, among or ())
+        if is_ahead(float(reply[0]), now) and time.monotonic() >= self._next_set_right:
+            self._next_set_right = time.monotonic() + SET_RIGHT_SECONDS
+            feeds = await self.set_right(now, lease)
+            log.warning(
+                "a clock was ahead; polls that it planned are due now", seconds=float(reply[0]) - now, feeds=feeds
+            )
+            reply += (await self._take(now, count - len(reply) // 2, lease, among or ()))[1:]
+        texts = texts_of(reply[1:])
+        return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True) if host]
+
+    async def _take(self, now: float, count: int, lease: float, among: Iterable[str]) -> list[bytes]:
+        """The latest time at which hosts were taken before, then hosts and tokens."""
+        reply: list[bytes] = await self._redis.script(
+            _TAKE,
+            [keys.hosts_due(), keys.hosts_leases()],
+            [_time(now), count, _time(now + lease), _time(now + FARTHEST), *among],
+        )
+        return reply
+
+    async def due_feeds(self, lease: HostLease, now: float, count: int) -> DueFeeds:
+        """At most `count` feeds of the host that are due. None as well where the lease was lost."""
+        reply = await self._host(lease, "due", _time(now), count, _time(now + FARTHEST))
+        if reply is None:
+            return DueFeeds()
+        further, hold, *ids = texts_of(reply)
+        return DueFeeds(tuple(ids), float(further) if further else None, float(hold or 0))
+
+    async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
+        """Keep the host for `lease_seconds` from now. False where the lease was lost."""
+        return await self._lease(lease, "renew", _time(now + lease_seconds)) > 0
+
+    async def finish(self, lease: HostLease, feed_id: str, next_due: float | None) -> bool:
+        """A feed was polled: it is due again at `next_due`, or never (None). False where the lease was lost."""
+        if not await self._holds(lease):
+            return False
+        return bool(await self._host(lease, "finish", feed_id, _time_or_never(next_due)))
+
+    async def release(
+        self, lease: HostLease, now: float, interval: float, finished: tuple[str, float | None] | None = None
+    ) -> bool:
+        """Give the host back; its next request is `interval` seconds away at least. False where the lease was lost.
+
+        `finished`, a feed and when it is due again, spares a `finish` before. Where the lease has run out, and nobody
+        who took it since has looked at the host yet, that counts: the feed was polled.
+        """
+        args = () if finished is None else (finished[0], _time_or_never(finished[1]))
+        next_request = await self._host(lease, "next", _time(now + interval), _time(now + FARTHEST), *args)
+        if next_request is None:
+            return False
+        return await self._released(lease, next_request, await self._lease(lease, "release", next_request.decode()))
+
+    def ending(
+        self, lease: HostLease, now: float, interval: float, finished: tuple[str, float], due: DueFeeds
+    ) -> list[ScriptCall]:
+        """`release` as calls that need no reply in between, to be sent with others; `ended` reads the
+        replies. `due` is what `due_feeds` said, whose only feed is finished, and no hold has come since.
+
+        Feeds that were added meanwhile are looked for at the end, as `release` does.
+        """
+        feed_id, next_due = finished
+        first = next_due if due.further is None else min(next_due, due.further)
+        hold = due.hold if due.hold <= now + FARTHEST else 0.0
+        next_request = _time(max(first, now + interval, hold))
+        spacing = [_time(now + interval), _time(now + FARTHEST), feed_id, _time(next_due)]
+        return [
+            (_HOST, _host_keys(lease.host), [lease.token, HOST_RECORD, "next", *spacing]),
+            (_LEASE, _LEASE_KEYS, ["release", lease.host, lease.token, next_request]),
+        ]
+
+    async def ended(self, lease: HostLease, replies: Sequence[Any]) -> bool:
+        """What the calls of `ending` came to, as `release` returns it."""
+        next_request, released = replies
+        return await self._released(lease, next_request, int(released))
+
+    async def _released(self, lease: HostLease, next_request: bytes | None, released: int) -> bool:
+        if released > 1:
+            # Feeds were added while the host was taken, and our look above may have missed them.
+            again = await self._redis.script(_HOST, _host_keys(lease.host), ["", HOST_RECORD, "add"])
+            if again and again != next_request:
+                await self._hosts_due([(lease.host, text(again))])
+        return released > 0
+
+    async def hold(self, host: str, feed_id: str, until: float, now: float) -> int:
+        """The publisher wants this feed not to be requested before `until` (at most 48 h from now).
+
+        Returns how many feeds of the host wait so; as long as there are three, the whole host is held.
+        """
+        until = min(until, now + LONGEST_HOLD)
+        args: list[Arg] = [feed_id, _time(until), _time(now), FEEDS_FOR_A_HOLD, HOST_RECORD]
+        return int(await self._redis.script(_HOLD, [keys.host(host)], args))
+
+    async def held_until(self, host: str) -> float | None:
+        """The end of the host's newest hold, which may be over; None where there was none lately."""
+        reply = await self._redis.command("HGET", keys.host(host), "hold")
+        return float(reply) if reply is not None else None
+
+    async def _add(self, feeds: Iterable[tuple[str, str]], due: float) -> None:
+        by_host: defaultdict[str, list[str]] = defaultdict(list)
+        for feed_id, host in feeds:
+            by_host[host] += (feed_id, _time(due))
+        if not by_host:
+            return
+        times = await self._redis.scripts(
+            [(_HOST, _host_keys(host), ["", HOST_RECORD, "add", *pairs]) for host, pairs in by_host.items()]
+        )
+        await self._hosts_due([(host, text(time)) for host, time in zip(by_host, times, strict=True)])
+
+    async def _hosts_due(self, times: Iterable[tuple[str, str]]) -> None:
+        await self._redis.script(_LEASE, _LEASE_KEYS, ["due", *(part for pair in times for part in pair)])
+
+    async def _holds(self, lease: HostLease) -> bool:
+        token = await self._redis.command("HGET", keys.hosts_leases(), lease.host)
+        return token is not None and text(token) == lease.token
+
+    async def _lease(self, lease: HostLease, verb: str, time: str) -> int:
+        return int(await self._redis.script(_LEASE, _LEASE_KEYS, [verb, lease.host, lease.token, time]))
+
+    async def _host(self, lease: HostLease, verb: str, *args: str | int) -> Any:
+        return await self._redis.script(_HOST, _host_keys(lease.host), [lease.token, HOST_RECORD, verb, *args])
+
+
+_LEASE_KEYS = [keys.hosts_due(), keys.hosts_leases()]
+
+
+def _host_keys(host: str) -> list[str]:
+    return [keys.host_due(host), keys.host(host)]
+
+
+def _time_or_never(seconds: float | None) -> str:
+    return "" if seconds is None else _time(seconds)
+
+
+def _time(seconds: float) -> str:
+    """Microseconds are enough, and a score must not be written in powers of ten."""
+    return f"{seconds:.6f}"

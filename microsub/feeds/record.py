@@ -1,0 +1,458 @@
+"""Feed records, one per distinct feed URL, and who follows them.
+
+A feed that nobody follows keeps a time to live of 30 days, which the first follower takes away and the last one gives
+back, for everything under the feed's slot at once.
+
+The lists of subscribers that delivery needs for every new post are remembered. A list is good for as long as its
+edition, which a change of the set replaces in the same step (lua/feed_followers.lua), is the one that it was read with.
+So a change counts from the next question on, in every process.
+
+A change of title, picture and so on, and its note, are written in one step. Who has announced it takes the note away;
+until then anybody may announce it: the next poll, the next program that describes the feed, or a round of upkeep.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from microsub.feeds import url_index
+from microsub.kit.urls import canonical_feed_url
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
+from microsub.redis.replies import fields as read_fields
+from microsub.redis.replies import reading, text, texts
+from microsub.redis.scripts import load
+
+KEEP_UNFOLLOWED = 30 * 86400
+"""Seconds that a feed and its guid map outlive the last follower."""
+
+_TRIES = 10
+"""Batches of ids that `page` looks at."""
+
+KEEP_MARKS = 86400
+"""Seconds after which everything that a feed lists is read once more, whatever is remembered of it."""
+
+_CREATE = load("feed_create")
+_READ = load("feed_read")
+_WRITE = load("feed_write")
+_FOLLOWERS = load("feed_followers")
+_DESCRIBE, _TOLD = load("feed_describe"), load("compare_and_set")
+
+UNTOLD = "untold"
+"""The record's field with a note of changes that were not announced yet: a mark, then the names of what changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRecord:
+    """What is known of a feed. Times are Unix seconds, `interval` seconds, validators as they were received (latin-1).
+
+    `gone` says that the publisher answered 410; `moved_to` is a permanent redirect under observation, seen
+    `moved_seen` times since `moved_since`. `reading` is the number of the last reading that has begun: about its time,
+    and larger than that of any before. `kept` says that the feed stays without followers, because programs save
+    posts into it. `extra` holds every other field that was saved.
+    """
+
+    id: str
+    url: str
+    title: str | None = None
+    photo: str | None = None
+    home: str | None = None
+    description: str | None = None
+    format: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    body_hash: str | None = None
+    interval: float | None = None
+    next_poll: float | None = None
+    last_poll: float | None = None
+    last_success: float | None = None
+    failures: int = 0
+    last_error: str | None = None
+    last_error_at: float | None = None
+    gone: bool = False
+    hub: str | None = None
+    self_url: str | None = None
+    moved_to: str | None = None
+    moved_seen: int = 0
+    moved_since: float | None = None
+    created: float | None = None
+    reading: float | None = None
+    kept: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+FEW_MARKS = 64 * 1024
+"""Bytes of marks that are read with the record: some 2,500 entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedToRead:
+    """A feed at the beginning of a reading, whose number `feed` has; the `users` who follow it; and the `marks` of its
+    last document, None where there are none or too many to be read by the way (`Feeds.marks`).
+    """
+
+    feed: FeedRecord
+    users: frozenset[str]
+    marks: bytes | None
+
+
+_TIMES = frozenset(
+    {"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created", "reading"}
+)
+_COUNTS = frozenset({"failures", "moved_seen"})
+"""Fields of a record that are numbers with and without a fraction."""
+
+_NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a description has changed, and the note of what is to be told, earlier changes included; '' for nothing."""
+
+    changed: tuple[str, ...] = ()
+    untold: str = ""
+
+
+class Feeds:
+    """The feed records and who follows them."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._audience = Audience(redis)
+
+    async def ensure(self, url: str, now: float) -> FeedRecord:
+        """The feed of that URL (compared in canonical form), created where there is none. Safe to run twice at once."""
+        canonical = canonical_feed_url(url)
+        address = await url_index.find(self._redis, canonical)
+        if address is not None:
+            if not await url_index.spare(self._redis, address):
+                return await self.ensure(url, now)
+            known = address.feed
+            record = await self.get(known)
+            if record is not None:
+                return record
+            # The record has expired, its URL hasn't: it comes back under the id that the URL stands for.
+            await self._create(known, canonical, now)
+            return await self.get(known) or FeedRecord(known, canonical)
+        feed_id = str(await self._redis.command("INCRBY", keys.feed_ids(), 1))
+        # First the record, then the claim: a crash in between leaves a record that expires, never a URL without one.
+        await self._create(feed_id, canonical, now)
+        if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
+            await self._redis.command("DEL", keys.feed(feed_id))
+            return await self.ensure(url, now)
+        return await self.get(feed_id) or FeedRecord(feed_id, canonical)
+
+    async def find(self, url: str) -> str | None:
+        """The id of the feed of that URL, if there is one."""
+        found = await url_index.find(self._redis, canonical_feed_url(url))
+        return found.feed if found is not None else None
+
+    async def find_many(self, urls: Iterable[str]) -> dict[str, str]:
+        """The ids of the feeds of those URLs, by URL; unknown ones are left out. One round trip."""
+        wanted = list(dict.fromkeys(urls))
+        if not wanted:
+            return {}
+        found = await url_index.find_many(self._redis, [canonical_feed_url(url) for url in wanted])
+        return {url: address.feed for url, address in zip(wanted, found, strict=True) if address is not None}
+
+    async def get(self, feed_id: str) -> FeedRecord | None:
+        """The record of that id, if there is one."""
+        return (await self.get_many([feed_id])).get(feed_id)
+
+    async def get_many(self, feed_ids: Iterable[str]) -> dict[str, FeedRecord]:
+        """The records of those ids, by id; missing ones are left out. One round trip."""
+        ids = list(dict.fromkeys(feed_ids))
+        replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
+        return {feed_id: record_of(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
+
+    async def begin_reading(self, feed_id: str) -> FeedToRead | None:
+        """What a reading that begins now has to know; None where there is no such feed.
+
+        From now on whatever earlier readings write is refused. One round trip, another one for a list that changed.
+        """
+        slot = [keys.feed(feed_id), keys.feed_edition(feed_id), keys.feed_marks(feed_id)]
+        reply = await self._redis.script(_READ, slot, [FEW_MARKS])
+        if not reply:
+            return None
+        _, fields, edition, marks = reply
+        feed = record_of(feed_id, fields)
+        places = await self._audience.at(feed_id, edition)
+        return FeedToRead(feed, frozenset(user for user, _ in places), _marks_of(feed, marks))
+
+    async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
+        """Set fields, or delete those whose value is None.
+
+        False, and nothing is written, where the feed doesn't exist (any more), or a later reading than `reading` has
+        begun.
+        """
+        written, _ = await self.settle(feed_id, fields, None, reading)
+        return written
+
+    async def describe(
+        self,
+        feed_id: str,
+        said: Mapping[str, str | None],
+        if_changed: Mapping[str, str | None] | None = None,
+        reading: float | None = None,
+    ) -> Described:
+        """Set what is said of a feed, or delete what is None, and note what of it is to be told (`told`). `if_changed`
+        is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any more), or a
+        later reading than `reading` has begun.
+        """
+        fields = [*set_or_deleted(said), *set_or_deleted(if_changed or {})]
+        args: list[Arg] = [reading_text(reading), secrets.token_hex(8), len(said), *fields]
+        changed, note = await self._redis.script(_DESCRIBE, [keys.feed(feed_id)], args)
+        return Described(tuple(text(changed).split()), text(note))
+
+    async def told(self, feed_id: str, note: str) -> None:
+        """Note that the changes in this note have been announced; later ones have not."""
+        await self._redis.script(_TOLD, [keys.feed(feed_id)], [UNTOLD, note, ""])
+
+    async def untold_of(self, feed_ids: Sequence[str]) -> dict[str, str]:
+        """The notes of these feeds, by feed; those without changes, or whose creation was never
+        announced, are left out. One round trip.
+        """
+        names = (UNTOLD, "last_success", "kept")
+        rows = await self._redis.pipeline([("HMGET", keys.feed(feed_id), *names) for feed_id in feed_ids])
+        found = zip(feed_ids, rows, strict=True)
+        return {feed_id: text(note) for feed_id, (note, read, kept) in found if note and (read or kept)}
+
+    async def settle(
+        self,
+        feed_id: str,
+        fields: Mapping[str, str | None],
+        marks: bytes | None = None,
+        reading: float | None = None,
+        then: Sequence[ScriptCall] = (),
+    ) -> tuple[bool, list[Any]]:
+        """Update fields at the end of a reading; `marks` are those of the document whose hash is among them.
+
+        False as in `update`. The calls of `then` follow in the same round trip, whatever becomes of the update (on a
+        cluster, at the same time); their replies.
+        """
+        digest = fields.get("body_hash")
+        remembered = b"" if marks is None or digest is None else bytes.fromhex(digest) + marks
+        args: list[Arg] = [reading_text(reading), remembered, KEEP_MARKS, *set_or_deleted(fields)]
+        settle: ScriptCall = (_WRITE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args)
+        written, *replies = await self._redis.scripts([settle, *then])
+        return bool(written), replies
+
+    async def marks(self, feed: FeedRecord) -> bytes | None:
+        """The marks of the document that `feed` names as its last one; None where there are none."""
+        return (
+            None
+            if feed.body_hash is None
+            else _marks_of(feed, await self._redis.command("GET", keys.feed_marks(feed.id)))
+        )
+
+    async def rename(self, feed_id: str, url: str) -> str | None:
+        """Let the feed live at `url` from now on; its former URLs lead to it as before.
+
+        Where `url` is another feed's already, nothing changes and that feed's id is returned.
+        """
+        canonical = canonical_feed_url(url)
+        if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
+            owner = await self.find(url)
+            if owner != feed_id:
+                return owner
+        await self.update(feed_id, {"url": canonical})
+        return None
+
+    async def lead(self, url: str, feed_id: str) -> None:
+        """Let `url` lead to that feed from now on, whatever it led to before."""
+        await self._redis.command("HSET", keys.feeds_by_url(), canonical_feed_url(url), feed_id)
+
+    async def subscribe(self, feed_id: str, user: str, uid: str) -> None:
+        """Note that this channel follows the feed. Running it twice changes nothing."""
+        await self._follower(feed_id, user, uid, "follow")
+
+    async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None:
+        """Note that this channel doesn't follow the feed any more; without followers the feed gets a time to live."""
+        await self._follower(feed_id, user, uid, "unfollow")
+
+    async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
+        args: list[Arg] = [action, KEEP_UNFOLLOWED, f"{user}/{uid}", secrets.token_hex(8)]
+        await self._redis.script(_FOLLOWERS, _slot(feed_id), args)
+
+    async def keep(self, feed_id: str) -> bool:
+        """Let the feed stay though nobody follows it; whether that is new."""
+        return bool(await self._redis.script(_FOLLOWERS, _slot(feed_id), ["keep", KEEP_UNFOLLOWED]))
+
+    async def release(self, feed_id: str) -> bool:
+        """Undo `keep`: without followers the feed gets a time to live; whether it was kept."""
+        return bool(await self._redis.script(_FOLLOWERS, _slot(feed_id), ["release", KEEP_UNFOLLOWED]))
+
+    async def page(self, limit: int, after: int = 0) -> tuple[list[FeedRecord], int | None]:
+        """Up to `limit` feeds with ids greater than `after`, by id, and the id to go on from; None at the end.
+
+        A page may be short though more follow. Records that their own URL doesn't lead to are left out: they gave their
+        followers to another feed.
+        """
+        last = int(await self._redis.command("GET", keys.feed_ids()) or 0)
+        found: list[FeedRecord] = []
+        for _ in range(_TRIES):
+            ids = range(after + 1, min(after + limit, last) + 1)
+            records = list((await self.get_many(map(str, ids))).values())
+            led = await self.find_many(record.url for record in records)
+            for record in records:
+                if led.get(record.url) == record.id:
+                    found.append(record)
+                    if len(found) == limit:
+                        return found, int(record.id) if int(record.id) < last else None
+            after = min(after + limit, last)
+            if after == last:
+                return found, None
+        return found, after
+
+    async def subscribers(self, feed_id: str) -> list[tuple[str, str]]:
+        """User and channel uid of everyone who follows the feed, in a fixed order."""
+        return list(as_places(await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))))
+
+    def asking_edition(self, feed_id: str) -> Command:
+        """The command whose reply `audience_at` takes, to be sent with others."""
+        return self._audience.asking(feed_id)
+
+    async def audience_at(self, feed_id: str, edition: bytes | None) -> Places:
+        """`subscribers` for a caller that has just read their edition: from memory, or one round trip for a list that
+        changed; see `feeds.record`.
+        """
+        return await self._audience.at(feed_id, edition)
+
+    async def subscriber_count(self, feed_id: str) -> int:
+        """How many distinct users follow the feed."""
+        return len({user for user, _ in await self.subscribers(feed_id)})
+
+    async def item_ids(self, feed_id: str, beyond: int = 0) -> list[str]:
+        """Ids of the feed's posts but for the `beyond` newest, the latest first."""
+        return texts(await self._redis.command("ZRANGE", keys.feed_items(feed_id), beyond, -1, "REV"))
+
+    async def all_ids(self) -> list[str]:
+        """The ids of all feeds that a URL leads to, read in batches."""
+        found = {address.feed async for batch in url_index.walk(self._redis) for address in batch}
+        return sorted(found, key=int)
+
+    async def _create(self, feed_id: str, url: str, now: float) -> None:
+        await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
+
+
+def _marks_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:
+    if feed.body_hash is None or not stored:
+        return None
+    digest = bytes.fromhex(feed.body_hash)
+    return stored[len(digest) :] if stored.startswith(digest) else None
+
+
+def _slot(feed_id: str) -> list[str]:
+    """All keys of a feed; the subscribers first, and then their edition."""
+    key_functions = (
+        keys.feed_subscribers,
+        keys.feed_edition,
+        keys.feed,
+        keys.feed_items,
+        keys.feed_guids,
+        keys.feed_pending,
+        keys.feed_tombstones,
+    )
+    return [key(feed_id) for key in key_functions]
+
+
+def set_or_deleted(fields: Mapping[str, str | None]) -> list[str]:
+    """Fields as scripts take them: name, '1' to set or '' to delete, value."""
+    return [part for name, value in fields.items() for part in (name, "1" if value is not None else "", value or "")]
+
+
+def reading_text(reading: float | None) -> str:
+    """The number of a reading as scripts take it; '' for what is written by nobody who reads."""
+    return "" if reading is None else f"{reading:.3f}"
+
+
+def record_of(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
+    """The record that HGETALL replies."""
+    values: dict[str, Any] = {}
+    extra: dict[str, str] = {}
+    for name, value in read_fields(reply).items():
+        if name not in _NAMED:
+            extra[name] = value
+        elif name in _TIMES | _COUNTS:
+            with reading(f"{keys.feed(feed_id)} {name}"):
+                values[name] = float(value) if name in _TIMES else int(value)
+        elif name in {"gone", "kept"}:
+            values[name] = value == "1"
+        else:
+            values[name] = value
+    return FeedRecord(id=feed_id, **{"url": "", **values}, extra=extra)
+
+
+REMEMBERED = 300.0
+"""Seconds after which a list is read again in any case."""
+
+MOST = 200_000
+"""Subscribers in all the lists that a process remembers, about 200 bytes each."""
+
+Places = tuple[tuple[str, str], ...]
+"""User and channel uid of everyone who follows a feed, in a fixed order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    edition: bytes | None
+    until: float
+    places: Places
+
+
+class Audience:
+    """The subscribers of feeds. `clock` is monotonic, in seconds."""
+
+    def __init__(self, redis: Redis, *, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
+        self._redis = redis
+        self._most = most
+        self._clock = clock
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._held = 0
+
+    async def of(self, feed_id: str) -> Places:
+        """The feed's subscribers at a moment after the call. One round trip, another one for a list that changed."""
+        edition = await self._edition(feed_id) if feed_id in self._known else None
+        return await self.at(feed_id, edition)
+
+    async def at(self, feed_id: str, edition: bytes | None) -> Places:
+        """The same for who has just read the edition: no round trip, or one for a list that changed."""
+        known = self._known.get(feed_id)
+        if known is not None and known.until > self._clock() and known.edition == edition:
+            self._known.move_to_end(feed_id)
+            return known.places
+        # The edition first: a change between the two makes the list count as old next time, never as new.
+        edition, members = await self._redis.pipeline(
+            [("GET", keys.feed_edition(feed_id)), ("SMEMBERS", keys.feed_subscribers(feed_id))]
+        )
+        places = as_places(members)
+        self._keep(feed_id, _Known(edition, self._clock() + REMEMBERED, places))
+        return places
+
+    def asking(self, feed_id: str) -> Command:
+        """The command whose reply `at` takes, to be sent with others."""
+        return "GET", keys.feed_edition(feed_id)
+
+    async def _edition(self, feed_id: str) -> bytes | None:
+        edition: bytes | None = await self._redis.command(*self.asking(feed_id))
+        return edition
+
+    def _keep(self, feed_id: str, known: _Known) -> None:
+        if old := self._known.pop(feed_id, None):
+            self._held -= len(old.places)
+        self._known[feed_id] = known
+        self._held += len(known.places)
+        while self._held > self._most and len(self._known) > 1:
+            _, dropped = self._known.popitem(last=False)
+            self._held -= len(dropped.places)
+
+
+def as_places(members: list[bytes]) -> Places:
+    """The members of a feed's set of subscribers."""
+    pairs = (text(member).partition("/") for member in members)
+    return tuple(sorted((user, uid) for user, _, uid in pairs))

@@ -1,0 +1,355 @@
+"""Which user a confirmed identity belongs to, or why it belongs to none.
+
+An account is one identity, however its URL is written, redirected or moved. What a provider says of R proves R and
+nothing else: where R's page leads on to P, that is R's wish, and P was not asked. So it counts what the account's own
+page says: that it leads to R for good, or calls R the same person's (`rel=me`). Who writes that there could as well
+name a provider of their own and sign in by it, so they get nothing that they couldn't have. R is asked too, or somebody
+could have others end up in their account: R's page calls the account's the same person's, or R has begun with it. Of
+where R's own page leads, only other spellings of R count: by https, with or without `www.` and a slash at the end.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import structlog
+
+from microsub import metrics
+from microsub.configuration.model import Registration
+from microsub.errors import InvalidRequest, ProfileError, SignInFailed
+from microsub.identity.limits import USER_ADDRESSES
+from microsub.identity.profiles import Claims, Profile
+from microsub.identity.protocol.links import canonical_me, path_of_me, site_of_me
+from microsub.identity.store.accounts import Accounts, User
+from microsub.kit.urls import domain, within
+from microsub.model.reader import NAME, RESERVED
+
+log = structlog.get_logger(__name__)
+
+UNFIT = RESERVED | {"admin", "administrator", "anonymous", "everybody", "me", "microsub", "nobody", "root", "system"}
+"""Names that mean something to the protocol, or would to people."""
+
+LONGEST_ACCOUNT_NAME = 48
+_NAMES_TO_TRY = 1000
+_MOST_ASKED = 3
+"""Pages of users that one sign-in may ask, to find out whether they lead to the same person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedPerson:
+    """Somebody whose provider has confirmed them.
+
+    `me` is the canonical URL that it said, `names` its spellings and it; nothing else is theirs. `entered` is what they
+    began with, `me_links` the addresses that their page calls theirs.
+    """
+
+    me: str
+    names: frozenset[str]
+    entered: str
+    me_links: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The user that somebody is. `me` is the profile URL as the account has it.
+
+    `new`: it was made just now.
+    """
+
+    user: str
+    me: str
+    new: bool = False
+
+
+class Refusal(SignInFailed):
+    """Why somebody isn't admitted.
+
+    A `stranger` is no user, nor likely to be one whose address was written or has led elsewhere.
+    """
+
+    def __init__(self, title: str, description: str, status: int = 403, *, stranger: bool = False) -> None:
+        super().__init__(title, description, status)
+        self.stranger = stranger
+
+
+class ProfilePages(Protocol):
+    """What is needed of `profiles.Profiles`."""
+
+    async def claims(self, me: str) -> Claims: ...  # noqa: D102
+
+
+async def no_registration() -> Registration:
+    """The settings by which existing users alone are admitted."""
+    return Registration()
+
+
+class Admission:
+    """Admits existing users, and registers others as far as `settings` allows.
+
+    `private`: addresses by http may register, for machines that aren't reached from everywhere.
+    """
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        pages: ProfilePages,
+        settings: Callable[[], Awaitable[Registration]] = no_registration,
+        *,
+        private: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._accounts = accounts
+        self._pages = pages
+        self._settings = settings
+        self._private = private
+        self._clock = clock
+
+    async def admit(self, person: ConfirmedPerson) -> Admitted | Refusal:
+        """The user that `person` is, or is made by this, or why not."""
+        users = await self._accounts.users()
+        verdict = await self._among(users, person)
+        if isinstance(verdict, Admitted) or not verdict.stranger:
+            return verdict
+        settings = await self._settings()
+        if settings.open == "nobody":
+            return verdict
+        refusal = registration_refused(settings, person.me, users, private=self._private)
+        if refusal is not None:
+            return refusal
+        no_name = "Ask the admin of this server: there is no name left for you."
+        return await self._register(person, users) or Refusal("No account could be made", no_name, 503)
+
+    async def _among(self, users: list[User], person: ConfirmedPerson) -> Admitted | Refusal:
+        found = [user for user in users if is_named(user, person.names)] or await self._by_their_pages(users, person)
+        match [user for user in found if user.disabled is None]:
+            case [user]:
+                return Admitted(user.name, user.me)
+            case []:
+                return _disabled(person.me) if found else _none_of(users, person)
+            case several:
+                names = " and ".join(f"“{user.name}”" for user in several)
+                return Refusal(
+                    "That is more than one account",
+                    f"The accounts {names} of this server have the same address, {person.me}. Ask its admin to give "
+                    "each user an address of their own.",
+                )
+
+    async def _by_their_pages(self, users: list[User], person: ConfirmedPerson) -> list[User]:
+        """The users whose own page says that they are this person, as far as they may be."""
+        site = site_of_me(person.me)
+        called = {bare(link) for link in person.me_links}
+        asked: list[tuple[str, bool, User]] = []
+        for user in users:
+            me = canonical(user.me)
+            agrees = me is not None and (me == person.entered or bare(me) in called)
+            if me is not None and (agrees or site_of_me(me) == site):
+                asked.append((me, agrees, user))
+        asked.sort(key=lambda one: (one[0] != person.entered, not one[1]))
+        found = []
+        for me, agrees, user in asked[:_MOST_ASKED]:
+            try:
+                theirs = await self._pages.claims(me)
+            except (InvalidRequest, ProfileError):
+                continue
+            leads = agrees and any(_is_among(other, person.names) for other in theirs.others)
+            if leads or not person.names.isdisjoint(theirs.trail.names):
+                found.append(user)
+        return found
+
+    async def _register(self, person: ConfirmedPerson, users: list[User]) -> Admitted | None:
+        """Make the account, or find the one that was made for the same person just now.
+
+        Everybody tries the same names in the same order, and of two who make one user the other finds it.
+        """
+        for name in account_names(person.me, {user.name for user in users}):
+            now = self._clock()
+            user = await self._accounts.register(name, person.me, now)
+            if user.disabled is None and is_named(user, person.names):
+                if user.me == person.me and user.created == now:
+                    metrics.REGISTRATIONS.inc()
+                    log.info("an account was registered", user=name, me=person.me)
+                return Admitted(name, user.me, new=True)
+            if bare(canonical(user.me) or "") == bare(person.me):
+                return None
+        return None
+
+
+class UserAddresses:
+    """The addresses of all users, remembered for some seconds: asking is cheap, however often.
+
+    `clock` gives seconds; `lent` the profile URL of a user who has none of their own.
+    """
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        lent: Callable[[str], str] = lambda _: "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._accounts = accounts
+        self._lent = lent
+        self._clock = clock
+        self._known: frozenset[str] = frozenset()
+        self._names: dict[str, str] = {}
+        self._until = float("-inf")
+
+    async def has(self, me: str) -> bool:
+        """Whether `me` (canonical) is written like that in some account."""
+        await self._read()
+        return me in self._known
+
+    async def meant(self, typed: str) -> str:
+        """The name of the user who is meant by a name or an address, or something that is nobody's.
+
+        It doesn't say whether they may sign in.
+        """
+        text = typed.strip()
+        me = None if NAME.match(text) else canonical(text)
+        if me is None:
+            return text
+        await self._read()
+        return self._names.get(_schemeless(me), text)
+
+    async def _read(self) -> None:
+        if self._clock() < self._until:
+            return
+        self._until = self._clock() + USER_ADDRESSES
+        users = await self._accounts.users()
+        self._known = frozenset(me for user in users if (me := canonical(user.me)))
+        found: dict[str, str] = {}
+        shared: set[str] = set()  # an address that several have stands for none of them
+        for user in users:
+            if (me := canonical(user.me or self._lent(user.name))) is not None and user.disabled is None:
+                if _schemeless(me) in found:
+                    shared.add(_schemeless(me))
+                found[_schemeless(me)] = user.name
+        self._names = {me: name for me, name in found.items() if me not in shared}
+
+
+def _schemeless(me: str) -> str:
+    """Without the scheme: here it only says whose password is looked at."""
+    return me.partition("://")[2]
+
+
+def proven(entered: str, returned: str, profile: Profile) -> ConfirmedPerson:
+    """The person that a provider means by `returned` (canonical), whose page leads to `profile`."""
+    others = {name for name in profile.names if bare(name) == bare(returned)}
+    if returned.startswith("https:"):
+        others = {name for name in others if name.startswith("https:")}
+    return ConfirmedPerson(returned, frozenset({returned, *others}), entered, profile.me_links)
+
+
+def is_named(user: User, names: frozenset[str]) -> bool:
+    """Whether the user's address is one of `names`, by https or in the account by http."""
+    me = canonical(user.me)
+    return me is not None and _is_among(me, names)
+
+
+def _is_among(me: str, names: frozenset[str]) -> bool:
+    """Whether `me` is one of the proven names, or would be by https, which proves more."""
+    return me in names or (me.startswith("http:") and f"https:{me[5:]}" in names)
+
+
+def canonical(me: str) -> str | None:
+    """The canonical form of an account's address; None for none."""
+    try:
+        return canonical_me(me, private=True) if me else None
+    except InvalidRequest:
+        return None
+
+
+def bare(me: str) -> str:
+    """A canonical address without scheme, `www.` and one slash at the end."""
+    return re.sub(r"\Ahttps?://(www\.)?", "", me).removesuffix("/")
+
+
+def _disabled(me: str) -> Refusal:
+    return Refusal("Your account is disabled", f"The account of {me} was disabled. Ask the admin of this server.")
+
+
+def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
+    """Why somebody is none of the users: one may have moved, or be written in another way."""
+    known = {me: user for user in users if (me := canonical(user.me)) is not None}
+    me, account = person.me, person.entered
+    if account in known and site_of_me(account) != site_of_me(me):
+        return Refusal(
+            "Your provider says that you are somebody else",
+            f"There is an account for {account}, but your provider says that you are {me}, and the page of the account "
+            f"doesn't name that address. If both are yours, let {account} redirect there for good, or put a link with "
+            f"rel=me into its head. To sign in as {me}, begin with that address.",
+        )
+    alike = next((other for other in known if bare(other) == bare(me)), None)
+    if alike is not None:
+        return Refusal(
+            "That is nearly the address of an account",
+            f"You have shown that you are {me}. There is an account for {alike}, which is another address unless one "
+            "of them redirects to the other for good. Sign in with the address of the account, or ask the admin.",
+        )
+    return Refusal(
+        "You have no account here",
+        f"You have shown that you are {me}, but this server has no account for that address. If you should have one, "
+        "ask the admin to add it, written exactly like that.",
+        stranger=True,
+    )
+
+
+def registration_refused(
+    settings: Registration, me: str, users: Collection[User], *, private: bool = False
+) -> Refusal | None:
+    """Why somebody who has proven `me` (canonical) gets no account; None where they do. Pure.
+
+    See `Admission`.
+    """
+    if not private and not me.startswith("https:"):
+        return Refusal(
+            "Your address isn't safe enough",
+            f"{me} is not reached by https, so anybody on the way could take your account. Begin with the https "
+            "address of your page.",
+        )
+    host = urlsplit(me).hostname or ""
+    allowed = settings.open == "everybody" or (settings.open == "domains" and _is_within(host, settings.domains))
+    if not allowed or _is_within(host, settings.refuse) or _is_one_of(me, settings.refuse):
+        return Refusal(
+            "There is no account for you here",
+            f"You have shown that you are {me}. People may make accounts on this server, but not with that address.",
+        )
+    if settings.most and sum(user.registered for user in users) >= settings.most:
+        return Refusal(
+            "This server is full", f"It takes {settings.most} people, and has as many. Ask its admin for a place."
+        )
+    return None
+
+
+def account_names(me: str, taken: Collection[str]) -> Iterator[str]:
+    """Names for the account of `me` (canonical), the most readable one first.
+
+    Always the same ones, none of them taken.
+
+    From host and path: `ann-example` for https://ann.example/, `social-example-bob` for https://social.example/@bob.
+    Names differ in more than upper and lower case. Pure.
+    """
+    words = f"{site_of_me(me)} {path_of_me(me)}".lower()
+    base = (
+        re.sub(r"[^a-z0-9_]+", "-", words.replace("xn--", "xn-")).strip("-_")[:LONGEST_ACCOUNT_NAME].rstrip("-_")
+        or "user"
+    )
+    used = {name.lower() for name in (*taken, *UNFIT)}
+    if base not in used:
+        yield base
+    for number in range(2, _NAMES_TO_TRY):
+        if f"{base}-{number}" not in used:
+            yield f"{base}-{number}"
+
+
+def _is_within(host: str, entries: Collection[str]) -> bool:
+    return any(within(host, name) for entry in entries if (name := domain(entry)) is not None)
+
+
+def _is_one_of(me: str, entries: Collection[str]) -> bool:
+    wanted = bare(me)
+    return any(bare(url) == wanted for entry in entries if "://" in entry and (url := canonical(entry)) is not None)

@@ -1,0 +1,378 @@
+"""The endpoints of our own IndieAuth server that programs talk to; people see the pages of
+`identity.pages.consent`.
+
+Specs: https://indieauth.spec.indieweb.org/, RFC 6749 (section 5), RFC 7009, RFC 7662, RFC 8414. What is secret arrives
+in the body or in the header Authorization; the query is not looked at. Older apps check a token by GET, take a form for
+an answer, and revoke with `action=revoke`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from starlette.types import Receive, Scope
+
+from microsub.errors import (
+    Forbidden,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    OAuthRefused,
+    TooLarge,
+    Unauthorized,
+    UserDisabled,
+)
+from microsub.identity.foreign_tokens import ForeignTokenCheck
+from microsub.identity.protocol.clients import PKCE_METHOD
+from microsub.identity.provider import (
+    PROFILE,
+    CodeExchange,
+    IndieAuthProvider,
+    Redeemed,
+    canonical,
+)
+from microsub.identity.store.accounts import MARK, Accounts
+from microsub.identity.store.grants import OwnToken, is_refresh
+from microsub.kit.digests import sha256_hex
+from microsub.kit.http.headers import bearer, prefers_form
+from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, shown
+from microsub.kit.http.responses import (
+    CORS,
+    JSON,
+    Header,
+    HttpEndpoint,
+    HttpExchange,
+    HttpReply,
+)
+from microsub.model.reader import ALL_SCOPES, NAME, Credential, Grant
+from microsub.surface import Services
+
+METADATA = "/.well-known/oauth-authorization-server"
+AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO = "/auth", "/token", "/introspect", "/revoke", "/userinfo"
+PATHS = (METADATA, AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO)
+
+_ACTIONS = {path: f"oauth {path[1:]}" if path != METADATA else "oauth metadata" for path in PATHS}
+
+Reply = Mapping[str, Any]
+BaseOf = Callable[[str], str | None]
+"""The address under which the server is seen by a request with this `Host`; None where that can't be relied on."""
+
+_NEVER_KEPT: list[Header] = [(b"pragma", b"no-cache")]
+_AS_METADATA: list[Header] = [
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"public, max-age=600"),
+    (b"vary", b"Host"),
+    *CORS,
+]
+_AS_FORM: list[Header] = [
+    (b"content-type", b"application/x-www-form-urlencoded"),
+    (b"cache-control", b"no-store"),
+    *_NEVER_KEPT,
+    *CORS,
+]
+_AS_JSON: list[Header] = [*JSON, *_NEVER_KEPT]
+
+
+class OAuthEndpoint(HttpEndpoint):
+    """Answers every request to `PATHS`, but GET of the authorization endpoint, which is a page."""
+
+    def __init__(self, services: Services, base_of: BaseOf) -> None:
+        super().__init__()
+        self._services = services
+        self._base_of = base_of
+        self._table: Mapping[tuple[str, str], Callable[[Scope, Params], Awaitable[Reply]]] = {
+            ("GET", METADATA): self._metadata,
+            ("POST", AUTHORIZATION): self._who,
+            ("POST", TOKEN): self._token,
+            ("GET", TOKEN): self._check,
+            ("POST", INTROSPECTION): self._introspect,
+            ("POST", REVOCATION): self._revoke,
+            ("GET", USERINFO): self._userinfo,
+            ("POST", USERINFO): self._userinfo,
+        }
+
+    async def answer(self, exchange: HttpExchange) -> HttpReply:
+        """See `HttpEndpoint`."""
+        scope = exchange.scope
+        exchange.action = _ACTIONS[scope["path"]]
+        reply = await self._answer(scope, exchange.receive)
+        if scope["path"] == METADATA:
+            return HttpReply(orjson.dumps(reply), _AS_METADATA)
+        if _may_be_form(scope) and prefers_form(scope):
+            return HttpReply(_form(reply), _AS_FORM)
+        return HttpReply(orjson.dumps(reply), _AS_JSON)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Reply:
+        verb, path = "GET" if scope["method"] == "HEAD" else scope["method"], scope["path"]
+        handler = self._table.get((verb, path))
+        if handler is None:
+            raise MethodNotAllowed(verb, ", ".join([*(v for v, p in self._table if p == path), "OPTIONS"]))
+        return await handler(scope, await _parameters(scope, receive) if verb == "POST" else collect())
+
+    @property
+    def _provider(self) -> IndieAuthProvider:
+        return self._services.identity.provider
+
+    async def _metadata(self, scope: Scope, _: Params) -> Reply:
+        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+        base = self._base_of(host)
+        if base is None:
+            raise NotFound("this server doesn't know its own address yet: its admin has to set MICROSUB_BASE_URL")
+        return {
+            "issuer": base,
+            "authorization_endpoint": base + AUTHORIZATION,
+            "token_endpoint": base + TOKEN,
+            "introspection_endpoint": base + INTROSPECTION,
+            "introspection_endpoint_auth_methods_supported": ["Bearer"],
+            "revocation_endpoint": base + REVOCATION,
+            "revocation_endpoint_auth_methods_supported": ["none"],
+            "userinfo_endpoint": base + USERINFO,
+            "scopes_supported": [*ALL_SCOPES, PROFILE],
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "token_endpoint_auth_methods_supported": ["none"],
+            "code_challenge_methods_supported": [PKCE_METHOD],
+            "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": True,
+        }
+
+    async def _who(self, _: Scope, params: Params) -> Reply:
+        kind = params.text("grant_type") or "authorization_code"
+        if kind != "authorization_code":
+            raise _unsupported(kind)
+        return _told(await self._provider.redeem_profile(_redemption(params), self._services.clock()))
+
+    async def _token(self, _: Scope, params: Params) -> Reply:
+        now = self._services.clock()
+        if params.text("action") == "revoke":
+            await self._provider.revoke(_need(params, "token"))
+            return {}
+        kind = params.text("grant_type") or ("authorization_code" if params.text("code") else None)
+        match kind:
+            case "authorization_code":
+                return _told(await self._provider.redeem(_redemption(params), now))
+            case "refresh_token":
+                refresh, client = _need(params, "refresh_token"), _need(params, "client_id")
+                return _told(await self._provider.renew(refresh, client, params.text("scope") or "", now))
+            case None:
+                raise InvalidRequest(
+                    "'grant_type' is missing: expected authorization_code or refresh_token in the body"
+                )
+        raise _unsupported(kind)
+
+    async def _check(self, scope: Scope, _: Params) -> Reply:
+        found = await self._provider.verify(_bearer(scope), self._services.clock())
+        return _described(found)
+
+    async def _introspect(self, scope: Scope, params: Params) -> Reply:
+        token = _need(params, "token")
+        found = await self._provider.introspect(token, bearer(scope), self._services.clock())
+        return {"active": True, **_described(found)} if found else {"active": False}
+
+    async def _revoke(self, _: Scope, params: Params) -> Reply:
+        await self._provider.revoke(_need(params, "token"))
+        return {}
+
+    async def _userinfo(self, scope: Scope, _: Params) -> Reply:
+        return await self._provider.userinfo(_bearer(scope), self._services.clock())
+
+
+async def _parameters(scope: Scope, receive: Receive) -> Params:
+    body = await read_body(scope, receive)
+    if len(body.content) > UNCHECKED_BODY:
+        raise TooLarge(f"the body is too large: found more than {UNCHECKED_BODY} bytes, expected at most that")
+    return collect(await body_pairs(body))
+
+
+def _redemption(params: Params) -> CodeExchange:
+    code, client, redirect = (_need(params, name) for name in ("code", "client_id", "redirect_uri"))
+    return CodeExchange(code, client, redirect, params.text("code_verifier") or "")
+
+
+def _need(params: Params, name: str) -> str:
+    return params.need(name, "it in the body of the request")
+
+
+def _bearer(scope: Scope) -> str:
+    token = bearer(scope)
+    if token is None:
+        raise Unauthorized("the token is missing: found none, expected it in the header 'Authorization: Bearer …'")
+    return token
+
+
+def _unsupported(kind: str) -> OAuthRefused:
+    text = f"'grant_type' can't be '{shown(kind)}': expected authorization_code or refresh_token"
+    return OAuthRefused("unsupported_grant_type", text)
+
+
+def _told(given: Redeemed) -> Reply:
+    reply: dict[str, Any] = {}
+    if (issued := given.issued) is not None:
+        reply |= {"access_token": issued.access, "token_type": "Bearer", "expires_in": issued.lifetime}
+        reply |= {"refresh_token": issued.refresh, "scope": " ".join(sorted(issued.scopes))}
+    return {**reply, "me": given.me, **({"profile": given.profile} if given.profile else {})}
+
+
+def _described(token: OwnToken) -> Reply:
+    found: dict[str, Any] = {
+        "me": canonical(token.me),
+        "client_id": token.client,
+        "scope": " ".join(sorted(token.scopes)),
+        "iat": int(token.created),
+    }
+    return found if token.expires is None else {**found, "exp": int(token.expires)}
+
+
+def _may_be_form(scope: Scope) -> bool:
+    """Where older programs may ask for a form: the check of a token, whose a code is."""
+    return (scope["method"], scope["path"]) in {("GET", TOKEN), ("POST", AUTHORIZATION)}
+
+
+def _form(reply: Reply) -> bytes:
+    return urlencode({name: value for name, value in reply.items() if isinstance(value, str | int)}).encode()
+
+
+# --- the token of a request -----------------------------------------------------------------------------------------
+
+_TOKEN_TEXT = re.compile(r"[\x21-\x7e]{1,4096}")
+_MOST_OWNERS = 4096
+_NOT_OURS = "the token is not valid: found a text that is no token of this server"
+
+
+@dataclass(frozen=True, slots=True)
+class PresentedToken:
+    """A token as it came, `owner` the user whom the path names, `address` where it came from.
+
+    Not shown by `repr`.
+
+    `credential` is what to try first.
+    """
+
+    token: str
+    owner: str | None
+    address: str
+    credential: Credential
+
+    def __repr__(self) -> str:
+        return f"Presented(of {self.credential.user!r})"
+
+
+class RequestCredentials:
+    """Turns what came with a request into a credential or a grant. One per process."""
+
+    def __init__(self, accounts: Accounts, verification: ForeignTokenCheck) -> None:
+        self._accounts = accounts
+        self._verification = verification
+        self._owners: OrderedDict[str, str] = OrderedDict()
+
+    async def presented(self, scope: Scope, params: Params, owner: str | None) -> PresentedToken:
+        """The token of a request, unchecked.
+
+        Raises Unauthorized where there is none, or none that could be good.
+
+        Costs nothing where the path names a user or the token is one of ours.
+        """
+        token = bearer(scope)
+        if token is None:
+            token = params.text("access_token")
+        if token is None:
+            raise Unauthorized(
+                "the token is missing: found none, expected it in the header 'Authorization: Bearer …' "
+                "or in the parameter 'access_token'"
+            )
+        if not _TOKEN_TEXT.fullmatch(token) or token.startswith(MARK) or is_refresh(token):
+            raise Unauthorized(_NOT_OURS)
+        client = scope.get("client")
+        address = client[0] if client else ""
+        credential = self._accounts.credential(token)
+        if owner is not None:
+            if not NAME.match(owner):
+                raise Unauthorized("the token is not valid: the address names no user")
+            credential = Credential(owner, sha256_hex(token))
+        elif credential is None:
+            digest = sha256_hex(token)
+            credential = Credential(await self._owner(digest), digest)
+        elif (known := self._owners.get(credential.digest)) is not None:
+            # It looks like one of ours, and is of another server of this kind.
+            credential = Credential(known, credential.digest)
+        return PresentedToken(token, owner, address, credential)
+
+    async def checked(self, presented: PresentedToken, now: float) -> Grant:
+        """What the token allows.
+
+        Raises Unauthorized, Forbidden for a token of another user, TooManyRequests and ProviderUnavailable.
+        """
+        try:
+            return await self._accounts.verify(presented.credential, now)
+        except Unauthorized as error:
+            return await self.asked(presented, error, now)
+
+    async def asked(self, presented: PresentedToken, error: Unauthorized, now: float) -> Grant:
+        """What a token allows that the store doesn't know, by the provider of the user concerned.
+
+        `error` is what the store said. Then the store knows it, under `Grant.user`. Raises as `checked`.
+        """
+        if isinstance(error, UserDisabled):
+            raise error
+        token, credential = presented.token, presented.credential
+        if presented.owner is not None:
+            await self._refuse_others(presented, now)
+        else:
+            # The store, or what the token looks like, said whose it could be; if that was wrong, others may be meant.
+            self._owners.pop(credential.digest, None)
+            credential = Credential(await self._owner(credential.digest), credential.digest)
+        grant = await self._verification.check(credential, token, presented.address, now)
+        self._learn(credential.digest, grant.user)
+        return grant
+
+    async def _refuse_others(self, presented: PresentedToken, now: float) -> None:
+        """Refuse a token of ours that is good for another user than the path names."""
+        own = self._accounts.credential(presented.token)
+        if own is None or own.user == presented.owner:
+            return
+        try:
+            await self._accounts.verify(own, now)
+        except UserDisabled:
+            raise
+        except Unauthorized:
+            return
+        raise _not_of(presented.owner or "")
+
+    async def _owner(self, digest: str) -> str:
+        """Whose a token could be, at the address without a name, that doesn't say it.
+
+        That is the user whose provider has vouched for it lately, else the only user. Raises Unauthorized.
+        """
+        known = self._owners.get(digest)
+        if known is not None:
+            return known
+        owner = await self._verification.owner(digest)
+        if owner is not None:
+            self._learn(digest, owner)
+        else:
+            owner = await self._accounts.only_user()
+        if owner is None:
+            raise Unauthorized(
+                "the token is unknown at this address; with one of your own IndieAuth provider, use '/microsub/<user>'"
+            )
+        return owner
+
+    def _learn(self, digest: str, owner: str) -> None:
+        """Remember whose token that is, so that the store needn't be asked.
+
+        Whether it is good is asked every time.
+        """
+        self._owners[digest] = owner
+        if len(self._owners) > _MOST_OWNERS:
+            self._owners.popitem(last=False)
+
+
+def _not_of(owner: str) -> Forbidden:
+    return Forbidden(f"the token can't be used here: found one of another user, expected one of '{shown(owner)}'")

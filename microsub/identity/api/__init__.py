@@ -1,1 +1,0 @@
-"""The endpoints of the IndieAuth provider, and the credentials of a request."""

@@ -1,0 +1,435 @@
+"""Tokens of other providers: checked with the user's own provider, and remembered.
+
+A provider is asked by introspection (RFC 7662), or by the older GET with the token
+(https://indieauth.spec.indieweb.org/#access-token-verification). The token goes to the provider that the user's profile
+page names, or that the admin has named for the user, and to nobody else. What comes back is taken for what it is: the
+word of that provider, about that user.
+
+Asked for only where the store doesn't know the token as good: what a provider said is remembered there as a token
+record (`identity.store.foreign`), for `token_cache` seconds, after which it is asked again; so a revocation is noticed
+then. While it can't be asked, what it said last serves for `token_grace` seconds more, and then the answer is 503: a
+401 would sign people out.
+
+What strangers may cause is bounded: a refusal is remembered, one question at a time is asked about a token, by all
+processes together, and a limited number a minute about tokens that nobody has vouched for yet. Of that number, one part
+is for networks that are known by a good token, and one for the first tokens from wherever, so that a few addresses full
+of made-up ones don't keep a new app of the user's outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from microsub import metrics
+from microsub.configuration.model import IdentitySettings
+from microsub.errors import (
+    Forbidden,
+    InvalidRequest,
+    MicrosubError,
+    ParseError,
+    ParserUnavailable,
+    ProfileError,
+    ProfileUnreachable,
+    ProviderUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
+from microsub.fetch import Answered, FetchFailed, Sender, Sending
+from microsub.identity.limits import PROFILE_RECENT, REFUSED_TOKEN, UnknownTokens
+from microsub.identity.profiles import Profile
+from microsub.identity.protocol.documents import TokenAnswer, read_check, read_introspection
+from microsub.identity.protocol.links import same_me
+from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, TokenOrigin, Vouched
+from microsub.kit.rate_limits import network_of, wide_network_of
+from microsub.kit.urls import mask_credentials
+from microsub.model.reader import Credential, Grant, understood
+
+SECONDS = 10.0
+"""What finding a provider and asking it may take, all in all; one exchange with it may take five (`fetch.SendLimits`).
+"""
+_LONGEST_WAIT = 300
+_NOBODY = "the user's page names no provider that can be asked; the check of pages on this server says what is missing"
+_TRY_OTHERWISE = frozenset({400, 401, 403, 404, 405, 501})
+_NOT_CHECKED = frozenset({404, 405, 501})
+_NO = frozenset({400, 401, 403})
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """The token is the user's. `ends` is the provider's own time of expiry in Unix seconds, where it names one."""
+
+    scopes: frozenset[str]
+    client: str
+    ends: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The provider, asked or not, doesn't vouch for the token; `why` is a sentence for who asked."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Another:
+    """The token is good, and somebody else's."""
+
+    me: str
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Nothing was learnt of the token.
+
+    `wait` is for how many seconds the provider wants to be left alone; `lasting` says that it isn't the day: there is
+    nobody who could be asked.
+
+    `why` is shown to who sent the token, which may be anybody, so it names no address: whose page is whose, and where
+    their server is, isn't for strangers to learn. `detail` is for the log.
+    """
+
+    why: str
+    wait: int | None = None
+    lasting: bool = False
+    detail: str = ""
+
+
+Said = Good | Denied | Another | Silent
+
+
+class ProfilesPort(Protocol):
+    """What is needed of `identity.profiles.Profiles`."""
+
+    async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
+        """The profile at `me`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _TokenEndpoints:
+    """Where to ask: introspection, else the older check."""
+
+    introspection: str | None
+    check: str | None
+
+
+class Introspection:
+    """Asks users' providers.
+
+    `own` is where this server itself is seen from outside: it isn't asked over the network, because it knows its own
+    tokens. `private` is for instances that reach private networks.
+    """
+
+    def __init__(
+        self, sender: Sender, profiles: ProfilesPort, *, own: str | None = None, private: bool = False
+    ) -> None:
+        self._sender = sender
+        self._profiles = profiles
+        self._own = None if own is None else own.rstrip("/") + "/"
+        self._private = private
+
+    async def ask(self, who: Principal, token: str, now: float) -> Said:
+        """What `who`'s provider says of the token. Never raises for what pages, providers or networks do."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await self._ask(who, token, now)
+        except TimeoutError:
+            return Silent(f"no answer after {SECONDS:g} s")
+        except ProfileUnreachable as error:
+            return Silent("the user's page, or what it names, can't be reached", detail=str(error))
+        except ParserUnavailable as error:
+            return Silent(str(error))
+        except (ProfileError, InvalidRequest) as error:
+            return Silent(_NOBODY, lasting=True, detail=str(error))
+
+    async def _ask(self, who: Principal, token: str, now: float) -> Said:
+        if not who.me:
+            return Denied("nothing is known of a provider that issues tokens for this user")
+        if who.token_endpoint is not None:
+            return self._about(who, None, await self._said(_TokenEndpoints(None, who.token_endpoint), token, now))
+        profile = await self._profiles.discover(who.me)
+        said = await self._said(_places(profile), token, now)
+        if isinstance(said, TokenAnswer) and said.active:
+            return self._about(who, profile, said)
+        # Somebody may have moved to another provider, whose token this is.
+        try:
+            newer = await self._profiles.discover(who.me, max_age=PROFILE_RECENT)
+        except ProfileError:
+            return self._about(who, profile, said)
+        if _places(newer) != _places(profile):
+            said = await self._said(_places(newer), token, now)
+        return self._about(who, newer, said)
+
+    def _about(self, who: Principal, profile: Profile | None, said: TokenAnswer | Silent) -> Said:
+        """What the answer means for this user."""
+        if isinstance(said, Silent):
+            return said
+        if not said.active or said.me is None:
+            return Denied("the user's provider says that the token is unknown, expired or revoked")
+        if not (_is_called(who.me, said.me) if profile is None else profile.is_known_as(said.me)):
+            return Another(said.me)
+        return Good(said.scopes, said.client or "", said.expires)
+
+    async def _said(self, places: _TokenEndpoints, token: str, now: float) -> TokenAnswer | Silent:
+        refused: TokenAnswer | None = None
+        if places.introspection is not None:
+            if self._is_own(places.introspection):
+                return TokenAnswer(active=False)
+            sending = Sending(places.introspection, method="POST", form={"token": token}, bearer=token)
+            answer = await self._sender.send(sending)
+            if isinstance(answer, FetchFailed):
+                return Silent("the server can't be reached", detail=answer.detail)
+            if answer.status == 200:
+                return self._read(answer, now, is_introspection=True)
+            if answer.status not in _TRY_OTHERWISE:
+                return _silent(answer)
+            if answer.status in _NO:
+                # It may be the bearer that is refused, which is the token itself, or our way of asking.
+                refused = TokenAnswer(active=False)
+        if places.check is None:
+            return refused or Silent("the user's page names nobody who checks tokens", lasting=True)
+        return await self._checked(places.check, token, now, refused)
+
+    async def _checked(self, url: str, token: str, now: float, refused: TokenAnswer | None) -> TokenAnswer | Silent:
+        """The older check; `refused` is what introspection came to, for a provider that knows no older check."""
+        if self._is_own(url):
+            return TokenAnswer(active=False)
+        answer = await self._sender.send(Sending(url, bearer=token, accept="application/json"))
+        if isinstance(answer, FetchFailed):
+            return Silent("the server can't be reached", detail=answer.detail)
+        if answer.status == 200:
+            return self._read(answer, now, is_introspection=False)
+        if answer.status in _NO:
+            return TokenAnswer(active=False)
+        if answer.status in _NOT_CHECKED:
+            return refused or Silent("the user's provider has no way to check tokens", lasting=True)
+        return _silent(answer)
+
+    def _read(self, answer: Answered, now: float, *, is_introspection: bool) -> TokenAnswer | Silent:
+        url = answer.final_url
+        try:
+            if is_introspection:
+                return read_introspection(answer.body, url, now=now, private=self._private)
+            return read_check(answer.body, url, answer.content_type, now=now, private=self._private)
+        except ParseError as error:
+            return Silent("the answer can't be used", detail=error.detail)
+
+    def _is_own(self, url: str) -> bool:
+        return self._own is not None and url.startswith(self._own)
+
+
+def _is_called(me: str, said: str) -> bool:
+    """Whether a provider means `me` by `said`, without a look at the page: https proves more than http did."""
+    return same_me(said, me) or (said.startswith("https:") and same_me(f"http:{said[6:]}", me))
+
+
+def _places(profile: Profile) -> _TokenEndpoints:
+    return _TokenEndpoints(profile.introspection_endpoint, profile.token_endpoint)
+
+
+def _silent(answer: Answered) -> Silent:
+    wait = answer.headers.get("retry-after", "")
+    seconds = min(int(wait), _LONGEST_WAIT) if wait.isascii() and wait.isdigit() and len(wait) < 10 else None
+    return Silent(f"the server answered {answer.status}", seconds)
+
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTimes:
+    """Bounds, in seconds: how long a refusal is remembered, how soon a provider that couldn't be asked is asked again
+    about a token (`again`; `while_known` where an earlier answer serves), how long to wait for another process that
+    asks; and questions a minute about unknown tokens of a user (`shares`).
+    """
+
+    refused: int = REFUSED_TOKEN
+    again: int = 10
+    while_known: float = 30.0
+    patience: float = SECONDS + 2
+    shares: UnknownTokens = field(default_factory=UnknownTokens)
+    look: float = 0.05
+
+
+class IntrospectionPort(Protocol):
+    """What is needed of `identity.foreign_tokens.Introspection`."""
+
+    async def ask(self, who: Principal, token: str, now: float) -> Said:
+        """What the provider says."""
+        ...
+
+
+class ForeignTokenCheck:
+    """Checks tokens with users' providers. `settings` gives those in force."""
+
+    def __init__(
+        self,
+        tokens: ForeignTokens,
+        vouching: IntrospectionPort,
+        settings: Callable[[], IdentitySettings],
+        pace: CheckTimes | None = None,
+    ) -> None:
+        self._tokens = tokens
+        self._vouching = vouching
+        self._settings = settings
+        self._pace = pace or CheckTimes()
+        self._flying: dict[Credential, asyncio.Task[Grant]] = {}
+
+    async def check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
+        """What `token` allows at the user that `credential` names; `address` is where it came from.
+
+        After it, the token stands in the store as one that is good, so any script finds it. Raises Unauthorized for a
+        token that the user's provider doesn't vouch for, Forbidden for one of somebody else, ProviderUnavailable when
+        it can't be asked, and TooManyRequests.
+        """
+        flight = self._flying.get(credential)
+        if flight is None:
+            flight = asyncio.create_task(self._check(credential, token, address, now), name="token check")
+            self._flying[credential] = flight
+            flight.add_done_callback(lambda done: self._landed(credential, done))
+        # A caller that is cancelled doesn't cancel the check for others.
+        return await asyncio.shield(flight)
+
+    async def owner(self, digest: str) -> str | None:
+        """Whose provider vouched for a token lately; that it still does is not said."""
+        return await self._tokens.owner(digest)
+
+    def _landed(self, credential: Credential, flight: asyncio.Task[Grant]) -> None:
+        self._flying.pop(credential, None)
+        if not flight.cancelled():
+            flight.exception()  # seen, though everybody who waited may have gone
+
+    async def _check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
+        until = time.monotonic() + self._pace.patience
+        pause = self._pace.look
+        while True:
+            known = decided(credential.user, await self._tokens.standing(credential), now)
+            if known is not None:
+                return _outcome(known)
+            async with self._tokens.asking(credential, self._pace.patience) as ours:
+                if ours:
+                    standing = await self._tokens.standing(credential)
+                    known = decided(credential.user, standing, now)
+                    if known is not None:
+                        return _outcome(known)
+                    return await self._ask(credential, standing, token, address, now)
+            if time.monotonic() >= until:
+                raise ProviderUnavailable("another check of this token takes too long", self._pace.again)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.5)
+
+    async def _ask(self, credential: Credential, standing: Standing, token: str, address: str, now: float) -> Grant:
+        principal = standing.principal
+        assert principal is not None  # `decided` has refused it
+        if standing.vouched is None:
+            wait = await self._tokens.count(credential.user, place_of(address), self._pace.shares, now)
+            if wait:
+                metrics.TOKEN_CHECKS.labels("limited").inc()
+                raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)
+        said = await self._vouching.ask(principal, token, now)
+        match said:
+            case Good():
+                granted = await self._remember(credential, principal, said, now)
+                await self._tokens.know(credential.user, place_of(address), now)
+                return granted
+            case Denied():
+                await self._tokens.refuse(credential, _INVALID, self._pace.refused)
+                _count("invalid", credential.user)
+                raise Unauthorized(said.why)
+            case Another():
+                await self._tokens.refuse(credential, _ANOTHER, self._pace.refused)
+                _count("somebody_else", credential.user, me=mask_credentials(said.me))
+                raise _another(credential.user)
+            case Silent():
+                return await self._without(credential, standing.vouched, said, now)
+
+    async def _remember(self, credential: Credential, principal: Principal, said: Good, now: float) -> Grant:
+        settings = self._settings()
+        until = now + settings.token_cache
+        if said.ends is not None:
+            until = min(until, said.ends)
+        vouched = Vouched(understood(said.scopes), said.client, now, said.ends)
+        if not await self._tokens.remember(
+            principal, credential.digest, vouched, until=until, grace=settings.token_grace
+        ):
+            raise Unauthorized("the user's profile has changed just now: sign in again")
+        _count("valid", credential.user, client=mask_credentials(said.client), scope=" ".join(sorted(said.scopes)))
+        return Grant(credential.user, vouched.scopes)
+
+    async def _without(self, credential: Credential, vouched: Vouched | None, said: Silent, now: float) -> Grant:
+        """The provider couldn't be asked."""
+        until = None if vouched is None else grace_until(vouched, self._settings(), now, self._pace.while_known)
+        if vouched is not None and until is not None and await self._tokens.prolong(credential, until):
+            _count("grace", credential.user, why=said.detail or said.why)
+            return Grant(credential.user, vouched.scopes)
+        if said.lasting:
+            await self._tokens.refuse(credential, _INVALID, self._pace.refused)
+            _count("invalid", credential.user, why=said.detail or said.why)
+            raise Unauthorized(f"the token is unknown here, and no provider can be asked about it: {said.why}")
+        wait = max(self._pace.again, said.wait or 0)
+        await self._tokens.note(credential, f"{_SILENT}{now + wait:.0f} {said.why}", wait)
+        _count("unavailable", credential.user, why=said.detail or said.why)
+        raise ProviderUnavailable(said.why, wait)
+
+
+# --- decisions -----------------------------------------------------------------------------------------------------
+
+_INVALID, _ANOTHER, _SILENT = "invalid", "another", "silent until "
+_ENDED = "ended"
+"""Written where a token of ours takes the place of another one (`token_create.lua`)."""
+
+
+def place_of(address: str) -> TokenOrigin:
+    """Where a token came from, by a client's address."""
+    network = network_of(address)
+    return TokenOrigin(network, wide_network_of(address) or network)
+
+
+def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError | None:
+    """What can be said of the token without asking anybody; None: the provider must be asked."""
+    if standing.principal is None or not standing.principal.me:
+        return Unauthorized("the token is unknown, expired or revoked")
+    if standing.vouched is not None and now < standing.until:
+        return Grant(user, standing.vouched.scopes)
+    reason = standing.refused
+    if reason is None:
+        return None
+    if reason == _ENDED:
+        return Unauthorized("the token is unknown, expired or revoked")
+    if reason == _ANOTHER:
+        return _another(user)
+    if reason.startswith(_SILENT):
+        until, _, why = reason.removeprefix(_SILENT).partition(" ")
+        return ProviderUnavailable(why, max(1, math.ceil(float(until) - now)))
+    return Unauthorized("the user's provider says that the token is unknown, expired or revoked")
+
+
+def grace_until(vouched: Vouched, settings: IdentitySettings, now: float, step: float) -> float | None:
+    """Until when a token serves whose provider can't be asked at `now`; None when there is no grace left."""
+    end = vouched.checked + settings.token_cache + settings.token_grace
+    if vouched.ends is not None:
+        end = min(end, vouched.ends)
+    return min(now + step, end) if now < end else None
+
+
+def _outcome(known: Grant | MicrosubError) -> Grant:
+    if isinstance(known, Grant):
+        return known
+    metrics.TOKEN_CHECKS.labels("remembered").inc()
+    raise known
+
+
+def _another(user: str) -> Forbidden:
+    return Forbidden(f"the token can't be used here: found one of another person, expected one of '{user}'")
+
+
+def _count(outcome: str, user: str, **facts: str) -> None:
+    metrics.TOKEN_CHECKS.labels(outcome).inc()
+    log.info("token of a user's provider checked", user=user, outcome=outcome, **facts)

@@ -1,1 +1,0 @@
-"""Signing in with a password or a passkey of this server."""

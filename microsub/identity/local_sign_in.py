@@ -1,0 +1,359 @@
+"""Sign-in on our own pages by password or passkey, its rate limits, and invitations.
+
+Wrong passwords make pauses grow. Counted are:
+
+- a *network*: it is stopped whichever account it tries, and so is, far later, its /48;
+- a *browser* in which this user has signed in before: it has pauses of its own;
+- right passwords and new ones, for each account and minute, since each takes time to hash.
+
+No account is ever locked: wrong guesses from other networks, however many, don't keep its user out. What passwords
+cost the processor is limited by the queue of `passwords.Hasher`, in which networks take turns. Passkeys can't be
+guessed: they count by the network alone, and each failure as any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.errors import RequestError, TooManyRequests, Unauthorized
+from microsub.identity.limits import (
+    CHALLENGES,
+    CONFIRMATION,
+    HASHES,
+    PASSWORDS_OF_BROWSER,
+    PASSWORDS_OF_NETWORK,
+    PASSWORDS_OF_WIDE_NETWORK,
+    TURN_OF_WIDE_NETWORK,
+)
+from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
+from microsub.identity.passwords import Hasher, Passwords
+from microsub.identity.sessions import Sessions, SignedInPerson
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import AttemptCounts, InvitationSpent, LocalCredentials
+from microsub.identity.store.grants import owner_in
+from microsub.kit.rate_limits import GrowingPauses, network_of, wide_network_of
+from microsub.metrics import LOCAL_SIGN_INS
+
+if TYPE_CHECKING:
+    from microsub.identity.admission import UserAddresses
+
+log = structlog.get_logger(__name__)
+
+INVITATION_PATH = "/enrol"
+MOST_IN_COOKIE = 4
+"""Users of one browser that it is known for."""
+
+_BETWEEN = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class SignInOrigin:
+    """Where an attempt comes from: client's address, and the cookie of a known browser."""
+
+    address: str
+    devices: str = ""
+
+
+class NotRecognised(Unauthorized):
+    """Name or password is wrong, which of them isn't said; or a passkey that isn't known."""
+
+
+class LocalSignIn:
+    """Recognises people by what only they know or have."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        store: LocalCredentials,
+        passwords: Passwords,
+        passkeys: Passkeys,
+        attempts: LoginAttempts,
+        addresses: UserAddresses | None = None,
+    ) -> None:
+        self._accounts = accounts
+        self._store = store
+        self._passwords = passwords
+        self._passkeys = passkeys
+        self._attempts = attempts
+        self._addresses = addresses
+
+    async def by_password(self, who: str, password: str, where: SignInOrigin, now: float) -> SignedInPerson:
+        """The user of that name or web address, with that password.
+
+        Raises NotRecognised, TooManyRequests.
+        """
+        user = await self._known().meant(who)
+        if not await self._is_right(user, password, where, now):
+            raise NotRecognised("The name or the password is not right.")
+        return await self._recognised(user, "with a password")
+
+    def _known(self) -> UserAddresses:
+        if self._addresses is None:
+            # Here, because it loads what reads pages, which commands that invite don't need.
+            from microsub.identity.admission import UserAddresses
+
+            self._addresses = UserAddresses(self._accounts)
+        return self._addresses
+
+    async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
+        """What the browser of somebody who isn't known yet is asked.
+
+        Raises TooManyRequests, NotImplementedHere.
+        """
+        await self._attempts.begin_challenge(where.address, now)
+        return await self._passkeys.ask_to_use(base)
+
+    async def by_passkey(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> SignedInPerson:
+        """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""
+        return await self._recognised(await self._passkey_of(base, answered, where, now), "with a passkey")
+
+    async def confirm(self, user: str, session: str, password: str, where: SignInOrigin, now: float) -> None:
+        """Let the session of that id change by what its user signs in.
+
+        Raises NotRecognised, TooManyRequests.
+        """
+        if not await self._is_right(user, password, where, now):
+            raise NotRecognised("The password is not right.")
+        await self._store.confirm(user, session, CONFIRMATION)
+
+    async def confirm_by_passkey(
+        self, base: str, user: str, session: str, answered: PasskeyAnswer, where: SignInOrigin, now: float
+    ) -> None:
+        """The same by a passkey of that user. Raises NotRecognised, TooManyRequests."""
+        if await self._passkey_of(base, answered, where, now) != user:
+            raise NotRecognised("This is not a passkey of yours.")
+        await self._store.confirm(user, session, CONFIRMATION)
+
+    async def is_confirmed(self, user: str, session: str, since: float, now: float) -> bool:
+        """Whether the session was signed in (`since`, Unix time) or confirmed within ten minutes."""
+        return since <= now < since + CONFIRMATION or await self._store.is_confirmed(user, session)
+
+    async def remember(self, user: str, devices: str, now: float) -> str:
+        """The browser's cookie from now on, by which it is known for this user too."""
+        held = _held(devices)
+        former = next((one for one in held if owner_in(one) == user), "")
+        made = await self._store.remember_device(user, now, former)
+        return _BETWEEN.join([made, *(one for one in held if one is not former)][:MOST_IN_COOKIE])
+
+    async def _is_right(self, user: str, password: str, where: SignInOrigin, now: float) -> bool:
+        cookie = next((one for one in _held(where.devices) if owner_in(one) == user), "")
+        known = await self._store.knows_device(user, cookie, now)
+        with _paused_counted("password"):
+            attempt = await self._attempts.begin(user, where.address, now, device=cookie if known else "")
+        try:
+            right = await self._passwords.is_right(user, password, attempt.turn)
+        except TooManyRequests:
+            await self._attempts.undecided(attempt)
+            raise
+        LOCAL_SIGN_INS.labels("password", "right" if right else "wrong").inc()
+        if right:
+            await self._attempts.succeeded(attempt)
+            with suppress(TooManyRequests):  # it holds for the next one
+                await self._attempts.hashed(user, now)
+        else:
+            # Not what was typed as a name: people type passwords there.
+            log.info("a password was wrong", address=network_of(where.address), known_browser=known)
+        return right
+
+    async def _passkey_of(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> str:
+        with _paused_counted("passkey"):
+            attempt = await self._attempts.begin_anonymous(where.address, now)
+        try:
+            user = await self._passkeys.use(base, answered, now)
+        except RequestError as refused:
+            LOCAL_SIGN_INS.labels("passkey", "wrong").inc()
+            log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
+            raise NotRecognised(f"{refused.description[:1].upper()}{refused.description[1:]}.") from None
+        LOCAL_SIGN_INS.labels("passkey", "right").inc()
+        await self._attempts.succeeded(attempt)
+        return user
+
+    async def _recognised(self, user: str, how: str) -> SignedInPerson:
+        found = await self._accounts.user(user)
+        if found is None or found.disabled is not None:
+            raise NotRecognised("The account is disabled.")
+        log.info("signed in", user=user, how=how)
+        return SignedInPerson(user, found.me, how)
+
+
+@contextmanager
+def _paused_counted(way: str) -> Iterator[None]:
+    try:
+        yield
+    except TooManyRequests:
+        LOCAL_SIGN_INS.labels(way, "paused").inc()
+        raise
+
+
+def _held(devices: str) -> list[str]:
+    return [one for one in devices.split(_BETWEEN)[:MOST_IN_COOKIE] if owner_in(one)]
+
+
+class Invitations:
+    """What people choose by a one-time link, or to sign in by from now on.
+
+    Their sessions end by that.
+    """
+
+    def __init__(
+        self,
+        store: LocalCredentials,
+        passwords: Passwords,
+        passkeys: Passkeys,
+        sessions: Sessions,
+        attempts: LoginAttempts,
+    ) -> None:
+        self._store = store
+        self._passwords = passwords
+        self._passkeys = passkeys
+        self._sessions = sessions
+        self._attempts = attempts
+
+    async def invited(self, code: str) -> str:
+        """The user whom the code invites. Raises InvitationSpent where it isn't good."""
+        user = await self._store.invited(code)
+        if user is None:
+            raise InvitationSpent
+        return user
+
+    async def choose_password(self, code: str, password: str, now: float) -> str:
+        """Set the password of the user whom the code invites, which uses it up; that user.
+
+        Raises InvalidRequest for an invalid password (the code stays good) or code, TooManyRequests.
+        """
+        user = await self.invited(code)
+        await self.set_password(user, password, now, invitation=code)
+        return user
+
+    async def ask_for_passkey(self, base: str, code: str) -> PasskeyQuestion:
+        """Begin to make a passkey for the user whom the code invites. Raises InvalidRequest."""
+        return await self._passkeys.ask_to_make(base, await self.invited(code))
+
+    async def choose_passkey(self, base: str, code: str, answered: PasskeyAnswer, name: str, now: float) -> str:
+        """Keep the passkey that was made for `ask_for_passkey`, which uses the code up; the user.
+
+        Raises InvalidRequest.
+        """
+        user = await self.invited(code)
+        await self._passkeys.make(base, user, answered, name, now, invitation=code)
+        await self._forget_browsers(user)
+        return user
+
+    async def set_password(
+        self, user: str, password: str, now: float, *, but: str = "", invitation: str | None = None
+    ) -> None:
+        """Set the password of a recognised user, and end their sessions but that of the id `but`.
+
+        Raises InvalidRequest, NotFound, TooManyRequests.
+        """
+        await self._attempts.hashed(user, now)
+        await self._passwords.set(user, password, now, invitation=invitation)
+        await self._forget_browsers(user, but=but)
+
+    async def forget(self, user: str) -> None:
+        """Remove all by which a user signs in here and is known, and end all their sessions."""
+        await self._store.forget(user)
+        await self._sessions.end_all(user)
+
+    async def _forget_browsers(self, user: str, *, but: str = "") -> None:
+        await self._sessions.end_all(user, but=but)
+        await self._store.forget_devices(user)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalIdentity:
+    """Recognising people, and what they are recognised by. Close `hasher` at the end."""
+
+    recognising: LocalSignIn
+    passkeys: Passkeys
+    enrolling: Invitations
+    credentials: LocalCredentials
+    hasher: Hasher
+
+
+@dataclass(frozen=True, slots=True)
+class LoginAttempt:
+    """An attempt that was let through, and what it counts for.
+
+    `turn` is its place among those that wait for a hash: how many attempts the network has made of late, 0 for a known
+    browser.
+    """
+
+    subjects: tuple[str, ...]
+    turn: int = 0
+
+
+class LoginAttempts:
+    """Lets attempts through or refuses them, with TooManyRequests."""
+
+    def __init__(self, counts: AttemptCounts) -> None:
+        self._counts = counts
+
+    async def begin(self, account: str, address: str, now: float, *, device: str = "") -> LoginAttempt:
+        """An attempt to sign in as `account`, known or not; it counts as failed until `succeeded`.
+
+        `device` is the cookie of a browser that the account is known in.
+        """
+        if await self._counts.in_minute(f"hashes {account}", now, 0) >= HASHES.most:
+            raise _too_many(60 - now % 60)
+        if device:
+            return LoginAttempt((await self._begin([(f"device {device}", PASSWORDS_OF_BROWSER)], now)).subjects)
+        return await self.begin_anonymous(address, now)
+
+    async def hashed(self, account: str, now: float) -> None:
+        """A right password of that account was checked, or a new one is to be set."""
+        if await self._counts.in_minute(f"hashes {account}", now) > HASHES.most:
+            raise _too_many(60 - now % 60)
+
+    async def begin_anonymous(self, address: str, now: float) -> LoginAttempt:
+        """An attempt that is counted by address alone, as with what can't be guessed."""
+        asked = [(f"address {network_of(address)}", PASSWORDS_OF_NETWORK)]
+        if (wide := wide_network_of(address)) is not None:
+            asked.append((f"address {wide}", PASSWORDS_OF_WIDE_NETWORK))
+        return await self._begin(asked, now)
+
+    async def begin_challenge(self, address: str, now: float) -> None:
+        """Somebody who isn't known yet asks for a challenge."""
+        await self._begin([(f"challenges {network_of(address)}", CHALLENGES)], now)
+
+    async def _begin(self, asked: Sequence[tuple[str, GrowingPauses]], now: float) -> LoginAttempt:
+        taken: list[str] = []
+        turn = 0
+        for subject, allowance in asked:
+            wait, count = await self._counts.take(subject, allowance.pauses(), now)
+            if wait:
+                await self.undecided(LoginAttempt(tuple(taken)))
+                raise _too_many(wait)
+            taken.append(subject)
+            turn = max(turn, -(-count // TURN_OF_WIDE_NETWORK) if allowance is PASSWORDS_OF_WIDE_NETWORK else count)
+        return LoginAttempt(tuple(taken), turn)
+
+    async def succeeded(self, attempt: LoginAttempt) -> None:
+        """The attempt was right. The count of its device starts again.
+
+        Its address only gets this one back.
+
+        Otherwise somebody with an account here could guess at others without end, signing in to their own in between.
+        """
+        for subject in attempt.subjects:
+            if subject.startswith("address "):
+                await self._counts.give_back(subject)
+            else:
+                await self._counts.forget(subject)
+
+    async def undecided(self, attempt: LoginAttempt) -> None:
+        """The attempt came to nothing for a reason that lies with us: it doesn't count."""
+        for subject in attempt.subjects:
+            await self._counts.give_back(subject)
+
+
+def _too_many(wait: float) -> TooManyRequests:
+    seconds = math.ceil(wait)
+    time = f"{-(-seconds // 60)} minutes" if seconds >= 120 else f"{seconds} second{'' if seconds == 1 else 's'}"
+    return TooManyRequests(f"too many attempts to sign in; the next one may be made in {time}", seconds)

@@ -1,0 +1,19 @@
+-- Writes that by which a user who may sign in does so: a password, a passkey.
+--
+-- Atomic: the look at the user, at the invitation and at what there is, and the write. An invitation is good once, and a
+-- disabled user never has a credential.
+--
+-- KEYS  1 user  2 hash  3 invitation
+-- ARGV  1 digest of the invitation, or ''  2 most fields of the hash, for one that must be new; '' to overwrite
+--       3.. pairs of field and value
+-- reply 0: no such user, or disabled; -1: the invitation isn't good; -2: there are as many as there may be; -3: the field
+--       is there already; 1
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], 'disabled') == 1 then return 0 end
+if ARGV[1] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[1] then return -1 end
+if ARGV[2] ~= '' then
+  if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[2]) then return -2 end
+  if redis.call('HEXISTS', KEYS[2], ARGV[3]) == 1 then return -3 end
+end
+redis.call('HSET', KEYS[2], unpack(ARGV, 3))
+if ARGV[1] ~= '' then redis.call('DEL', KEYS[3]) end
+return 1

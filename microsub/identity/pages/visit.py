@@ -1,0 +1,616 @@
+"""A request of a person's browser, its forms and cookies, and the pages that answer it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl, urlencode
+
+import orjson
+import structlog
+from starlette.datastructures import ImmutableMultiDict
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from microsub import __version__
+from microsub.errors import (
+    Forbidden,
+    InvalidRequest,
+    MicrosubError,
+    ParserUnavailable,
+    QuotaReached,
+    RequestError,
+    SignInFailed,
+    StoreError,
+    StoreUnavailable,
+    TooLarge,
+    TooManyRequests,
+    Unauthorized,
+)
+from microsub.fetch import asking_for
+from microsub.identity.clients import Asker
+from microsub.identity.limits import KNOWN_BROWSER, SESSION
+from microsub.identity.local_sign_in import NotRecognised, SignInOrigin
+from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
+from microsub.identity.passwords import repeated_password
+from microsub.identity.sessions import SignedIn, SignedInPerson
+from microsub.kit.digests import sha256_hex
+from microsub.kit.http.headers import PublicAddress, client_address, origin, page_headers
+from microsub.surface import IdentityServices, Services
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+log = structlog.get_logger(__name__)
+
+FIELD = "form_token"
+MAX_BODY = 1 << 16
+MAX_FIELDS = 500
+
+
+class SentForm(ImmutableMultiDict[str, str]):
+    """The fields of a form by name.
+
+    `getlist` gives every value of one, such as those of ticked boxes.
+    """
+
+    def text(self, name: str) -> str:
+        """The value without spaces around it; empty where the field is missing."""
+        return str(self.get(name, "")).strip()
+
+
+class FormRefused(Forbidden):
+    """A form that none of our pages in this browser has asked for.
+
+    The description says what to do.
+    """
+
+
+async def read_form(request: Request) -> SentForm:
+    """The fields of an urlencoded body.
+
+    Raises TooLarge over 64 KiB, InvalidRequest for anything else.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise InvalidRequest(f"a form was expected, found '{kind[:80]}'")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise TooLarge(f"the form is too large: more than {MAX_BODY} bytes")
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise InvalidRequest("the form can't be read: found other than UTF-8, or too many fields") from None
+    return SentForm(pairs)
+
+
+def form_token(browser: str, session: str, path: str) -> str:
+    """The token for a form that goes to `path`.
+
+    `browser` is the secret cookie, `session` the session's id or empty.
+    """
+    mask = secrets.token_hex(8)
+    return f"{mask}.{_mac(browser, session, path, mask)}"
+
+
+def check_form(request: Request, form: SentForm, base: str, browser: str, session: str, path: str) -> None:
+    """Make sure that one of our pages in this browser has asked for this. Raises FormRefused."""
+    site, source = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin", origin(base))
+    if site not in {"same-origin", "none"} or source != origin(base):
+        raise FormRefused(
+            f"This form was sent from another site. Open this server's pages at {base}/ and send the form from there."
+        )
+    if not browser:
+        raise FormRefused(
+            "Your browser sent no cookie with this form. Let it keep cookies for this site, open the page again and "
+            "send the form once more."
+        )
+    mask, _, mac = form.text(FIELD).partition(".")
+    if not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(browser, session, path, mask).encode()):
+        raise FormRefused(
+            "This form is from before you signed in or out, or from another page. Open the page again and send it "
+            "once more."
+        )
+
+
+def _mac(browser: str, session: str, path: str, mask: str) -> str:
+    return hmac.new(browser.encode(), f"form\n{session}\n{path}\n{mask}".encode(), hashlib.sha256).hexdigest()
+
+
+_HERE = Path(__file__).parent
+_KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file of ours as it is served; `mark` is the beginning of its SHA-256."""
+
+    body: bytes
+    content_type: str
+    mark: str
+
+    @classmethod
+    def at(cls, path: Path) -> StaticFile:
+        """The file at `path`, read now."""
+        body = path.read_bytes()
+        return cls(body, _KINDS[path.suffix], sha256_hex(body)[:12])
+
+
+class Templates:
+    """The templates, and the files that pages refer to.
+
+    `prefix` stands before each path of ours.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        paths = sorted((_HERE / "static").iterdir())
+        self.files = {path.name: StaticFile.at(path) for path in paths if path.suffix in _KINDS}
+        self._prefix = prefix
+
+    @cached_property
+    def _environment(self) -> Environment:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # with the first page
+
+        loader = FileSystemLoader(_HERE / "templates")
+        made = Environment(
+            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        made.globals.update(href=self.href, static=self.static, version=__version__)
+        made.filters.update(moment=moment)
+        return made
+
+    def render(self, template: str, values: Mapping[str, Any]) -> str:
+        """The page as text. A value that a template asks for and isn't given is a bug."""
+        return self._environment.get_template(template).render(values)
+
+    def href(self, path: str) -> str:
+        """A path of ours as it stands in a link."""
+        return self._prefix + path
+
+    def static(self, name: str) -> str:
+        """The address of a file in `static/`; another one whenever the file changes."""
+        return f"{self._prefix}/static/{name}?v={self.files[name].mark}"
+
+
+def moment(seconds: float) -> str:
+    """A Unix time for people: `21 November 2026, 09:30 UTC`."""
+    time = datetime.fromtimestamp(seconds, UTC)
+    return f"{time.day} {time:%B %Y, %H:%M} UTC"
+
+
+def passkey_question(asked: PasskeyQuestion) -> Response:
+    """What our script hands to the browser, see `static/passkeys.js`."""
+    body = orjson.dumps({"secret": asked.secret, "options": asked.options})
+    return Response(body, headers={**page_headers(), "content-type": "application/json"})
+
+
+@dataclass(frozen=True, slots=True)
+class PageSite:
+    """Services, templates, and the address under which people see them."""
+
+    services: Services
+    address: PublicAddress
+    pages: Templates
+
+    @classmethod
+    def at(cls, services: Services, base_url: str | None) -> PageSite:
+        """The site for an application that the outside sees at `base_url`."""
+        address = PublicAddress(base_url)
+        return cls(services, address, Templates(address.prefix))
+
+    @property
+    def identity(self) -> IdentityServices:
+        """The use cases of identity."""
+        return self.services.identity
+
+
+def static_routes(site: PageSite) -> list[Route]:
+    """The route of this module."""
+
+    async def static(request: Request) -> Response:
+        file = site.pages.files.get(request.path_params["name"])
+        if file is None:
+            raise HTTPException(404)
+        headers = {"etag": f'"{file.mark}"', "cache-control": "public, max-age=604800"}
+        headers |= {"content-type": file.content_type, "x-content-type-options": "nosniff"}
+        if request.headers.get("if-none-match") == headers["etag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(file.body, headers=headers)
+
+    return [Route("/static/{name}", static, methods=["GET"])]
+
+
+CookieName = Literal["session", "browser", "devices"]
+_SECRET = re.compile(r"\A[A-Za-z0-9_-]{43}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class PageCookies:
+    """Reads and writes them. `is_secure`: the server is reached over https.
+
+    `port` tells it apart from others where it isn't, None where it is that of http.
+    """
+
+    is_secure: bool
+    port: int | None = None
+
+    @classmethod
+    def at(cls, address: PublicAddress, host: str) -> PageCookies:
+        """Those of the server for a request whose `Host` is `host`."""
+        return cls(address.is_secure, None if address.is_secure else address.port(host))
+
+    def read(self, request: Request, name: CookieName) -> str:
+        """The cookie's value; empty where there is none, or one of `browser` that isn't ours."""
+        value = request.cookies.get(self._name(name), "")
+        return value if name != "browser" or _SECRET.match(value) else ""
+
+    def write(self, response: Response, name: CookieName, value: str | None) -> None:
+        """Set the cookie, or let the browser forget it where `value` is None.
+
+        `browser` lasts until the browser is closed, the others for as long as they may be good.
+        """
+        age = 0 if value is None else {"session": SESSION, "devices": KNOWN_BROWSER}.get(name)
+        response.set_cookie(
+            self._name(name), value or "", age, path="/", secure=self.is_secure, httponly=True, samesite="lax"
+        )
+
+    def _name(self, name: CookieName) -> str:
+        if self.is_secure:
+            return f"__Host-microsub-{name}"
+        return f"microsub-{name}" if self.port is None else f"microsub-{name}-{self.port}"
+
+
+def new_secret() -> str:
+    """A value for the cookie `browser`: 256 bit."""
+    return secrets.token_urlsafe(32)
+
+
+class SignInNeeded(Unauthorized):
+    """A page for people who are signed in.
+
+    A browser that GETs it is sent to the sign-in, and back afterwards.
+
+    `about` are the parameters that the sign-in page gets.
+    """
+
+    def __init__(self, about: Mapping[str, str]) -> None:
+        super().__init__("You are not signed in, or not any more. Sign in and try again.")
+        self.about = about
+
+
+class ConfirmationNeeded(Forbidden):
+    """A change of credentials, or an endless token, more than ten minutes after the sign-in."""
+
+    def __init__(self) -> None:
+        super().__init__("Show first that it is you: your sign-in is more than ten minutes old.")
+
+
+class NotHere(Unauthorized):
+    """The request came by a name that nothing is known of, while no `base_url` is set."""
+
+    status = 403
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"Signing in does not work at '{host[:100]}': this server does not know its own address yet. Its admin "
+            "has to set it with MICROSUB_BASE_URL. Until then it works on the machine itself alone, at "
+            "http://127.0.0.1 with the server's port."
+        )
+
+
+class PageVisit:
+    """A request and its reply in the making. Made by `identity.pages.visit`.
+
+    Handlers get it and return a response.
+    """
+
+    def __init__(self, site: PageSite, request: Request) -> None:
+        self.site = site
+        self.request = request
+        self.now = site.services.clock()
+        self.session: SignedIn | None = None
+        self.form = SentForm()
+        self._cookies = PageCookies.at(site.address, request.headers.get("host", ""))
+        self._browser = self._cookies.read(request, "browser")
+        self._new: dict[CookieName, str | None] = {}
+
+    @property
+    def base(self) -> str:
+        """The address under which this browser sees the server, without a slash at its end.
+
+        Raises NotHere.
+        """
+        host = self.request.headers.get("host", "")
+        base = self.site.address.base(host)
+        if base is None:
+            raise NotHere(host)
+        return base
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The parameters of the address."""
+        return self.request.query_params
+
+    @property
+    def browser(self) -> str:
+        """The browser's secret, made now where it has none: what precedes a sign-in is bound to it."""
+        if not self._browser:
+            self._browser = new_secret()
+            self._new["browser"] = self._browser
+        return self._browser
+
+    @property
+    def had_browser(self) -> bool:
+        """Whether the request itself carried the browser's secret."""
+        return bool(self._browser) and "browser" not in self._new
+
+    async def look(self) -> None:
+        """Find out who is signed in."""
+        cookie = self._cookies.read(self.request, "session")
+        if not cookie:
+            return
+        self.session = await self.site.identity.sessions.find(cookie, self.now)
+        if self.session is None:
+            self._new["session"] = None
+        elif self.session.cookie is not None:
+            self._new["session"] = self.session.cookie
+
+    async def receive(self) -> None:
+        """Read the form, and make sure that one of our pages asked for it. Raises RequestError."""
+        self.form = await read_form(self.request)
+        browser = self._browser if self.had_browser else ""
+        check_form(self.request, self.form, self.base, browser, self._session_id, self.request.url.path)
+
+    def require_session(self, **about: str) -> SignedIn:
+        """Who is signed in. Raises SignInNeeded."""
+        if self.session is None:
+            raise SignInNeeded(about)
+        return self.session
+
+    async def is_confirmed(self) -> bool:
+        """Whether the session was signed in or confirmed within ten minutes. Raises SignInNeeded."""
+        session = self.require_session()
+        recognising = self.site.identity.local.recognising
+        return await recognising.is_confirmed(session.user, session.id, session.since, self.now)
+
+    async def require_confirmed(self) -> SignedIn:
+        """The session, where `is_confirmed`. Raises ConfirmationNeeded, SignInNeeded."""
+        if not await self.is_confirmed():
+            raise ConfirmationNeeded
+        return self.require_session()
+
+    @property
+    def has_passkeys(self) -> bool:
+        """Whether browsers have passkeys at the address by which this one sees us."""
+        return relying_party(self.base) is not None
+
+    def passkey_answer(self) -> PasskeyAnswer:
+        """What our script has put into a form. Raises InvalidRequest."""
+        try:
+            answer: Any = orjson.loads(self.form.get("answer", ""))
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise InvalidRequest("The form holds no answer of a passkey. Passkeys need a browser that runs scripts.")
+        return PasskeyAnswer(self.form.get("secret", ""), answer)
+
+    def passwords(self) -> str:
+        """The password that was typed twice. Raises InvalidRequest where it differs."""
+        return repeated_password(self.form.get("password", ""), self.form.get("again", ""))
+
+    def token(self, path: str) -> str:
+        """The token for a form that goes to `path`, for templates: see `templates/form.html`."""
+        return form_token(self.browser, self._session_id, path)
+
+    def page(
+        self,
+        template: str,
+        status: int = 200,
+        *,
+        problem: RequestError | None = None,
+        form_to: Iterable[str] = (),
+        images: Iterable[str] = (),
+        **values: Any,
+    ) -> Response:
+        """A page from a template, with what was wrong with its form, if anything.
+
+        See `kit.http.headers` for `form_to` and `images`.
+        """
+        if problem is not None:
+            # 401 would have to say by which scheme of HTTP one signs in (RFC 9110), and there is none.
+            status = 403 if isinstance(problem, NotRecognised) else problem.status
+        given = {"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem, **values}
+        headers = dict(page_headers(form_to=form_to, images=images))
+        if isinstance(problem, TooManyRequests):
+            headers["retry-after"] = str(problem.retry_after)
+        elif isinstance(problem, SignInFailed) and status in _LATER:
+            headers["retry-after"] = str(_LATER[status])
+        return HTMLResponse(self.site.pages.render(template, given), status, headers=headers)
+
+    def go(self, path: str, **query: str) -> Response:
+        """On to another of our pages, by GET.
+
+        `path` may have a query of its own where `query` is empty.
+        """
+        given = urlencode({name: value for name, value in query.items() if value})
+        return self.leave(self.site.pages.href(path) + (f"?{given}" if given else ""))
+
+    def leave(self, url: str) -> Response:
+        """On to another site, by GET.
+
+        Only for addresses that this request's user is meant to be sent to.
+        """
+        return RedirectResponse(url, 303, headers=dict(page_headers()))
+
+    async def sign_in(self, person: SignedInPerson, *, next_: str = "", known: bool = True) -> Response:
+        """Begin a session in this browser, instead of any that it had, and go on to `next_`.
+
+        No value survives it.
+
+        `known`: they have signed in with something of their own here, which gives this browser an allowance of
+        attempts. Raises Unauthorized where the user is disabled or gone.
+        """
+        agent = self.request.headers.get("user-agent", "")
+        before = self._cookies.read(self.request, "session")
+        identity = self.site.identity
+        cookie = await identity.sessions.begin(person.user, person.me, person.how, agent, self.now, instead_of=before)
+        self.session = await identity.sessions.find(cookie, self.now)
+        self._browser = new_secret()
+        self._new |= {"session": cookie, "browser": self._browser}
+        if known:
+            remembered = await identity.local.recognising.remember(person.user, self.where.devices, self.now)
+            self._new["devices"] = remembered
+        return self.go(next_ or person.next or "/account")
+
+    @property
+    def where(self) -> SignInOrigin:
+        """Where the request comes from: the client's address, and the cookie of a known browser."""
+        return SignInOrigin(client_address(self.request), self._cookies.read(self.request, "devices"))
+
+    @property
+    def asker(self) -> Asker:
+        """Who makes this server ask an app about itself."""
+        return Asker(client_address(self.request), self.session.user if self.session is not None else "")
+
+    async def sign_out(self) -> None:
+        """End this browser's session."""
+        if self.session is not None:
+            await self.site.identity.sessions.end(self.session.user, self.session.id)
+        self.session = None
+        self._browser = new_secret()
+        self._new |= {"session": None, "browser": self._browser}
+
+    def finish(self, response: Response) -> Response:
+        """Give the response the cookies that have changed."""
+        for name, value in self._new.items():
+            self._cookies.write(response, name, value)
+        return response
+
+    @property
+    def _session_id(self) -> str:
+        return self.session.id if self.session is not None else ""
+
+
+Handler = Callable[[PageVisit], Awaitable[Response]]
+ShownAgain = Callable[[PageVisit, RequestError], Awaitable[Response]]
+"""The page on which a form stands, with what was wrong with it."""
+
+_LATER = {429: 60, 503: 10}
+"""Seconds after which a sign-in by way of another provider that failed so may be tried again."""
+
+_TITLES = {
+    400: "That did not work",
+    401: "You are not signed in",
+    403: "That is not allowed",
+    404: "There is nothing here",
+    413: "That is too much",
+    429: "Too many tries",
+    503: "Not at the moment",
+}
+_FAILED = "This is a fault of the server, and its log has the details. You may try again."
+
+
+def page(site: PageSite, path: str, handler: Handler) -> Route:
+    """A page that is shown by GET."""
+    return Route(path, _endpoint(site, handler), methods=["GET"])
+
+
+def public(site: PageSite, path: str, handler: Handler) -> Route:
+    """A page that is the same for everybody, by GET: no cookie is read or set."""
+
+    async def endpoint(request: Request) -> Response:
+        visit = PageVisit(site, request)
+        try:
+            return await handler(visit)
+        except MicrosubError as error:
+            return error_page(visit, error)
+
+    return Route(path, endpoint, methods=["GET"])
+
+
+def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None = None) -> Route:
+    """What a form of our own pages does, by POST; the handler finds its fields in `visit.form`.
+
+    What people can correct is told on the page that `again` makes, everything else on a page for errors.
+    """
+
+    async def handle(visit: PageVisit) -> Response:
+        await visit.receive()
+        try:
+            return await handler(visit)
+        except (ConfirmationNeeded, NotRecognised, InvalidRequest, SignInFailed, TooManyRequests) as problem:
+            if again is None:
+                raise
+            return await again(visit, problem)
+
+    return Route(path, _endpoint(site, handle, is_form=True), methods=["POST"])
+
+
+def is_form(route: Route) -> bool:
+    """Whether the route was made by `form`."""
+    return getattr(route.endpoint, "is_form", False)
+
+
+def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        visit = PageVisit(site, request)
+        try:
+            await visit.look()
+            with asking_for(visit.asker.share):
+                response = await handler(visit)
+        except SignInNeeded as error:
+            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            response = error_page(visit, error) if is_form else visit.go("/sign-in", **error.about, next=target)
+        except MicrosubError as error:
+            response = error_page(visit, error)
+        except Exception:
+            # The path and no more: an address may hold a code, and a form a password.
+            log.exception("a page failed", method=request.method, path=request.url.path)
+            visit.session = None
+            response = visit.page("error.html", 500, title="The server failed", text=_FAILED)
+        return visit.finish(response)
+
+    endpoint.is_form = is_form  # type: ignore[attr-defined]
+    return endpoint
+
+
+def error_page(visit: PageVisit, error: MicrosubError) -> Response:
+    """An error as a page that says what happened and what to do."""
+    status, text = 500, _FAILED
+    if isinstance(error, RequestError):
+        status, text = error.status, error.description
+    elif isinstance(error, StoreError):
+        status, text = 503, "The server can't reach its store at the moment. Try again in some seconds."
+    elif isinstance(error, ParserUnavailable):
+        status, text = 503, "The server can't read pages at the moment. Try again in some seconds."
+    if isinstance(error, StoreUnavailable):
+        visit.session = None
+    title, full = _TITLES.get(status, "That did not work"), isinstance(error, QuotaReached)
+    response = visit.page("error.html", status, title=title, text=text, full=full)
+    if isinstance(error, TooManyRequests):
+        response.headers["retry-after"] = str(error.retry_after)
+    return response
+
+
+def missing_page(site: PageSite, request: Request, status: int, headers: Mapping[str, str]) -> Response | None:
+    """The page for an address or a method that there isn't; None where the asker takes no HTML."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return None
+    title, text = "There is nothing here", "Check the address, or go to the start page."
+    if status != 404:
+        title, text = "That can't be opened like this", "It is where a form leads. Open the page with the form again."
+    response = PageVisit(site, request).page("error.html", status, title=title, text=text)
+    response.headers.update(headers)
+    return response

@@ -1,0 +1,342 @@
+"""Passkeys of users: made, used, named (https://www.w3.org/TR/webauthn-3/).
+
+A challenge is good once, within five minutes, and only in the browser that was given the secret beside it. fido2 and
+cryptography take a second to load, and are loaded with the first answer of a passkey.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from microsub.errors import InvalidRequest, NotImplementedHere
+from microsub.identity.store.credentials import LocalCredentials, Passkey
+from microsub.kit.urls import ascii_host
+
+if TYPE_CHECKING:
+    from fido2.server import Fido2Server
+
+ALGORITHMS = (-8, -7, -257)
+"""EdDSA, ES256 and RS256 (COSE): one of these is known to every authenticator."""
+
+LONGEST_ID = 1023
+"""Bytes of a credential's id, by the specification."""
+
+LONGEST_KEY = 4096
+"""Bytes of id and public key together: an RSA key of 16,384 bits, the largest that is ever checked, takes half."""
+
+LONGEST_NAME = 64
+_CEREMONY_MILLISECONDS = 300_000
+_TRANSPORTS = frozenset({"usb", "nfc", "ble", "smart-card", "hybrid", "internal"})
+_INVALID = "the passkey's answer doesn't hold"
+
+
+class PasskeyRefused(InvalidRequest):
+    """The answer of a browser or authenticator doesn't hold.
+
+    The description says no more than that.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class RelyingParty:
+    """Who asks: the host of our pages, and the one origin that answers may come from."""
+
+    id: str
+    origin: str
+
+
+def relying_party(base_url: str | None) -> RelyingParty | None:
+    """Who asks for passkeys at that address.
+
+    None where browsers have none: without https, or at an IP address.
+
+    `http://localhost` counts as safe, as it does for browsers.
+    """
+    parts = urlsplit(base_url or "")
+    host = parts.hostname or ""
+    if not host or _is_ip_address(host) or (parts.scheme != "https" and host != "localhost"):
+        return None
+    host = ascii_host(host)
+    standard = {"https": 443, "http": 80}[parts.scheme]
+    port = f":{parts.port}" if parts.port not in (None, standard) else ""
+    return RelyingParty(host, f"{parts.scheme}://{host}{port}")
+
+
+def creation_options(
+    party: RelyingParty, challenge: bytes, user: str, handle: str, held: Iterable[tuple[str, tuple[str, ...]]]
+) -> dict[str, Any]:
+    """What `navigator.credentials.create` is given, as JSON.
+
+    `held` are id and transports of the user's passkeys.
+    """
+    return {
+        "publicKey": {
+            "rp": {"id": party.id, "name": party.id},
+            "user": {"id": _encode(bytes.fromhex(handle)), "name": user, "displayName": user},
+            "challenge": _encode(challenge),
+            "pubKeyCredParams": [{"type": "public-key", "alg": algorithm} for algorithm in ALGORITHMS],
+            "timeout": _CEREMONY_MILLISECONDS,
+            "excludeCredentials": [
+                {"type": "public-key", "id": one, **({"transports": list(ways)} if ways else {})} for one, ways in held
+            ],
+            "authenticatorSelection": {
+                "residentKey": "required",
+                "requireResidentKey": True,
+                "userVerification": "required",
+            },
+            "attestation": "none",
+        }
+    }
+
+
+def request_options(party: RelyingParty, challenge: bytes, held: Iterable[str] = ()) -> dict[str, Any]:
+    """What `navigator.credentials.get` is given, as JSON: for these passkeys, or for any."""
+    options: dict[str, Any] = {
+        "challenge": _encode(challenge),
+        "timeout": _CEREMONY_MILLISECONDS,
+        "rpId": party.id,
+        "userVerification": "required",
+    }
+    if allowed := [{"type": "public-key", "id": one} for one in held]:
+        options["allowCredentials"] = allowed
+    return {"publicKey": options}
+
+
+def attested(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any], name: str, now: float) -> Passkey:
+    """The passkey that the browser made, with a name and the Unix time. Raises PasskeyRefused."""
+    from fido2.cose import UnsupportedKey
+    from fido2.webauthn import RegistrationResponse
+
+    try:
+        response = RegistrationResponse.from_dict(_readable(answer))
+        _refuse_frames(response.response.client_data.cross_origin)
+        data = _server(party).register_complete(_state(challenge), response)
+        held = data.credential_data
+        if held is None or isinstance(held.public_key, UnsupportedKey) or held.public_key[3] not in ALGORITHMS:
+            raise PasskeyRefused("the passkey has a key of a kind that isn't known here")
+        sizes_fit = 0 < len(held.credential_id) <= LONGEST_ID and len(held) <= LONGEST_KEY
+        if response.raw_id != held.credential_id or not sizes_fit:
+            raise PasskeyRefused(_INVALID)
+        listed = answer["response"].get("transports") or ()
+        transports = tuple(sorted(_TRANSPORTS.intersection(one for one in listed if isinstance(one, str))))
+        return Passkey(_encode(held.credential_id), name, bytes(held), data.counter, now, None, transports)
+    except _unreadable():
+        raise PasskeyRefused(_INVALID) from None
+
+
+def presented_credential(answer: Mapping[str, Any]) -> tuple[str, str]:
+    """The id of the passkey that an answer claims to be of, and its user's handle.
+
+    Raises PasskeyRefused.
+    """
+    from fido2.webauthn import AuthenticationResponse
+
+    try:
+        response = AuthenticationResponse.from_dict(_readable(answer))
+        return _encode(response.raw_id), (response.response.user_handle or b"").hex()
+    except _unreadable():
+        raise PasskeyRefused(_INVALID) from None
+
+
+def verified_count(party: RelyingParty, challenge: bytes, key: bytes, count: int, answer: Mapping[str, Any]) -> int:
+    """The passkey's counter from now on, where the answer is right. Raises PasskeyRefused.
+
+    A counter that doesn't grow may be that of a copy. Passkeys that are kept in sync have none, and say 0.
+    """
+    from fido2.webauthn import AttestedCredentialData, AuthenticationResponse
+
+    try:
+        response = AuthenticationResponse.from_dict(_readable(answer))
+        _refuse_frames(response.response.client_data.cross_origin)
+        _server(party).authenticate_complete(_state(challenge), [AttestedCredentialData(key)], response)
+        counter = int(response.response.authenticator_data.counter)
+    except _unreadable():
+        raise PasskeyRefused(_INVALID) from None
+    if (counter or count) and counter <= count:
+        raise PasskeyRefused("the passkey's counter doesn't grow: there may be a copy of it")
+    return counter
+
+
+def _server(party: RelyingParty) -> Fido2Server:
+    from fido2.server import Fido2Server
+    from fido2.webauthn import AttestationConveyancePreference, PublicKeyCredentialRpEntity
+
+    return Fido2Server(
+        PublicKeyCredentialRpEntity(id=party.id, name=party.id),
+        attestation=AttestationConveyancePreference.NONE,
+        # The library's own check lets other ports and subdomains pass.
+        verify_origin=lambda origin: origin == party.origin,
+    )
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What the library raises for invalid answers: it reads what strangers made."""
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
+    return (
+        *(ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, OverflowError, RecursionError),
+        *(NotImplementedError, struct.error, InvalidSignature, UnsupportedAlgorithm),
+    )
+
+
+def _state(challenge: bytes) -> dict[str, Any]:
+    return {"challenge": _encode(challenge), "user_verification": "required"}
+
+
+def _refuse_frames(cross_origin: object) -> None:
+    """Our pages are never shown inside another site's."""
+    if cross_origin is not False:
+        raise PasskeyRefused("the passkey was used inside another site's page")
+
+
+def _readable(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of an answer that are read here."""
+    if answer["type"] != "public-key":
+        raise ValueError("another type")
+    parts = answer["response"]
+    names = ("clientDataJSON", "attestationObject", "authenticatorData", "signature", "userHandle")
+    kept = {name: parts[name] for name in names if parts.get(name) is not None}
+    if not all(isinstance(value, str) for value in (answer["id"], answer["rawId"], *kept.values())):
+        raise ValueError("not text")
+    return {"id": answer["id"], "rawId": answer["rawId"], "type": answer["type"], "response": kept}
+
+
+def _is_ip_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _encode(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+@dataclass(frozen=True, slots=True)
+class PasskeyQuestion:
+    """`options` for `navigator.credentials`, and a secret that comes back with the answer."""
+
+    options: Mapping[str, Any]
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class PasskeyAnswer:
+    """The secret of `PasskeyQuestion`, and the answer of `navigator.credentials` as JSON."""
+
+    secret: str
+    answer: Mapping[str, Any]
+
+
+class Passkeys:
+    """Passkeys for our own pages. `base` is the address at which the browser sees them."""
+
+    def __init__(self, store: LocalCredentials) -> None:
+        self._store = store
+
+    async def ask_to_make(self, base: str, user: str) -> PasskeyQuestion:
+        """Begin to make a passkey of the user, who has been recognised.
+
+        Raises NotFound, NotImplementedHere.
+        """
+        party, challenge = _party(base), secrets.token_bytes(32)
+        held = [(one.id, one.transports) for one in (await self._store.overview(user)).passkeys]
+        options = creation_options(party, challenge, user, await self._store.handle(user), held)
+        return await self._question("make", challenge, user, options)
+
+    async def make(
+        self,
+        base: str,
+        user: str,
+        answered: PasskeyAnswer,
+        name: str,
+        now: float,
+        *,
+        invitation: str | None = None,
+    ) -> Passkey:
+        """Keep the passkey that the browser made for `ask_to_make` of the same user.
+
+        `invitation` is used up by it.
+
+        Raises PasskeyRefused, InvalidRequest (an invalid name, too many, known already, a used invitation), NotFound.
+        """
+        party, name = _party(base), passkey_name(name)
+        asked_of, challenge = await self._asked("make", answered.secret)
+        if asked_of != user:
+            raise PasskeyRefused("the passkey's answer came too late, or twice")
+        passkey = attested(party, challenge, answered.answer, name, now)
+        await self._store.add_passkey(user, passkey, invitation=invitation)
+        return passkey
+
+    async def ask_to_use(self, base: str, user: str = "") -> PasskeyQuestion:
+        """Begin to recognise anybody, or one certain user. Raises NotImplementedHere."""
+        party, challenge = _party(base), secrets.token_bytes(32)
+        held = (await self._store.overview(user)).passkeys if user else ()
+        return await self._question("use", challenge, user, request_options(party, challenge, [one.id for one in held]))
+
+    async def use(self, base: str, answered: PasskeyAnswer, now: float) -> str:
+        """The user whose passkey answered `ask_to_use`. Raises PasskeyRefused.
+
+        Counting attempts is left to the caller.
+        """
+        party = _party(base)
+        asked_of, challenge = await self._asked("use", answered.secret)
+        id_, handle = presented_credential(answered.answer)
+        # Where a certain user was asked for, an authenticator may leave the handle out.
+        user = await self._store.user_of(handle) if handle else asked_of
+        passkey = await self._store.passkey(user, id_) if user and asked_of in ("", user) else None
+        if not user or passkey is None:
+            raise PasskeyRefused("this passkey isn't known here")
+        count = verified_count(party, challenge, passkey.key, passkey.count, answered.answer)
+        if not await self._store.change_passkey(user, passkey, replace(passkey, count=count, used=now)):
+            raise PasskeyRefused("this passkey was used or removed at the same moment")
+        return user
+
+    async def rename(self, user: str, credential_id: str, name: str) -> bool:
+        """Give a passkey another name; whether there is such a one. Raises InvalidRequest."""
+        name = passkey_name(name)
+        passkey = await self._store.passkey(user, credential_id)
+        return passkey is not None and await self._store.change_passkey(user, passkey, replace(passkey, name=name))
+
+    async def _question(self, what: str, challenge: bytes, user: str, options: Mapping[str, Any]) -> PasskeyQuestion:
+        about = {"what": what, "challenge": _encode(challenge), "user": user}
+        return PasskeyQuestion(options, await self._store.begin_ceremony(about))
+
+    async def _asked(self, what: str, secret: str) -> tuple[str, bytes]:
+        """Of whom it was asked, empty for anybody, with which challenge; good once.
+
+        Raises PasskeyRefused.
+        """
+        about = await self._store.end_ceremony(secret)
+        if about is None or about["what"] != what:
+            raise PasskeyRefused("the passkey's answer came too late, or twice")
+        return about["user"], _decode(about["challenge"])
+
+
+def _party(base: str) -> RelyingParty:
+    party = relying_party(base)
+    if party is None:
+        raise NotImplementedHere(
+            "there are no passkeys at this address: the server needs a name and https (MICROSUB_BASE_URL)"
+        )
+    return party
+
+
+def passkey_name(name: str) -> str:
+    """A passkey's name as it is kept. Raises InvalidRequest."""
+    text = " ".join(name.split())
+    if not text or len(text) > LONGEST_NAME or not text.isprintable():
+        raise InvalidRequest(f"the name of a passkey has 1 to {LONGEST_NAME} characters")
+    return text

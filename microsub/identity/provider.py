@@ -1,0 +1,356 @@
+"""The IndieAuth provider: consent, codes, tokens, introspection and revocation.
+
+Specs: https://indieauth.spec.indieweb.org/, RFC 6749, RFC 7636, RFC 7009, RFC 7662.
+Requests arrive here as values, and refusals leave as OAuthRefused with the codes of RFC 6749, section 5.2.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import structlog
+
+from microsub import metrics
+from microsub.errors import (
+    Forbidden,
+    InsufficientScope,
+    InvalidRequest,
+    NotFound,
+    OAuthRefused,
+    QuotaReached,
+    Unauthorized,
+)
+from microsub.identity.clients import App, ClientApps
+from microsub.identity.protocol.clients import (
+    PKCE_METHOD,
+    AuthorizationRequest,
+    canonical_client_id,
+    pkce_matches,
+    read_scope,
+)
+from microsub.identity.protocol.links import canonical_me
+from microsub.identity.store.accounts import Accounts, ServiceTokens, Token
+from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Renewed, Spent
+from microsub.model.reader import ALL_SCOPES, understood
+
+PROFILE = "profile"
+"""The scope that lets an app see name and address of the person (https://indieauth.spec.indieweb.org/#profile-information)."""
+
+LONGEST_NAME = 100
+"""Characters of a token's name."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeExchange:
+    """An app shows a code. `client` and `redirect` must be those of the request.
+
+    `verifier` is PKCE's, or empty.
+    """
+
+    code: str
+    client: str
+    redirect: str
+    verifier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Redeemed:
+    """What an app got for a code or a refresh token.
+
+    `me` is the person's profile URL; `profile` is there where the app may see it, `issued` unless it asked for no
+    token.
+    """
+
+    me: str
+    profile: Mapping[str, str] | None = None
+    issued: Issued | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedApp:
+    """An app with grants of a user. Times are Unix seconds: `since` and `last` are those of the
+    first and last grant, `used` when it last used a token, to within minutes; None: not yet."""
+
+    client: str
+    title: str
+    scopes: frozenset[str]
+    since: float
+    last: float
+    used: float | None
+    times: int
+
+
+async def _no_limit(_: str) -> int:
+    return 0
+
+
+class IndieAuthProvider:
+    """Consent, codes, tokens, and their end."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        codes: Codes,
+        grants: Grants,
+        tokens: OwnTokens,
+        service_tokens: ServiceTokens,
+        clients: ClientApps,
+        most: Callable[[str], Awaitable[int]] = _no_limit,
+        lent: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        """`most` tells how many tokens a user may have, 0 for any number.
+
+        `lent` the profile URL of a user who has none of their own.
+        """
+        self.clients = clients
+        self._lent = lent
+        self._most = most
+        self._accounts = accounts
+        self._codes = codes
+        self._grants = grants
+        self._tokens = tokens
+        self._service_tokens = service_tokens
+
+    async def agree(self, user: str, asked: AuthorizationRequest, app: App, chosen: Iterable[str], now: float) -> str:
+        """The code for what the user has agreed to: `chosen`, as far as it was asked for.
+
+        Raises Forbidden where the account is disabled or gone, and QuotaReached.
+        """
+        if await self._me(user) is None:
+            raise Forbidden("Your account is disabled.")
+        scopes = understood(frozenset(asked.scopes).intersection(chosen))
+        if scopes:
+            await self._require_room(user)
+        consent = Consent(user, asked.client, app.title, asked.redirect, scopes, asked.challenge)
+        try:
+            code = await self._codes.create(consent, now)
+        except NotFound:
+            raise Forbidden("Your account is disabled.") from None
+        metrics.GRANTS.labels("consent").inc()
+        log.info("an app was authorized", user=user, client=asked.client, scope=" ".join(sorted(scopes)))
+        return code
+
+    def deny(self, user: str, asked: AuthorizationRequest) -> None:
+        """Take note that the user has refused."""
+        metrics.GRANTS.labels("denial").inc()
+        log.info("the user refused an app", user=user, client=asked.client)
+
+    async def apps(self, user: str) -> list[GrantedApp]:
+        """The apps that the user has granted access, the newest grant first."""
+        grants = await self._grants.all(user)
+        by_client = groupby(sorted(grants, key=lambda grant: grant.client), key=lambda grant: grant.client)
+        found = [_app(client, list(of)) for client, of in by_client]
+        return sorted(found, key=lambda app: (-app.last, app.client))
+
+    async def revoke_app(self, user: str, client: str) -> int:
+        """End all that the user has granted to an app, from the next request on.
+
+        How many grants there were.
+        """
+        ended = 0
+        for grant in await self._grants.all(user):
+            if grant.client == client and await self._grants.end(user, grant.id):
+                ended += 1
+        if ended:
+            metrics.GRANTS.labels("revoked").inc(ended)
+            log.info("the access of an app was revoked", user=user, client=client, grants=ended)
+        return ended
+
+    async def make_token(self, user: str, name: str, scopes: Iterable[str], days: int | None, now: float) -> str:
+        """A token that the user makes for an app; it is seen this once.
+
+        `days` None: without an end. Raises InvalidRequest for an invalid name or no scope of ours, QuotaReached.
+        """
+        chosen = frozenset(scopes).intersection(ALL_SCOPES)
+        if not name or len(name) > LONGEST_NAME:
+            raise InvalidRequest(f"a token needs a name of 1 to {LONGEST_NAME} characters, such as that of the app")
+        if not chosen:
+            raise InvalidRequest("a token needs at least one permission")
+        await self._require_room(user)
+        expires = None if days is None else now + days * 86_400
+        token = await self._accounts.create_token(user, chosen, name, now, expires)
+        log.info("a user made a token", user=user, client=name, scope=" ".join(sorted(chosen)))
+        return token
+
+    async def given_tokens(self, user: str) -> list[Token]:
+        """The tokens that the user or the admin made, newest first."""
+        return [token for token in reversed(await self._accounts.tokens(user)) if token.is_given]
+
+    async def end_token(self, user: str, digest: str) -> bool:
+        """End one of them, from the next request on; whether there was one."""
+        held = {token.digest for token in await self.given_tokens(user)}
+        return digest in held and await self._accounts.revoke(user, digest)
+
+    async def redeem(self, shown: CodeExchange, now: float) -> Redeemed:
+        """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays good."""
+        consent, person = await self._consent(shown.code)
+        if not consent.scopes:
+            # An access token without scopes is none (RFC 6749, section 3.3). The code stays good for the profile.
+            text = "the code allows no more than to know who it is for: redeem it at the authorization endpoint"
+            raise OAuthRefused("invalid_grant", text)
+        client, most = canonical_client_id(shown.client), await self._most(consent.user)
+        spent, issued = await self._codes.redeem(
+            shown.code, shown.verifier, lambda found: _fits(found, client, shown), now, most
+        )
+        self._note(spent, "tokens", consent)
+        if spent is Spent.FULL:
+            raise QuotaReached("tokens and authorized apps", await self._grants.held(consent.user), most)
+        if issued is None:
+            raise _bad_code(spent)
+        return replace(person, issued=issued)
+
+    async def redeem_profile(self, shown: CodeExchange, now: float) -> Redeemed:
+        """Who a code stands for. Raises OAuthRefused."""
+        consent, person = await self._consent(shown.code)
+        client = canonical_client_id(shown.client)
+        spent = await self._codes.redeem_profile(shown.code, lambda found: _fits(found, client, shown), now)
+        self._note(spent, "profile", consent)
+        if not spent.good:
+            raise _bad_code(spent)
+        return person
+
+    async def renew(self, refresh: str, client: str, scope: str, now: float) -> Redeemed:
+        """New tokens for a refresh token; `scope` may ask for fewer, and is empty for all.
+
+        Raises OAuthRefused.
+        """
+        invalid = "the refresh token is unknown, expired, revoked, or was used before"
+        grant = await self._grants.find(refresh)
+        if grant is None:
+            raise OAuthRefused("invalid_grant", invalid)
+        if canonical_client_id(client) != grant.client:
+            raise OAuthRefused("invalid_grant", "the refresh token is another app's")
+        wanted = understood(read_scope(scope)) or None
+        if wanted and not wanted <= grant.scopes:
+            raise OAuthRefused("invalid_scope", "'scope' asks for more than was granted")
+        person = await self._person(grant.user, wanted or grant.scopes)
+        renewed, issued = await self._grants.renew(refresh, wanted, now)
+        self._note(renewed, "renewal", grant)
+        if issued is None:
+            raise OAuthRefused("invalid_grant", invalid)
+        return replace(person, issued=issued)
+
+    async def introspect(self, token: str, bearer: str | None, now: float) -> OwnToken | None:
+        """What a token of ours allows; None for any other.
+
+        Raises Unauthorized unless `bearer` is the token itself, or a service token.
+        """
+        if bearer is None:
+            raise Unauthorized(
+                "the token is missing: found none, expected in the header 'Authorization: Bearer …' the token that is "
+                "asked about, or one that 'microsub token service create' has made"
+            )
+        if not hmac.compare_digest(bearer.encode("utf-8", "replace"), token.encode("utf-8", "replace")):
+            await self._service_tokens.verify(bearer, now)
+        return await self._found(token, now)
+
+    async def verify(self, token: str, now: float) -> OwnToken:
+        """The token of a request. Raises Unauthorized for one that isn't good, or isn't ours."""
+        found = await self._found(token, now)
+        if found is None:
+            raise Unauthorized("the token is unknown, expired or revoked")
+        return found
+
+    async def revoke(self, token: str) -> None:
+        """End an access or refresh token, with all else of its grant.
+
+        Unknown ones are no error (RFC 7009, 2.2).
+        """
+        grant = await self._grants.find(token)
+        if grant is not None:
+            ended = await self._grants.end(grant.user, grant.id)
+        else:
+            ended = await self._tokens.revoke(token)
+        if ended:
+            metrics.GRANTS.labels("revoked").inc()
+            log.info("an app revoked its own grant")
+
+    async def userinfo(self, token: str, now: float) -> Mapping[str, str]:
+        """What the app of this token may see of its person.
+
+        Raises Unauthorized, and InsufficientScope.
+        """
+        found = await self.verify(token, now)
+        if PROFILE not in found.scopes:
+            raise InsufficientScope(PROFILE)
+        return _profile(found.user, canonical(found.me))
+
+    async def _require_room(self, user: str) -> None:
+        most = await self._most(user)
+        if most and (held := await self._grants.held(user)) >= most:
+            raise QuotaReached("tokens and authorized apps", held, most)
+
+    async def _consent(self, code: str) -> tuple[Consent, Redeemed]:
+        """What the code stands for, and whom. Raises OAuthRefused."""
+        consent = await self._codes.find(code)
+        if consent is None:
+            raise _bad_code(Spent.UNKNOWN)
+        return consent, await self._person(consent.user, consent.scopes)
+
+    async def _found(self, token: str, now: float) -> OwnToken | None:
+        found = await self._tokens.find(token, now)
+        me = found and (found.me or self._lent(found.user))
+        return replace(found, me=me) if found and me else None
+
+    async def _me(self, user: str) -> str | None:
+        found = await self._accounts.user(user)
+        me = found and (found.me or self._lent(user))
+        return canonical(me) if found and me and found.disabled is None else None
+
+    async def _person(self, user: str, scopes: frozenset[str]) -> Redeemed:
+        me = await self._me(user)
+        if me is None:
+            raise OAuthRefused("invalid_grant", "the user is not here any more")
+        return Redeemed(me, _profile(user, me) if PROFILE in scopes else None)
+
+    def _note(self, became: Spent | Renewed, what: str, of: Consent | AppGrant) -> None:
+        if became in {Spent.REUSED, Renewed.REUSED}:
+            metrics.GRANTS.labels("misused").inc()
+            log.warning("used twice, so its grant was revoked", what=what, user=of.user, client=of.client)
+        elif became in {Spent.GIVEN, Renewed.GIVEN}:
+            metrics.GRANTS.labels(what).inc()
+        else:
+            metrics.GRANTS.labels("again" if became.good else "refused").inc()
+
+
+def canonical(me: str) -> str:
+    """The one way to write a user's profile URL; as it is where the admin's own isn't one."""
+    try:
+        return canonical_me(me, private=True)
+    except InvalidRequest:
+        return me
+
+
+def _fits(consent: Consent, client: str, shown: CodeExchange) -> bool:
+    if client != consent.client or shown.redirect != consent.redirect:
+        return False
+    if consent.challenge:
+        return pkce_matches(shown.verifier, consent.challenge, PKCE_METHOD)
+    # A verifier for a request without challenge: somebody has taken the challenge out of it (RFC 9700, section 4.8.2).
+    return not shown.verifier
+
+
+def _profile(user: str, me: str) -> Mapping[str, str]:
+    return {"name": user, "url": me}
+
+
+def _app(client: str, grants: list[AppGrant]) -> GrantedApp:
+    newest = max(grants, key=lambda grant: grant.created)
+    scopes = frozenset().union(*(grant.scopes for grant in grants))
+    used = max((grant.used for grant in grants if grant.used is not None), default=None)
+    first = min(grant.created for grant in grants)
+    return GrantedApp(client, newest.title, scopes, first, newest.created, used, len(grants))
+
+
+def _bad_code(spent: Spent) -> OAuthRefused:
+    told = {
+        Spent.EXPIRED: "the code has expired",
+        Spent.REUSED: "the code was used before, and what was given for it has been taken back",
+        Spent.REFUSED: "the code was made for another 'client_id', 'redirect_uri' or 'code_verifier', and is used up",
+    }
+    return OAuthRefused("invalid_grant", told.get(spent, "the code is unknown, or was made too long ago"))

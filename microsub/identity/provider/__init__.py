@@ -1,1 +1,0 @@
-"""The IndieAuth provider: what people let apps do, and what apps get."""

@@ -1,0 +1,213 @@
+"""How much each user may have and ask.
+
+What backend.json says, for those whom it declares and those who came by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
+from microsub.configuration.store import InForce
+from microsub.errors import StoreError, TooManyRequests
+from microsub.identity.limits import REGISTERED
+
+STEPS = 10
+"""Reports of a user's requests that a process sends on the way to the limit, if nothing else makes it report."""
+TOLD_AFTER = 1.0
+"""Seconds after which it reports them in any case, with the next request."""
+_MINUTE = 60
+_MOST_COUNTED = 10_000
+
+
+class RatesPort(Protocol):
+    """What is needed of `identity.store.credentials.RequestCounts`."""
+
+    async def add(self, user: str, minute: int, count: int) -> int:
+        """See there."""
+        ...
+
+
+@dataclass(slots=True)
+class _Minute:
+    """What a process knows of one user and minute: `known` of all processes, `untold` its own beside that."""
+
+    number: int
+    known: int = 0
+    untold: int = 0
+    told_at: float = float("-inf")
+    telling: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class RequestRate:
+    """Counts requests. Times are Unix seconds."""
+
+    def __init__(self, rates: RatesPort) -> None:
+        self._rates = rates
+        self._minutes: OrderedDict[str, _Minute] = OrderedDict()
+
+    def exhausted(self, user: str, limit: int, now: float) -> bool:
+        """Whether this process knows that the user may ask nothing more in this minute. Counts nothing."""
+        minute = self._minutes.get(user)
+        return minute is not None and minute.number == int(now // _MINUTE) and minute.known + minute.untold >= limit
+
+    async def count(self, user: str, limit: int, now: float) -> None:
+        """Let one more request through. Raises TooManyRequests, and StoreError where too many weren't told yet."""
+        minute = self._minute(user, int(now // _MINUTE))
+        step = step_of(limit)
+        while True:
+            if minute.known + minute.untold >= limit:
+                raise too_many_requests(limit, now)
+            if minute.untold < step:
+                break
+            await self._tell(user, minute, now)
+        minute.untold += 1
+        if minute.untold >= step or now - minute.told_at >= TOLD_AFTER:
+            with suppress(StoreError):  # the request meets the same store, and will say so itself
+                await self._tell(user, minute, now)
+
+    async def _tell(self, user: str, minute: _Minute, now: float) -> None:
+        async with minute.telling:
+            count = minute.untold
+            if count:
+                minute.known = await self._rates.add(user, minute.number, count)
+                minute.untold -= count
+                minute.told_at = now
+
+    def _minute(self, user: str, number: int) -> _Minute:
+        minute = self._minutes.pop(user, None)
+        if minute is None or minute.number < number:
+            minute = _Minute(number)
+        self._minutes[user] = minute
+        while len(self._minutes) > _MOST_COUNTED:
+            self._minutes.popitem(last=False)
+        return minute
+
+
+def step_of(limit: int) -> int:
+    """How many requests a process lets through without telling."""
+    return max(1, limit // STEPS)
+
+
+def too_many_requests(limit: int, now: float) -> TooManyRequests:
+    """The error for a user who has made `limit` requests in this minute."""
+    return TooManyRequests(
+        f"the limit for requests is reached: this server allows you {limit} in a minute; "
+        "try again when the next minute begins",
+        math.ceil(_MINUTE - now % _MINUTE),
+    )
+
+
+_MOST_REMEMBERED = 10_000
+
+
+class SettingsPort(Protocol):
+    """What is needed of `services.in_force.SettingsInForce`."""
+
+    async def everything(self) -> InForce:
+        """See there."""
+        ...
+
+
+class RegisteredPort(Protocol):
+    """What is needed of `identity.store.accounts.Accounts`."""
+
+    async def is_registered(self, name: str) -> bool:
+        """See there."""
+        ...
+
+
+class UserQuotas:
+    """The quotas in force, and the count of requests.
+
+    Costs nothing but memory for users without limits, save for one question a minute.
+    """
+
+    def __init__(
+        self,
+        in_force: SettingsPort,
+        accounts: RegisteredPort,
+        limiting: RequestRate,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._in_force = in_force
+        self._accounts = accounts
+        self._limiting = limiting
+        self._clock = clock
+        self._registered: OrderedDict[str, tuple[float, bool]] = OrderedDict()
+        self._requests_of: tuple[InForce, dict[str, int]] = (InForce(), {})
+
+    async def of(self, user: str) -> Quotas:
+        """What holds for the user: none is None, and 0 is without limit."""
+        everywhere = await self._in_force.everything()
+        return resolved(everywhere, user, registered=await self._is_registered(user))
+
+    async def channels(self, user: str) -> int:
+        """How many channels the user may have; 0: any number."""
+        return (await self.of(user)).channels or 0
+
+    async def feeds(self, user: str) -> int:
+        """How many feeds the user may follow; 0: any number."""
+        return (await self.of(user)).feeds or 0
+
+    async def tokens(self, user: str) -> int:
+        """How many tokens the user may have; 0: any number."""
+        return (await self.of(user)).tokens or 0
+
+    async def rules(self, user: str) -> int:
+        """How many mutes and blocks the user may have; 0: any number."""
+        return (await self.of(user)).rules or 0
+
+    async def count(self, user: str, now: float) -> None:
+        """Let one more request of the user through. Raises TooManyRequests."""
+        limit = await self._requests(user)
+        if limit:
+            await self._limiting.count(user, limit, now)
+
+    async def refuse_exhausted(self, user: str, now: float) -> None:
+        """Raise TooManyRequests where it is known already that the user may ask nothing more in this minute."""
+        limit = await self._requests(user)
+        if limit and self._limiting.exhausted(user, limit, now):
+            raise too_many_requests(limit, now)
+
+    async def _requests(self, user: str) -> int:
+        """How many requests the user may make in a minute; 0: any number.
+
+        Asked twice for every request, so it is remembered while the same settings are in force, which are read again
+        every second.
+        """
+        everywhere = await self._in_force.everything()
+        settings, limits = self._requests_of
+        if settings is not everywhere:
+            limits = {}
+            self._requests_of = (everywhere, limits)
+        limit = limits.get(user)
+        if limit is None:
+            registered = await self._is_registered(user)
+            limit = limits[user] = resolved(everywhere, user, registered=registered).requests or 0
+        return limit
+
+    async def _is_registered(self, user: str) -> bool:
+        until, known = self._registered.get(user, (float("-inf"), False))
+        if until <= self._clock():
+            known = await self._accounts.is_registered(user)
+            self._registered[user] = (self._clock() + REGISTERED, known)
+            while len(self._registered) > _MOST_REMEMBERED:
+                self._registered.popitem(last=False)
+        return known
+
+
+def resolved(everywhere: InForce, user: str, *, registered: bool) -> Quotas:
+    """A user's own quotas over those of their kind and the defaults. Pure."""
+    instance = everywhere.instance
+    of_kind = instance.registration.quotas if registered else instance.quotas
+    default = OF_REGISTERED if registered else OF_DECLARED
+    own = everywhere.users.get(user)
+    return (own.quotas.over(of_kind) if own else of_kind).over(default)

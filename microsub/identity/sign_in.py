@@ -1,0 +1,460 @@
+"""Sign-in by another provider, of which this server is an IndieAuth client
+(https://indieauth.spec.indieweb.org/#authorization, RFC 7636 for PKCE, RFC 9207 for `iss`), and its rate limits.
+
+`begin` sends the browser to the person's own provider, `finish` takes what it comes back with. A sign-in belongs to the
+browser that began it: `state` leads nowhere in another, and the PKCE verifier is an HMAC under the browser's secret,
+so that it isn't stored anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlencode, urlsplit
+
+import structlog
+
+from microsub import metrics
+from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
+from microsub.fetch import Answered, FetchFailed, Sender, Sending
+from microsub.identity import limits
+from microsub.identity.admission import Admission, Refusal, UserAddresses, proven
+from microsub.identity.limits import PROFILE_RECENT
+from microsub.identity.profiles import Profile, Profiles
+from microsub.identity.protocol.clients import PKCE_METHOD, pkce_challenge
+from microsub.identity.protocol.documents import CodeAnswer, is_own, read_code_answer, read_error
+from microsub.identity.protocol.links import canonical_me, shown, site_of_me
+from microsub.identity.sessions import SignedInPerson
+from microsub.identity.store.sessions import PendingStore, SignInUnderWay, size_of
+from microsub.kit.digests import sha256_hex
+from microsub.kit.identifiers import identifier
+from microsub.kit.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
+
+log = structlog.get_logger(__name__)
+
+CLIENT_PATH = "/client"
+CALLBACK_PATH = "/sign-in/callback"
+SCOPE = "profile"
+"""All that is asked for: who somebody is, and how they want to be called. Some older servers refuse an empty scope."""
+
+_AGAIN = "Start the sign-in again."
+_CODE = re.compile(r"[\x20-\x7e]{1,4096}")
+_NOT_THERE = frozenset({404, 405, 501})
+_SINGLE = ("code", "state", "iss", "error", "error_description")
+
+
+class SignInClient:
+    """The client's side of a sign-in.
+
+    `private`: servers may lie in private networks and speak http.
+    """
+
+    def __init__(
+        self,
+        pending: PendingStore,
+        profiles: Profiles,
+        sender: Sender,
+        admission: Admission,
+        limits: SignInLimits,
+        *,
+        private: bool = False,
+    ) -> None:
+        self._pending = pending
+        self._profiles = profiles
+        self._sender = sender
+        self._admission = admission
+        self._limits = limits
+        self._private = private
+
+    async def begin(self, entered: str, *, base: str, browser: str, next_: str, address: str) -> tuple[str, str | None]:
+        """The canonical address for `entered`, and the URL of the provider to send the browser to.
+
+        The URL is None where the person signs in at this very server. `base` is our address, `browser` the secret that
+        the browser keeps, `next_` a path of ours or empty, `address` the client's. Raises SignInFailed.
+        """
+        try:
+            me = canonical_me(entered, private=self._private)
+        except InvalidRequest:
+            raise SignInFailed(
+                "That is no web address to sign in with",
+                f"“{shown(entered)}” can't be used. Enter the address of your own site, such as "
+                "https://your-name.example/, without a port, a user name or a “#” in it.",
+            ) from None
+        profile = authorization = None
+        if not is_own(me, base):
+            await self._limits.enter(me, address)
+            async with self._limits.place(me, address, site_of_me(me)):
+                profile = await self._profile(me)
+            authorization = self._authorization_of(profile)
+        if profile is None or authorization is None or is_own(authorization, base):
+            metrics.SIGN_INS.labels("local").inc()
+            return me, None
+        state = secrets.token_urlsafe(32)
+        metadata = profile.metadata
+        sign_in = SignInUnderWay(
+            me=me,
+            authorization_endpoint=authorization,
+            token_endpoint=profile.token_endpoint,
+            revocation_endpoint=metadata.revocation_endpoint if metadata else None,
+            issuer=profile.issuer,
+            names_itself=metadata.iss_in_response if metadata else False,
+            base=base,
+            browser=sha256_hex(browser),
+            next=next_,
+        )
+        await self._limits.leave(me, size_of(sign_in))
+        await self._pending.put(sha256_hex(state), sign_in)
+        metrics.SIGN_INS.labels("begun").inc()
+        return me, _request(sign_in, state, _verifier(browser, state))
+
+    async def finish(
+        self, answer: Iterable[tuple[str, str]], *, browser: str, now: float, address: str = ""
+    ) -> SignedInPerson:
+        """Who has come back from their provider.
+
+        `answer` is the query of the address that the provider sent the browser to, `address` the client's. Raises
+        SignInFailed. Whatever the outcome, the same answer is good for nothing afterwards.
+        """
+        try:
+            found = await self._arrive(answer, browser, now, address)
+        except SignInFailed as problem:
+            metrics.SIGN_INS.labels("unknown" if isinstance(problem, Refusal) else "failed").inc()
+            raise
+        metrics.SIGN_INS.labels("arrived").inc()
+        log.info("signed in", user=found.user, how=found.how)
+        return found
+
+    async def _arrive(
+        self, answer: Iterable[tuple[str, str]], browser: str, now: float, address: str
+    ) -> SignedInPerson:
+        said = answer_parameters(answer)
+        state = said.get("state", "")
+        sign_in = await self._taken(state, browser)
+        who = provider_name(sign_in.authorization_endpoint)
+        check_issuer(sign_in, said.get("iss"), who)
+        if said.get("error") == "access_denied":
+            text = f"{who} says that access was denied: you, or it, said no. You can start again whenever you like."
+            raise SignInFailed("You were not signed in", text, 403)
+        if "error" in said:
+            reason = shown(said.get("error_description") or said["error"])
+            text = f"{who} says: “{reason}”. {_AGAIN} If it happens again, tell the people who run {who}."
+            raise SignInFailed("The provider did not sign you in", text, 502)
+        code = said.get("code", "")
+        if not _CODE.fullmatch(code):
+            raise SignInFailed("The provider sent no code", f"{who} sent you back without the code it owes. {_AGAIN}")
+        async with self._limits.place(sign_in.me, address, who):
+            found = await self._redeem(sign_in, code, _verifier(browser, state), now)
+            profile = await self._confirmed(sign_in, found.me, who)
+            verdict = await self._admission.admit(proven(sign_in.me, found.me, profile))
+        if isinstance(verdict, Refusal):
+            log.info("a sign-in by somebody who is not a user", provider=who, me=found.me)
+            raise verdict
+        return SignedInPerson(verdict.user, verdict.me, f"with {who}", sign_in.next, verdict.new)
+
+    async def _profile(self, me: str) -> Profile:
+        try:
+            return await self._profiles.discover(me, max_age=PROFILE_RECENT)
+        except (InvalidRequest, ProfileError) as problem:
+            raise _profile_failed(problem, me) from None
+
+    def _authorization_of(self, profile: Profile) -> str:
+        found = profile.authorization_endpoint
+        if found is None:
+            raise SignInFailed(
+                "Your page names no provider to sign in with",
+                f"{profile.page} was read and names no authorization_endpoint. Add the links of your provider to the "
+                "page, then try again.",
+            )
+        if urlsplit(found).scheme != "https" and not self._private:
+            raise SignInFailed(
+                "The provider isn't safe to use",
+                f"{profile.page} names the provider {provider_name(found)} without https, so anybody on the way could "
+                "sign in as you. Change the link on your page to one that begins with https.",
+            )
+        return found
+
+    async def _taken(self, state: str, browser: str) -> SignInUnderWay:
+        """The sign-in of that `state`, which this browser began. Nobody else can use it up."""
+        digest = sha256_hex(state)
+        sign_in = await self._pending.look(digest) if state else None
+        if sign_in is None:
+            raise SignInFailed(
+                "This sign-in is over",
+                f"It was not begun here, took longer than a quarter of an hour, or was finished before. {_AGAIN}",
+            )
+        if not browser or not hmac.compare_digest(sign_in.browser, sha256_hex(browser)):
+            raise SignInFailed(
+                "This sign-in was begun in another browser",
+                "For your safety it can only be finished where it was begun. If this is the browser, it keeps no "
+                f"cookies for {sign_in.base}, or you have signed in or out in between. {_AGAIN}",
+                403,
+            )
+        if not await self._pending.take(digest):
+            raise SignInFailed("This sign-in is over", f"It was finished before. {_AGAIN}")
+        return sign_in
+
+    async def _redeem(self, sign_in: SignInUnderWay, code: str, verifier: str, now: float) -> CodeAnswer:
+        """What the provider says of who has signed in: a claim, until their page confirms it."""
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "client_id": sign_in.base + CLIENT_PATH,
+            "redirect_uri": sign_in.base + CALLBACK_PATH,
+            "code_verifier": verifier,
+        }
+        who = provider_name(sign_in.authorization_endpoint)
+        answer = await self._ask(sign_in.authorization_endpoint, form, who)
+        if answer.status in _NOT_THERE and sign_in.token_endpoint and _is_beside(sign_in):
+            answer = await self._ask(sign_in.token_endpoint, form, who)
+        if answer.status != 200:
+            raise _refused_code(answer, who)
+        try:
+            found = read_code_answer(answer.body, answer.final_url, answer.content_type, now=now, private=self._private)
+        except ParseError as problem:
+            raise SignInFailed(
+                "The provider's answer can't be read",
+                f"{who} was asked who you are, and its answer makes no sense: {problem.detail}. Tell the people who "
+                f"run {who}, or name another provider on your page.",
+                502,
+            ) from None
+        if found.access_token is not None and sign_in.revocation_endpoint is not None:
+            # Nobody wants that token (RFC 7009).
+            revoked = await self._sender.send(
+                Sending(sign_in.revocation_endpoint, "POST", form={"token": found.access_token})
+            )
+            if isinstance(revoked, FetchFailed) or revoked.status != 200:
+                log.info("a provider did not revoke an unneeded token", provider=who)
+        return found
+
+    async def _ask(self, url: str, form: Mapping[str, str], who: str) -> Answered:
+        answer = await self._sender.send(Sending(url, "POST", form=form))
+        if isinstance(answer, FetchFailed):
+            raise SignInFailed(
+                "The provider doesn't answer",
+                f"{who} was asked who you are, and could not be reached: {answer.detail}. Try again in a while.",
+                503,
+            )
+        return answer
+
+    async def _confirmed(self, sign_in: SignInUnderWay, returned: str, who: str) -> Profile:
+        try:
+            return await self._profiles.confirm(
+                sign_in.me, returned, authorization=sign_in.authorization_endpoint, issuer=sign_in.issuer
+            )
+        except ProfileMismatch:
+            raise SignInFailed(
+                "The provider spoke for somebody else",
+                f"{who} says that you are {returned}, but that page does not name {who} as its provider. You are not "
+                "signed in. If the page is yours, put the links of this provider on it.",
+                403,
+            ) from None
+        except (InvalidRequest, ProfileError) as problem:
+            raise _profile_failed(problem, returned) from None
+
+
+def answer_parameters(answer: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The parameters that concern us.
+
+    Raises SignInFailed where one stands twice, since servers disagree then.
+    """
+    found: dict[str, str] = {}
+    for name, value in answer:
+        if name in _SINGLE:
+            if name in found:
+                raise SignInFailed("The provider's answer is ambiguous", f"It holds '{name}' twice. {_AGAIN}")
+            found[name] = value
+    return found
+
+
+def check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
+    """Make sure that the answer is from the provider that was asked (RFC 9207).
+
+    A provider without metadata has no issuer to compare with: then the name must at least lie where it was asked.
+    Raises SignInFailed.
+    """
+    if sign_in.issuer is None:
+        right = iss is None or is_own(sign_in.authorization_endpoint, _origin(iss))
+    else:
+        right = not sign_in.names_itself if iss is None else hmac.compare_digest(iss.encode(), sign_in.issuer.encode())
+    if not right:
+        what = "does not say whose it is" if iss is None else f"is from {shown(iss)}"
+        raise SignInFailed(
+            "The answer is from another provider",
+            f"You were sent to {who}, and the answer that came back {what}. Somebody may have tried to mix up two "
+            f"providers, so you are not signed in. {_AGAIN}",
+            403,
+        )
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url) if re.fullmatch(r"https?://[\x21-\x7e]{1,2000}", url) else urlsplit("")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _profile_failed(problem: InvalidRequest | ProfileError, me: str) -> SignInFailed:
+    if isinstance(problem, InvalidRequest):
+        return SignInFailed("The provider's answer can't be used", f"{problem.description}. {_AGAIN}", 502)
+    if isinstance(problem, ProfileUnreachable):
+        return SignInFailed(
+            "Your page can't be reached",
+            f"To find your provider, {problem.url} was asked: {problem.detail}. Check the address that you entered; "
+            "if it is right, try again in a while.",
+            503,
+        )
+    return SignInFailed(
+        "Your page doesn't say where you sign in",
+        f"To find the provider of {me}, {problem.url} was read: {problem.detail}. Correct that, then try again.",
+    )
+
+
+def _is_beside(sign_in: SignInUnderWay) -> bool:
+    """Whether the token endpoint is another address of the server that made the code."""
+    made, other = sign_in.authorization_endpoint, sign_in.token_endpoint
+    return other is not None and other != made and identifier(other).origin == identifier(made).origin
+
+
+def _refused_code(answer: Answered, who: str) -> SignInFailed:
+    said = read_error(answer.body, answer.final_url, answer.content_type)
+    if answer.status >= 500 or answer.status == 429:
+        return SignInFailed(
+            "The provider has a problem",
+            f"{who} was asked who you are, and failed with status {answer.status}. Try again in a while.",
+            503,
+        )
+    reason = f"“{said.description or said.error}”" if said else f"status {answer.status}"
+    return SignInFailed(
+        "The provider does not confirm you",
+        f"{who} was asked who you are, and refused: {reason}. Its codes are good for a short time and once. {_AGAIN}",
+        403,
+    )
+
+
+def provider_name(url: str) -> str:
+    """How a provider is called in messages: by its host and port."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def client_document(base: str, name: str, logo: str) -> dict[str, object]:
+    """What we say of ourselves as a client; `logo` is a path.
+
+    https://indieauth.spec.indieweb.org/#client-metadata
+    """
+    return {
+        "client_id": base + CLIENT_PATH,
+        "client_name": name,
+        "client_uri": f"{base}/",
+        "logo_uri": base + logo,
+        "redirect_uris": [base + CALLBACK_PATH],
+        "grant_types": ["authorization_code"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "scope": SCOPE,
+    }
+
+
+def _request(sign_in: SignInUnderWay, state: str, verifier: str) -> str:
+    """The address of the provider with our question in it; a query that it has of its own stays."""
+    values = {
+        "response_type": "code",
+        "client_id": sign_in.base + CLIENT_PATH,
+        "redirect_uri": sign_in.base + CALLBACK_PATH,
+        "state": state,
+        "code_challenge": pkce_challenge(verifier),
+        "code_challenge_method": PKCE_METHOD,
+        "scope": SCOPE,
+        "me": sign_in.me,
+    }
+    joint = "&" if urlsplit(sign_in.authorization_endpoint).query else "?"
+    return f"{sign_in.authorization_endpoint.rstrip('?')}{joint}{urlencode(values)}"
+
+
+def _verifier(browser: str, state: str) -> str:
+    made = hmac.digest(browser.encode(), f"verifier\n{state}".encode(), hashlib.sha256)
+    return urlsafe_b64encode(made).rstrip(b"=").decode()
+
+
+class SignInLimits:
+    """Rate limits for starting a sign-in, which needs no account. They raise SignInFailed.
+
+    Starting one makes this server fetch a page. Strangers can't use up what users' addresses may do.
+    """
+
+    def __init__(self, known: UserAddresses, limiter: RateLimiter | None = None) -> None:
+        self._known = known
+        self._limiter = limiter or RateLimiter()
+
+    async def enter(self, me: str, address: str) -> None:
+        """Count a sign-in with the page `me` (canonical), begun from a client's address.
+
+        The limit of a site doesn't hold for addresses of users.
+        """
+        known = await self._known.has(me)
+        by_network = _of_network(address, limits.SIGN_INS_OF_NETWORK, limits.SIGN_INS_OF_WIDE_NETWORK)
+        if not all(self._limiter.count(*place) for place in by_network):
+            raise SignInFailed(
+                "Too many sign-ins",
+                "From your network many sign-ins were begun within a minute. Wait a minute, then try again.",
+                429,
+            )
+        if not self._limiter.count(limits.SIGN_INS_AT_SITE, site_of_me(me)) and not known:
+            raise SignInFailed(
+                "That site was asked too often",
+                f"Too many people have begun to sign in with addresses at {site_of_me(me)}. Wait a minute, then try "
+                "again.",
+                429,
+            )
+        if not self._limiter.count(limits.SIGN_INS_IN_ALL, _kind(known)):
+            raise _full()
+
+    async def leave(self, me: str, size: int) -> None:
+        """Count the bytes that a sign-in leaves in the store until the person is back."""
+        if not await self._known.has(me) and not self._limiter.count(limits.SIGN_IN_BYTES, weight=size):
+            raise _full()
+
+    @asynccontextmanager
+    async def place(self, me: str, address: str, site: str) -> AsyncIterator[None]:
+        """A place among the sign-ins that wait for other servers, which may be slow.
+
+        `site` is the host that is waited for. Addresses of users have places of their own.
+        """
+        kind = _kind(await self._known.has(me))
+        shares = [
+            (limits.WAITING_OF_PERSON, me),
+            (limits.WAITING_AT_SITE, f"{kind} {site}"),
+            *_of_network(address, limits.WAITING_OF_NETWORK, limits.WAITING_OF_WIDE_NETWORK),
+        ]
+        if not all(self._limiter.has_room(*share) for share in shares):
+            raise SignInFailed(
+                "Too many sign-ins at once",
+                f"Several sign-ins from your network, with your address or at {site} are under way and wait for an "
+                "answer. Wait a few seconds, then start the sign-in again.",
+                429,
+            )
+        if not self._limiter.has_room(limits.WAITING_IN_ALL, kind):
+            raise _full()
+        give_back = self._limiter.take([*shares, (limits.WAITING_IN_ALL, kind)])
+        try:
+            yield
+        finally:
+            give_back()
+
+
+def _of_network(address: str, narrow: RateLimit, wide: RateLimit) -> Iterable[Place]:
+    """What is counted for a client's address: nothing where it isn't one of the internet."""
+    if is_public(address):
+        yield narrow, network_of(address)
+        if (network := wide_network_of(address)) is not None:
+            yield wide, network
+
+
+def _kind(known: bool) -> str:
+    return "users" if known else "others"
+
+
+def _full() -> SignInFailed:
+    return SignInFailed("Too many people sign in just now", "Wait a few seconds, then start the sign-in again.", 503)

@@ -1,1 +1,0 @@
-"""Signing in with one's own domain: profiles, codes, accounts, sessions."""

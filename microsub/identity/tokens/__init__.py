@@ -1,1 +1,0 @@
-"""Tokens of other providers, and what each user may have and ask."""

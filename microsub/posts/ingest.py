@@ -1,0 +1,597 @@
+"""The one way in for posts: what of a document is news is stored once, and handed to delivery and to the world.
+
+An item's hash is written first; then one script on the feed's slot claims its guid and notes the item in the feed's
+pending set, which is the outbox: the note goes when delivery and the stream of events have the item. The loser of a
+race for a guid (one document handled twice at once) deletes the hash that it wrote. After a crash before the claim the
+sweep collects that hash; after a crash behind it the next reading of the feed, the next program that saves into it, or
+upkeep finds the item in the outbox and hands it on.
+
+A guid that stands in the feed's map while its item is gone is a tombstone: the post was here, and it doesn't come back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import orjson
+import structlog
+
+from microsub.feeds.events import Event
+from microsub.feeds.record import KEEP_UNFOLLOWED, FeedRecord, reading_text
+from microsub.formats.entry_id import told_apart
+from microsub.formats.wire import identified, redated
+from microsub.kit.urls import host_of, normalise_url
+from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
+from microsub.posts import duplicates
+from microsub.posts.garbage import listed_again
+from microsub.posts.values import (
+    ANY,
+    WRITTEN_GUID,
+    EntriesFound,
+    ItemIncomplete,
+    ItemsStored,
+    ItemToStore,
+    Stored,
+    StoredItem,
+    UpdatedItem,
+    version_of,
+)
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
+from microsub.redis.replies import score_text, text, texts
+from microsub.redis.scripts import load
+from microsub.redis.streams import Bounds, Stream
+
+if TYPE_CHECKING:
+    from microsub.feeds.events import Announcing
+    from microsub.feeds.record import Feeds
+    from microsub.posts.items import Items
+
+log = structlog.get_logger(__name__)
+
+LOOK_UPS = Bounds(messages=50_000)
+"""Look-ups that may wait. Beyond that posts stay as they are for the time being."""
+
+_CLAIM, _UPDATE, _CONFIRM, _TOLD, _HANDED_ON = (
+    load(name) for name in ("item_claim", "item_update", "item_confirm", "compare_and_set", "feed_handed_on")
+)
+
+_KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
+
+_UNKNOWN = "?"
+"""In place of the author before an edit that somebody else has made."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the store holds of an item that a document lists again."""
+
+    id: str
+    hash: str
+    score: str
+    author: str
+    published: str
+    twin: str
+    twin_at: float
+    version: str
+    untold: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A document's posts, each guid once, beside what the store knows of them. `ids` holds tombstones too.
+
+    `last` is the last of as many new ids as there are posts, where these are taken already.
+    """
+
+    listed: Mapping[str, ItemToStore]
+    ids: Mapping[str, str]
+    known: Mapping[str, _Known]
+    last: int | None = None
+
+    @property
+    def new(self) -> list[ItemToStore]:
+        return [candidate for guid, candidate in self.listed.items() if guid not in self.ids]
+
+    @property
+    def tombstones(self) -> dict[str, str]:
+        return {guid: item_id for guid, item_id in self.ids.items() if guid not in self.known}
+
+    @property
+    def again(self) -> list[tuple[_Known, ItemToStore]]:
+        return [(self.known[guid], candidate) for guid, candidate in self.listed.items() if guid in self.known]
+
+    @property
+    def edited(self) -> list[tuple[_Known, ItemToStore]]:
+        return [(old, candidate) for old, candidate in self.again if old.hash != candidate.hash]
+
+    @property
+    def same(self) -> list[tuple[_Known, ItemToStore]]:
+        return [(old, candidate) for old, candidate in self.again if old.hash == candidate.hash]
+
+
+class PostWriter:
+    """Decides what of a feed's posts is news and writes it, in a handful of round trips, however many posts there are.
+
+    Nobody is told: that is `Ingest`, which everything but an import goes through.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def write(
+        self,
+        feed: FeedRecord,
+        posts: Sequence[ItemToStore],
+        now: float,
+        version: str = ANY,
+        *,
+        reading: float | None = None,
+        mostly_new: bool = False,
+    ) -> Stored:
+        """Store what is new and update what was edited; doing it again, or twice at once, changes nothing more.
+
+        `version` orders what is written: a post that a later version has changed, or has confirmed, is left as it is.
+        New and edited posts stand in the feed's outbox until they are handed on, and an edit that was written and never
+        announced is among the `updated` again. With a `reading` nothing is written where a later one has begun. The ids
+        of posts that are `mostly_new` are taken at once, which spares a round trip. Raises StoreError.
+        """
+        compared = await self._compare(feed.id, posts, take_ids=mostly_new)
+        await listed_again(self._redis, feed.id, compared.tombstones, now)
+        edited = compared.edited
+        if reading is None or feed.body_hash is None:
+            # An earlier reading may be about to write; one that has yet to claim anything is refused by its number.
+            edited = [*edited, *await self._confirm(compared.same, version)]
+        new: list[StoredItem] = []
+        updated: list[UpdatedItem] = []
+        pending: frozenset[str] | None = None
+        if compared.new or edited:
+            claimed = await self._claim(feed, compared, edited, now, version, reading)
+            if claimed is None:
+                return Stored(pending=frozenset())
+            new, lost, pending = claimed
+            if lost:
+                # What somebody else has stored meanwhile may be of an earlier document.
+                theirs = await self._compare(feed.id, lost)
+                late = [*theirs.edited, *await self._confirm(theirs.same, version)]
+                await self._note_pending(feed, late)
+                edited, pending = [*edited, *late], None
+            updated = await self._edit(feed, edited, now, version)
+        if version:
+            updated += [_untold(old, candidate) for old, candidate in compared.same if old.untold]
+        await self._prolong_twins(feed, compared.again, now)
+        return Stored(tuple(new), tuple(updated), version, pending)
+
+    async def announced(self, updated: Iterable[UpdatedItem]) -> None:
+        """Note that these edits have been announced; later ones are left to their writers."""
+        calls = [(_TOLD, [keys.item(item.id)], ["untold", item.untold, ""]) for item in updated if item.untold]
+        if calls:
+            await self._redis.scripts(calls)
+
+    async def _compare(self, feed_id: str, posts: Sequence[ItemToStore], *, take_ids: bool = False) -> _Compared:
+        listed: dict[str, ItemToStore] = {}
+        for candidate in posts:
+            listed.setdefault(candidate.guid, candidate)
+        if not listed:
+            return _Compared({}, {}, {})
+        # Posts that were stored beside others of their guid, and are listed without these now, don't become what the
+        # guid alone stands for: that may be any of the others in its turn.
+        names = {
+            guid: name
+            for guid, one in listed.items()
+            if not one.shared and (name := told_apart(guid, one.link, one.written_guid))
+        }
+        commands: list[Command] = [("HMGET", keys.feed_guids(feed_id), *listed, *names.values())]
+        if take_ids:
+            commands.append(("INCRBY", keys.item_ids(), len(listed)))
+        found, *last = await self._redis.pipeline(commands)
+        there = [text(item_id) for item_id in found]
+        ids = {guid: item_id for guid, item_id in zip(listed, there, strict=False) if item_id is not None}
+        beside = dict(zip(names, there[len(listed) :], strict=True))
+        ids |= await self._once_alone(feed_id, [one for guid, one in listed.items() if one.shared and guid not in ids])
+        known = await self._known(ids) if ids else {}
+        apart = {
+            guid: item_id
+            for guid, item_id in beside.items()
+            if item_id is not None and item_id != ids.get(guid) and _is_news(listed[guid], known.get(guid))
+        }
+        if apart:
+            known = {guid: one for guid, one in known.items() if guid not in apart} | await self._known(apart)
+        return _Compared(listed, ids | apart, known, last[0] if last else None)
+
+    async def _once_alone(self, feed_id: str, candidates: Sequence[ItemToStore]) -> dict[str, str]:
+        """Posts that were stored when no other post of their feed had their guid, or by an import (guid → item id).
+
+        From now on they are known by what tells them apart, too.
+        """
+        if not candidates:
+            return {}
+        key = keys.feed_guids(feed_id)
+        ids = await self._redis.command("HMGET", key, *(one.shared for one in candidates))
+        pairs = [(one, text(item_id)) for one, item_id in zip(candidates, ids, strict=True) if item_id is not None]
+        links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
+        # Of a post that is gone the link isn't known any more; what was published after it was deleted is another one.
+        buried = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed_id), one.shared) for one, _ in pairs])
+        same = [
+            (one.guid, item_id)
+            for (one, item_id), link, until in zip(pairs, links, buried, strict=True)
+            if (one.score < float(until or 0) if link is None else _is_link(one.link, link))
+        ]
+        claimed = await self._redis.pipeline([("HSETNX", key, guid, item_id) for guid, item_id in same])
+        return {guid: item_id for (guid, item_id), was_free in zip(same, claimed, strict=True) if was_free}
+
+    async def _known(self, ids: Mapping[str, str]) -> dict[str, _Known]:
+        """What is stored of these items (guid → id), by guid; tombstones are left out."""
+        rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *_KNOWN) for item_id in ids.values()])
+        known = {}
+        for (guid, item_id), row in zip(ids.items(), rows, strict=True):
+            texts = [text(value) if value else "" for value in row]
+            digest, score, author, published, twin, twin_at, version, confirmed, untold = texts
+            if score:
+                latest = max(version, confirmed)
+                known[guid] = _Known(
+                    item_id, digest, score, author, published, twin, float(twin_at or 0), latest, untold
+                )
+        return known
+
+    async def _claim(
+        self,
+        feed: FeedRecord,
+        compared: _Compared,
+        edited: Sequence[tuple[_Known, ItemToStore]],
+        now: float,
+        version: str,
+        reading: float | None,
+    ) -> tuple[list[StoredItem], list[ItemToStore], frozenset[str]] | None:
+        """Write new items and claim their guids: those that are stored now, those that somebody else has stored
+        meanwhile, and all ids in the outbox. None where nothing may be written, since a later reading has begun.
+        """
+        fresh = compared.new
+        numbered = await self._write_new(feed, fresh, compared.last, now, version) if fresh else []
+        args: list[Arg] = [reading_text(reading), KEEP_UNFOLLOWED, len(edited), *(old.id for old, _ in edited)]
+        for item_id, candidate in numbered:
+            args += (candidate.guid, item_id, score_text(candidate.score))
+        functions = (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_pending)
+        reply = await self._redis.script(_CLAIM, [key(feed.id) for key in functions], args)
+        owners = texts(reply[0]) if reply else [""] * len(numbered)
+        won = [pair for pair, owner in zip(numbered, owners, strict=True) if owner == pair[0]]
+        lost = [pair for pair, owner in zip(numbered, owners, strict=True) if owner != pair[0]]
+        if lost:
+            await self._redis.pipeline([command for pair in lost for command in _withdrawal(feed, *pair)])
+        if not reply:
+            return None
+        stored = [
+            StoredItem(item_id, one.written_guid, score_text(one.score), one.author, one.incomplete)
+            for item_id, one in won
+        ]
+        return stored, [candidate for _, candidate in lost], frozenset(texts(reply[1]))
+
+    async def _write_new(
+        self, feed: FeedRecord, fresh: Sequence[ItemToStore], last: int | None, now: float, version: str
+    ) -> list[tuple[str, ItemToStore]]:
+        """Write items that no guid leads to yet, with their ids; `last` is the last id, where these are taken."""
+        was = await self._predecessors(feed, fresh)
+        if last is None:
+            last = int(await self._redis.command("INCRBY", keys.item_ids(), len(fresh)))
+        # The document's first entry is its newest: it gets the largest id.
+        numbered = [(str(last - place), candidate) for place, candidate in enumerate(fresh)]
+        commands: list[Command] = []
+        for item_id, candidate in numbered:
+            fields: dict[str, Arg] = {
+                **_changing(feed, item_id, candidate, candidate.wire, now, version),
+                "ID": item_id,
+                "feed": feed.id,
+                "guid": candidate.guid,
+                "score": score_text(candidate.score),
+                "discovered": score_text(now),
+                "Published": candidate.published,
+            }
+            if candidate.guid in was:
+                fields[duplicates.WAS] = was[candidate.guid]
+            commands.append(("HSET", keys.item(item_id), *_flat(fields)))
+            if candidate.twin:
+                commands += duplicates.register(candidate.twin, _copy(feed, item_id, candidate))
+        await self._redis.pipeline(commands)
+        return numbered
+
+    async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
+        """What new posts were in feeds that gave this one their followers, by guid, as `twins.WAS` has it."""
+        found: dict[str, str] = {}
+        for former in feed.extra.get(duplicates.MERGED, "").split():
+            posts = {one.guid: (one.guid, one.link) for one in fresh}
+            for guid, item in (await duplicates.predecessors(self._redis, former, posts)).items():
+                found[guid] = f"{found.get(guid, '')} {item} {former}".strip()
+        return found
+
+    async def _note_pending(self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]]) -> None:
+        if edited:
+            await self._redis.command("SADD", keys.feed_pending(feed.id), *(old.id for old, _ in edited))
+
+    async def _edit(
+        self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]], now: float, version: str
+    ) -> list[UpdatedItem]:
+        """Write edits in place, which stand in the outbox already; score, id, time of discovery and the `published` on
+        the wire stay.
+        """
+        if not edited:
+            return []
+        before = await self._redis.pipeline([("HGET", keys.item(old.id), "Data") for old, _ in edited])
+        calls = []
+        changed = []
+        for (old, candidate), data in zip(edited, before, strict=True):
+            wire = redated(candidate.wire, old.published)
+            fields = _changing(feed, old.id, candidate, wire, now, version)
+            if version:
+                fields["untold"] = version
+            changed.append(_differences(data, wire))
+            calls.append((_UPDATE, [keys.item(old.id)], [version, "", *_flat(fields)]))
+        written = await self._redis.scripts(calls)
+        updated = [
+            UpdatedItem(
+                old.id,
+                candidate.written_guid,
+                old.score,
+                candidate.author,
+                old.author if not old.untold else _UNKNOWN,
+                names,
+                version,
+                candidate.incomplete,
+            )
+            for (old, candidate), names, was_written in zip(edited, changed, written, strict=True)
+            if was_written
+        ]
+        if updated:
+            ranks = [part for item in updated for part in (score_text(now), item.id)]
+            await self._redis.command("ZADD", keys.feed_items(feed.id), "XX", *ranks)
+        return updated
+
+    async def _confirm(
+        self, same: Sequence[tuple[_Known, ItemToStore]], version: str
+    ) -> list[tuple[_Known, ItemToStore]]:
+        """Note that a document has these items as they are, so that no earlier one changes them; those that are
+        otherwise by now.
+        """
+        older = [(old, candidate) for old, candidate in same if old.version < version]
+        calls = [(_CONFIRM, [keys.item(old.id)], [version, candidate.hash]) for old, candidate in older]
+        replies = await self._redis.scripts(calls) if calls else []
+        return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
+
+    async def _prolong_twins(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
+        """Copies stay known of each other for as long as a feed lists them; written once in a month at most."""
+        commands: list[Command] = []
+        calls = []
+        for old, candidate in listed:
+            if candidate.twin and (now - old.twin_at > duplicates.REFRESH or old.twin != candidate.twin):
+                commands += duplicates.register(candidate.twin, _copy(feed, old.id, candidate))
+                calls.append(
+                    (_UPDATE, [keys.item(old.id)], [ANY, "", "twin", candidate.twin, "twin_at", score_text(now)])
+                )
+        if commands:
+            await self._redis.pipeline(commands)
+            await self._redis.scripts(calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """How many posts were new and edited, and the properties that edits changed.
+
+    `last` are calls for the caller's last round trip: they take from the outbox what was handed on.
+    """
+
+    new: int = 0
+    updated: int = 0
+    changed: tuple[str, ...] = ()
+    last: Sequence[ScriptCall] = ()
+
+
+class Ingest:
+    """Takes in posts of feeds: from polls, from programs. Any number of processes may take in the same posts."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        feeds: Feeds,
+        items: Items,
+        announcing: Announcing,
+        *,
+        clock: Callable[[], float] = time.time,
+        notify: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`notify` is called when there is something for delivery or to be looked up."""
+        self._redis = redis
+        self._feeds = feeds
+        self._items = items
+        self._writer = PostWriter(redis)
+        self._stored, self._incomplete = Stream(redis, "stored"), Stream(redis, "incomplete")
+        self._announcing = announcing
+        self._clock = clock
+        self._notify = notify
+
+    async def add(
+        self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, version: str, changed: Iterable[str] = ()
+    ) -> Ingested:
+        """Store posts of a feed and hand on what is news, with what is in the outbox since a crash.
+
+        `version` as in `PostWriter.write`. `changed` are properties that an edit changes beside those that readers see.
+        Raises StoreError; to be repeated where it broke off.
+        """
+        added = await self._hand_on(feed, await self._writer.write(feed, posts, now, version), changed)
+        await self._redis.scripts(added.last)
+        return added
+
+    async def add_found(self, found: EntriesFound) -> None:
+        """`add` for posts that were kept because they couldn't be stored; none of a feed that is gone by now."""
+        feed = (await self._feeds.get_many([found.feed])).get(found.feed)
+        if feed is not None:
+            await self.add(feed, found.items, found.found, found.version)
+
+    async def add_read(
+        self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool
+    ) -> Ingested:
+        """`add` for the reading of a feed that has the number `feed.reading`, which stands for the version. Nothing is
+        written where a later one has begun. While the feed has validators its outbox is empty, and isn't asked for.
+
+        What is `last` is left to the end of the poll.
+        """
+        reading = feed.reading or 0.0
+        version = version_of(reading)
+        stored = await self._writer.write(feed, posts, now, version, reading=reading, mostly_new=mostly_new)
+        if not stored.new and not stored.updated and feed.body_hash is not None:
+            return Ingested()
+        return await self._hand_on(feed, stored)
+
+    async def _hand_on(self, feed: FeedRecord, stored: Stored, changed: Iterable[str] = ()) -> Ingested:
+        """Announce what was stored; `changed` as in `add`."""
+        if changed := set(changed):
+            both = (tuple(sorted({*one.changed, *changed})) for one in stored.updated)
+            edits = zip(stored.updated, both, strict=True)
+            stored = replace(stored, updated=tuple(replace(one, changed=names) for one, names in edits))
+        ITEMS_NEW.inc(len(stored.new))
+        ITEMS_UPDATED.inc(len(stored.updated))
+        last = await self._tell(feed, stored)
+        names = tuple(sorted({name for one in stored.updated for name in one.changed}))
+        return Ingested(len(stored.new), len(stored.updated), names, last)
+
+    async def _tell(self, feed: FeedRecord, stored: Stored) -> Sequence[ScriptCall]:
+        """Announce what was stored just now, and what is in the outbox; the call that takes all of it out."""
+        written = {item.id for item in stored.new} | {item.id for item in stored.updated}
+        # Another process that stores posts of the same feed at the same time may have announced ours with its own.
+        found = await self._items.pending(feed.id) if stored.pending is None else stored.pending
+        pending = sorted({*found, *written}, key=int)
+        if not pending:
+            return ()
+        new = [item.id for item in stored.new]
+        same_author = {item.id for item in stored.updated if item.author == item.author_before}
+        edited = [item.id for item in stored.updated if item.id not in same_author]
+        # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it.
+        left = sorted(set(pending) - written, key=int)
+        reworded = tuple(item.id for item in stored.updated if item.id in same_author)
+        news = ItemsStored(feed.id, (*new, *left), (*edited, *left), reworded=reworded)
+        calls = [self._stored.adding([news.to_fields()])]
+        incomplete = [one.id for one in stored.new if one.incomplete]
+        incomplete += [one.id for one in stored.updated if one.incomplete]
+        wanted = [ItemIncomplete(item_id, stored.version) for item_id in incomplete]
+        if left:
+            wanted += [one.message for one in await look_ups_of(self._items, left)]
+        if wanted:
+            calls.append(self._incomplete.adding_within(LOOK_UPS, [one.to_fields() for one in wanted]))
+        events = self._events(feed.id, stored, await self._guids_of(left))
+        # In one round trip, and in this order: what nobody who waits for the post has to wait for comes last.
+        replies = await self._redis.scripts([*calls, *self._announcing.publishing(events)])
+        self._notify()
+        if wanted and not replies[len(calls) - 1]:
+            log.info("the queue of look-ups is full; look-ups are postponed", posts=len(wanted))
+        await self._announcing.published(events)
+        await self._writer.announced(stored.updated)
+        return [(_HANDED_ON, [keys.feed_pending(feed.id)], pending)]
+
+    async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """What identifies these items in their feed; those that are gone, of which others tell, are left out."""
+        rows = await self._items.fields(ids, (WRITTEN_GUID, "guid")) if ids else []
+        found = zip(ids, (written or guid for written, guid in rows), strict=True)
+        return {item_id: text(guid) for item_id, guid in found if guid}
+
+    def _events(self, feed_id: str, stored: Stored, left: Mapping[str, str]) -> list[Event]:
+        now = self._clock()
+        new = [Event("post_created", feed_id, now, item.id, item.guid) for item in stored.new]
+        edited = [Event("post_modified", feed_id, now, item.id, item.guid, item.changed) for item in stored.updated]
+        unsaid = [Event("post_modified", feed_id, now, item_id, guid) for item_id, guid in left.items()]
+        return new + edited + unsaid
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LookUpLeft:
+    """What a post lacks, the most urgent first: it was asked for again `asked` times, in that version of the post."""
+
+    asked: int
+    item: int
+    version: str
+
+    @property
+    def message(self) -> ItemIncomplete:
+        """The message that asks for it."""
+        return ItemIncomplete(str(self.item), self.version)
+
+    @property
+    def note(self) -> str:
+        """What the post keeps once it is asked for again."""
+        return f"{self.asked + 1} {self.version}"
+
+
+async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUpLeft]:
+    """What these items lack; those that lack nothing, or are gone, have none."""
+    rows = await items.fields(ids, ("incomplete", "version", "asked"))
+    found = []
+    for item_id, row in zip(ids, rows, strict=True):
+        incomplete, version, asked = (text(value) if value else "" for value in row)
+        if incomplete:
+            count, _, of_version = asked.partition(" ")
+            times = int(count) if of_version == version else 0
+            found.append(LookUpLeft(times, int(item_id), version))
+    return found
+
+
+def _is_link(link: str, stored: bytes) -> bool:
+    return bool(stored) and normalise_url(text(stored)) == normalise_url(link)
+
+
+def _is_news(candidate: ItemToStore, known: _Known | None) -> bool:
+    return known is None or known.hash != candidate.hash
+
+
+def _changing(
+    feed: FeedRecord, item_id: str, candidate: ItemToStore, wire: bytes, now: float, version: str
+) -> dict[str, Arg]:
+    """The fields that an edit replaces."""
+    fields: dict[str, Arg] = {
+        **candidate.extra,
+        "hash": candidate.hash,
+        "updated": score_text(now),
+        "author": candidate.author,
+        "link": candidate.link,
+        "Data": identified(wire, item_id, feed.id),
+        "incomplete": "1" if candidate.incomplete else "",
+    }
+    if version:
+        fields["version"] = version
+    if candidate.twin:
+        fields |= {"twin": candidate.twin, "twin_at": score_text(now)}
+    return fields
+
+
+def _untold(old: _Known, candidate: ItemToStore) -> UpdatedItem:
+    """An edit that somebody wrote and didn't live to tell."""
+    return UpdatedItem(
+        old.id,
+        candidate.written_guid,
+        old.score,
+        candidate.author,
+        _UNKNOWN,
+        untold=old.untold,
+        incomplete=candidate.incomplete,
+    )
+
+
+def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:
+    """The properties that two JSON objects don't share, but for ids."""
+    old, new = orjson.loads(before or b"{}"), orjson.loads(after)
+    names = (old.keys() | new.keys()) - {"_id", "_source"}
+    return tuple(sorted(name for name in names if old.get(name) != new.get(name)))
+
+
+def _copy(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> duplicates.Duplicate:
+    return duplicates.Duplicate(item_id, feed.id, host_of(feed.url), host_of(candidate.link))
+
+
+def _withdrawal(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> list[Command]:
+    commands: list[Command] = [("DEL", keys.item(item_id))]
+    if candidate.twin:
+        commands.append(("SREM", keys.twins(candidate.twin), _copy(feed, item_id, candidate).member()))
+    return commands
+
+
+def _flat(fields: Mapping[str, Arg]) -> list[Arg]:
+    return [part for pair in fields.items() for part in pair]

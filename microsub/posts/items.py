@@ -1,0 +1,220 @@
+"""The post store: every item once. How posts come in is `posts.ingest`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from microsub.kit.urls import host_of, normalise_profile
+from microsub.model.reader import Cursor, TimelineItem, Twin
+from microsub.posts import duplicates
+from microsub.posts.garbage import spare
+from microsub.posts.values import ANY
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Command, Redis, Script
+from microsub.redis.replies import filled, text
+from microsub.redis.scripts import load
+
+_UPDATE = load("item_update")
+_PAGE = load("feed_page")
+
+_TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A feed as its posts' timelines see it: its host, and the normalised URLs by which it can be muted or blocked.
+
+    Those are its own and that of its home page.
+    """
+
+    host: str
+    urls: tuple[str, ...]
+
+
+class Items:
+    """The post store."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    async def complete(self, item_id: str, version: str, digest: str, fields: Mapping[str, Arg]) -> bool:
+        """Write what look-ups found out about that version of an item, which had that hash; False where it is another
+        one by now, or gone. Running it twice changes nothing more.
+        """
+        args = [part for pair in fields.items() for part in pair]
+        return bool(await self._redis.script(_UPDATE, [keys.item(item_id)], [version, digest, *args]))
+
+    async def note(self, fields: Mapping[str, Mapping[str, Arg]]) -> None:
+        """Set fields that nobody sees, by item; those that are gone stay gone."""
+        calls: list[tuple[Script, Sequence[str], Sequence[Arg]]] = [
+            (_UPDATE, [keys.item(item_id)], [ANY, "", *(part for pair in values.items() for part in pair)])
+            for item_id, values in fields.items()
+        ]
+        if calls:
+            await self._redis.scripts(calls)
+
+    async def pending(self, feed_id: str) -> list[str]:
+        """Ids that are stored but not in all timelines yet, the oldest first."""
+        return _in_order(await self._redis.command("SMEMBERS", keys.feed_pending(feed_id)))
+
+    async def pending_of(self, feed_ids: Sequence[str]) -> dict[str, list[str]]:
+        """`pending` of several feeds in one round trip; those that have none are left out."""
+        replies = await self._redis.pipeline([("SMEMBERS", keys.feed_pending(feed_id)) for feed_id in feed_ids])
+        found = zip(feed_ids, map(_in_order, replies), strict=True)
+        return {feed_id: ids for feed_id, ids in found if ids}
+
+    async def done(self, feed_id: str, ids: Sequence[str]) -> None:
+        """These items are in all timelines that they belong to."""
+        if ids:
+            await self._redis.command("SREM", keys.feed_pending(feed_id), *ids)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
+        """What timelines need to know of these items, in their order; those that are gone are left out.
+
+        The sweep spares them from now on, since the caller is about to add them to timelines.
+        """
+        return await self._timeline_items(ids, await self.fields(ids, _TIMELINE), {})
+
+    async def timeline_items_of(
+        self, feed_id: str, ids: Sequence[str], command: Command
+    ) -> tuple[list[TimelineItem], Any]:
+        """`timeline_items` for items of one feed, with a round trip less; and the reply to a command beside it."""
+        commands = [("HMGET", keys.item(item_id), *_TIMELINE) for item_id in ids]
+        *rows, source, reply = await self._redis.pipeline([*commands, _asking_source(feed_id), command])
+        return await self._timeline_items(ids, rows, {feed_id: _source(source)}), reply
+
+    async def _timeline_items(
+        self, ids: Sequence[str], found_rows: Sequence[list[bytes | None]], sources: dict[str, _Source]
+    ) -> list[TimelineItem]:
+        rows = dict(zip(ids, found_rows, strict=True))
+        if condemned := [item_id for item_id, row in rows.items() if row[5] is not None]:
+            await spare(self._redis, condemned)
+            # One that was deleted or retired in this moment is missing now.
+            alive = await self._redis.pipeline([("HEXISTS", keys.item(item_id), "score") for item_id in condemned])
+            dead = {item_id for item_id, exists in zip(condemned, alive, strict=True) if not exists}
+            rows = {item_id: row for item_id, row in rows.items() if item_id not in dead}
+        found = {item_id: filled(row[:5]) for item_id, row in rows.items() if row[1] is not None}
+        sources = sources | await self._sources(feed for feed, *_ in found.values() if feed not in sources)
+        asking = (
+            (twin, duplicates.Duplicate(item_id, feed, sources[feed].host, host_of(link)))
+            for item_id, (feed, _, _, twin, link) in found.items()
+            if twin
+        )
+        copies = await duplicates.look_up(self._redis, duplicates.by_identity(asking))
+        return [
+            TimelineItem(
+                item_id,
+                score,
+                author,
+                sources[feed].urls,
+                (*copies.get(item_id, ()), *duplicates.was_of(text(rows[item_id][6] or b""))),
+            )
+            for item_id, (feed, score, author, *_) in found.items()
+        ]
+
+    async def succeed(self, feed_id: str, former: str, limit: int) -> int:
+        """Note which of the feed's `limit` latest posts take the place of posts of a former feed, wherever these are or
+        have been; of how many. What is stored later is compared with those too, once the record says `twins.MERGED`.
+        """
+        ids = await self.newest(feed_id, limit)
+        rows = await self.fields(ids, ("guid", "link", duplicates.WAS))
+        texts = {item_id: filled(row) for item_id, row in zip(ids, rows, strict=True) if row[0] is not None}
+        posts = {item_id: (guid, link) for item_id, (guid, link, _) in texts.items()}
+        found = await duplicates.predecessors(self._redis, former, posts)
+        named = {item_id: f"{texts[item_id][2]} {was} {former}".strip() for item_id, was in found.items()}
+        await self.note(
+            {
+                item_id: {duplicates.WAS: was}
+                for item_id, was in named.items()
+                if Twin(found[item_id], former) not in duplicates.was_of(texts[item_id][2])
+            }
+        )
+        return len(found)
+
+    async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
+        """Ids of the feed's latest posts, the latest first (by time of publishing, or of the last edit).
+
+        Those before `since` (Unix time) are left out.
+        """
+        if limit < 1:
+            return []
+        found = ("ZRANGE", keys.feed_items(feed_id), "+inf", since, "BYSCORE", "REV", "LIMIT", 0, limit)
+        return filled(await self._redis.command(*found))
+
+    async def page(self, feed_id: str, limit: int, after: Cursor | None = None) -> list[Cursor]:
+        """Up to `limit` of the feed's posts, in the order of `newest`, from behind `after`; each as a cursor.
+
+        Who follows these cursors meets every post that was there at the start and isn't edited meanwhile exactly once.
+        """
+        where = (after.score, after.item) if after else ("", "")
+        flat = filled(await self._redis.script(_PAGE, [keys.feed_items(feed_id)], [limit, *where]))
+        return [Cursor(score, item_id) for item_id, score in zip(flat[::2], flat[1::2], strict=True)]
+
+    async def data(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The wire JSON of these items, without per-user fields; None for those that are gone. One round trip."""
+        found: list[bytes | None] = await self._redis.pipeline(
+            [("HGET", keys.item(item_id), "Data") for item_id in ids]
+        )
+        return found
+
+    async def get(self, item_id: str) -> dict[str, str] | None:
+        """All fields of an item, as they were saved; None where there is none."""
+        return (await self.get_many([item_id]))[0]
+
+    async def get_many(self, ids: Sequence[str]) -> list[dict[str, str] | None]:
+        """`get` for several items, in their order. One round trip."""
+        replies = await self._redis.pipeline([("HGETALL", keys.item(item_id)) for item_id in ids])
+        texts = map(filled, replies)
+        return [dict(zip(row[::2], row[1::2], strict=True)) or None for row in texts]
+
+    async def id_of(self, feed_id: str, guid: str) -> str | None:
+        """The item that the guid stands for in the feed, which may be gone; None for a guid that the feed never had."""
+        item_id = await self._redis.command("HGET", keys.feed_guids(feed_id), guid)
+        return text(item_id) if item_id is not None else None
+
+    async def by_guid(self, feed_id: str, guid: str) -> dict[str, str] | None:
+        """All fields of the feed's item with that guid; None where there is none (any more)."""
+        item_id = await self.id_of(feed_id, guid)
+        return await self.get(item_id) if item_id is not None else None
+
+    async def places(self, ids: Sequence[str]) -> list[str | None]:
+        """The scores of these items, as decimal text; None where an item is gone."""
+        rows = await self.fields(ids, ("score",))
+        return [text(row[0]) if row[0] is not None else None for row in rows]
+
+    async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that are posts of the feed."""
+        if not ids:
+            return set()
+        ranks = await self._redis.command("ZMSCORE", keys.feed_items(feed_id), *ids)
+        return {item_id for item_id, rank in zip(ids, ranks, strict=True) if rank is not None}
+
+    async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        """Some fields of some items, row by row. One round trip."""
+        return await self._redis.pipeline([("HMGET", keys.item(item_id), *names) for item_id in ids])
+
+    async def _sources(self, feed_ids: Iterable[str]) -> dict[str, _Source]:
+        """Where posts of these feeds come from."""
+        ids = list(dict.fromkeys(feed_ids))
+        rows = await self._redis.pipeline([_asking_source(feed_id) for feed_id in ids])
+        return dict(zip(ids, map(_source, rows), strict=True))
+
+
+def _asking_source(feed_id: str) -> Command:
+    return "HMGET", keys.feed(feed_id), "url", "home"
+
+
+def _source(reply: Sequence[bytes | None]) -> _Source:
+    url, home = filled(reply)
+    return _Source(host_of(url), tuple(dict.fromkeys(normalise_profile(u) for u in (url, home) if u)))
+
+
+def _in_order(members: Iterable[bytes]) -> list[str]:
+    """The ids among the members of a set, the oldest first."""
+    return sorted(filled(members), key=int)

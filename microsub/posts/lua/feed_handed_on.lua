@@ -1,0 +1,8 @@
+-- Takes posts out of a feed's outbox: delivery and the stream of events have them.
+--
+-- Atomic: nothing but this set is touched.
+--
+-- KEYS  1 pending
+-- ARGV  ids
+-- reply nothing
+for at = 1, #ARGV, 1000 do redis.call('SREM', KEYS[1], unpack(ARGV, at, math.min(at + 999, #ARGV))) end

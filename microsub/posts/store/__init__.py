@@ -1,1 +1,0 @@
-"""What Redis keeps of posts."""

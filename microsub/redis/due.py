@@ -1,0 +1,122 @@
+"""Due times: what is to be done for whom, and when. A sorted set per shard of users, so that a cluster spreads them.
+
+The sets are derived: an entry that is lost is written again by a daily look at everything, and one that is there
+without need costs a look. So an entry is written before the change that needs it, and no crash loses the work.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
+from microsub.redis import keys
+from microsub.redis.lease import leased
+from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.replies import texts
+
+SHARDS = 16
+
+FARTHEST = 2 * 86_400.0
+"""Seconds ahead of which nothing is planned. What stands further ahead was planned while a clock was ahead: it is due.
+"""
+
+_RETRY = 600.0
+"""Seconds after which work that broke off is tried again."""
+
+_AT_ONCE = 100
+
+DAY = 86_400.0
+
+BETWEEN_LOOKS = 600.0
+"""Seconds between two looks whether a daily job is due."""
+
+
+class DueTimes:
+    """The due times of one kind of work, `what`. Members begin with a user's name, and may go on behind a blank."""
+
+    def __init__(self, redis: Redis, what: str, shards: int = SHARDS) -> None:
+        self._redis = redis
+        self._what = what
+        self._shards = shards
+
+    async def note(self, times: Mapping[str, float]) -> None:
+        """Plan work: member to Unix time, instead of the time that was planned before."""
+        await self._add(times, ())
+
+    async def note_missing(self, times: Mapping[str, float]) -> None:
+        """Plan work for those members for which none is planned."""
+        await self._add(times, ("NX",))
+
+    async def visit(self, now: float, work: Callable[[str], Awaitable[float | None]]) -> int:
+        """Do what is due: `work` gets the member, and replies when it is due again, None for never. How often it ran.
+
+        One process at a time works on a shard, under a lease. Work that breaks off ends the visit; it is tried again
+        ten minutes later, so that nothing stands in the way of what is due behind it.
+        """
+        commands = [self._asking(shard, now, 1, part) for shard in range(self._shards) for part in (0, 1)]
+        replies = await self._redis.pipeline(commands)
+        count = 0
+        for shard in range(self._shards):
+            if replies[2 * shard] or replies[2 * shard + 1]:
+                async with leased(self._redis, f"{self._what}:{shard}") as mine:
+                    if mine:
+                        count += await self._visit(shard, now, work)
+        return count
+
+    async def _visit(self, shard: int, now: float, work: Callable[[str], Awaitable[float | None]]) -> int:
+        key, count = keys.due(self._what, shard), 0
+        while True:
+            early, ahead = await self._redis.pipeline([self._asking(shard, now, _AT_ONCE, part) for part in (0, 1)])
+            # A time for each, by which to see whether the entry was planned again during the work.
+            begun = {member: now + _RETRY + at / 1000 for at, member in enumerate(dict.fromkeys(texts(early + ahead)))}
+            if not begun:
+                return count
+            await self._redis.command("ZADD", key, *_pairs(begun))
+            for member, mark in begun.items():
+                again = await work(member)
+                done: list[Command] = [("ZREMRANGEBYSCORE", key, f"{mark:.3f}", f"{mark:.3f}")]
+                if again is not None:
+                    done.append(("ZADD", key, "NX", f"{again:.3f}", member))
+                await self._redis.pipeline(done)
+                count += 1
+
+    def _asking(self, shard: int, now: float, most: int, ahead: int) -> Command:
+        bounds: tuple[Arg, Arg] = (f"({now + FARTHEST:.3f}", "+inf") if ahead else ("-inf", f"{now:.3f}")
+        return ("ZRANGEBYSCORE", keys.due(self._what, shard), *bounds, "LIMIT", 0, most)
+
+    async def _add(self, times: Mapping[str, float], options: tuple[Arg, ...]) -> None:
+        shards: defaultdict[int, dict[str, float]] = defaultdict(dict)
+        for member, at in times.items():
+            shards[zlib.crc32(member.partition(" ")[0].encode()) % self._shards][member] = at
+        await self._redis.pipeline(
+            [("ZADD", keys.due(self._what, shard), *options, *_pairs(part)) for shard, part in shards.items()]
+        )
+
+
+def _pairs(times: Mapping[str, float]) -> Iterable[Arg]:
+    return [part for member, at in times.items() for part in (f"{at:.3f}", member)]
+
+
+async def run_daily(
+    redis: Redis, jobs: Mapping[str, Callable[[float], Awaitable[object]]], pace: RoundTiming = PACE
+) -> None:
+    """Do each of the jobs once a day, of all processes in one, until cancelled. They are given Unix time.
+
+    A job that nobody has ever done is due at once.
+    """
+    due = DueTimes(redis, "daily", shards=1)
+
+    async def one_round(now: float) -> None:
+        async def one(job: str) -> float | None:
+            if job not in jobs:
+                return None
+            await jobs[job](pace.clock())
+            return now + DAY
+
+        await due.note_missing(dict.fromkeys(jobs, now))
+        await due.visit(now, one)
+
+    await for_ever(one_round, "daily", replace(pace, between=min(pace.between, BETWEEN_LOOKS)))

@@ -1,0 +1,294 @@
+"""A user's channels, their order and settings."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+import orjson
+
+from microsub.errors import InvalidRequest, QuotaReached
+from microsub.identity.store import absent
+from microsub.identity.store.accounts import grant, unauthorized
+from microsub.model.reader import (
+    NAME,
+    NOTIFICATIONS,
+    RESERVED,
+    Channel,
+    Credential,
+    Grant,
+)
+from microsub.model.settings import Filters, OwnChannelSettings, UnreadStyle, stated
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import reading, texts
+from microsub.redis.replies import text as text_of
+from microsub.redis.scripts import load
+from microsub.timelines.follows import Follows
+
+LONGEST_NAME = 300
+_UIDS_TO_TRY = 1000
+_MOST_NAMES = 10_000
+"""Users whose channels a process remembers."""
+
+FIELDS: tuple[str, ...] = tuple(one.name for one in fields(OwnChannelSettings))
+"""The fields of a channel's hash that hold its settings, each of them only where the channel has one of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChannelNames:
+    """The channels of a user in order, as they were at that shape; without valid counts.
+
+    The same object stands for the same names and settings, so that what is made of them can be remembered by it.
+    """
+
+    shape: tuple[bytes, bytes]
+    channels: tuple[Channel, ...]
+
+
+class Channels(Follows):
+    """Channels and their follows.
+
+    Every method raises NotFound for a user or channel that isn't there.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self._names: dict[str, ChannelNames] = {}
+
+    async def list(self, user: str) -> builtins.list[Channel]:
+        """All channels in the user's order, `notifications` first, with exact unread counts.
+
+        One round trip. A user that doesn't exist has none.
+        """
+        return (await self._list(user))[1]
+
+    async def counts_with_token(
+        self, credential: Credential, now: float
+    ) -> tuple[Grant, ChannelNames, builtins.list[int]]:
+        """The unread counts of all channels of the token's user, of one moment, and the channels.
+
+        One round trip that checks the token too, and a second one where names or settings have changed. Raises
+        Unauthorized.
+        """
+        user = credential.user
+        digest = credential.digest
+        script_keys = [keys.channels(user), keys.user(user), keys.token(user, digest), keys.behind(user)]
+        reply = await self._redis.script(load("channel_counts"), script_keys, [keys.pattern(keys.unread, user), now])
+        if reply[0]:
+            raise unauthorized(text_of(reply[0]))
+        _, scopes, shape, uids, counts, waiting = reply
+        granted = grant(user, scopes, behind=bool(waiting))
+        known = self._names.get(user)
+        if known is not None and known.shape == (shape, uids):
+            return granted, known, [*map(int, counts.split())]
+        shape, channels = await self._list(user)
+        known = ChannelNames((shape, " ".join(channel.uid for channel in channels).encode()), tuple(channels))
+        if len(self._names) >= _MOST_NAMES:
+            self._names.clear()
+        self._names[user] = known
+        # These counts are of the same moment as the names, a little later than the token's check.
+        return granted, known, [channel.unread for channel in channels]
+
+    async def _list(self, user: str) -> tuple[bytes, builtins.list[Channel]]:
+        args = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user), "name", *FIELDS]
+        shape, *rows = await self._redis.script(load("channel_list"), [keys.channels(user), keys.user(user)], args)
+        return shape, _channels(rows)
+
+    async def get(self, user: str, uid: str) -> Channel:
+        """One channel. Raises NotFound, also for one that is removed."""
+        (name, removed, *settings), unread = await self._redis.pipeline(
+            [
+                ("HMGET", keys.channel(user, uid), "name", "removed", *FIELDS),
+                ("ZCARD", keys.unread(user, uid)),
+            ]
+        )
+        if name is None or removed is not None:
+            raise await absent(self._redis, user, uid)
+        return Channel(uid, text_of(name), unread, read_settings(settings))
+
+    async def changed(self, user: str, uids: Sequence[str]) -> dict[str, float]:
+        """When the channels' names or settings last changed, by uid in Unix seconds; 0: never.
+
+        One round trip.
+        """
+        replies = await self._redis.pipeline([("HGET", keys.channel(user, uid), "changed") for uid in uids])
+        return {uid: float(reply or 0) for uid, reply in zip(uids, replies, strict=True)}
+
+    async def create(self, user: str, name: str, now: float, uid: str | None = None, *, most: int = 0) -> Channel:
+        """Make a channel, or find the one of that name (of that uid, where one is given).
+
+        A uid that is made from the name never changes afterwards. Raises InvalidRequest for a bad name, and for a uid
+        that is reserved, malformed, or taken by a removed channel; QuotaReached where there are `most` channels already
+        (0: any number; `notifications` doesn't count).
+        """
+        name = _checked(name)
+        if uid is None:
+            base = slug(name)
+            numbered = (f"{base[:60]}-{number}" for number in range(2, _UIDS_TO_TRY))
+            candidates = [base, *numbered] if base not in RESERVED else list(numbered)
+        else:
+            if uid in RESERVED and uid != NOTIFICATIONS:
+                raise InvalidRequest(f"the channel uid '{uid}' is reserved")
+            if not NAME.match(uid):
+                raise InvalidRequest(f"'{uid[:80]}' can't be a channel uid: expected 1 to 64 of A-Z a-z 0-9 _ -")
+            candidates = [uid]
+        reply = await self._redis.script(
+            load("channel_create"),
+            [keys.user(user), keys.channels(user), keys.removed_channels(user)],
+            [name, now, keys.pattern(keys.channel, user), "name" if uid is None else "uid", most, *candidates],
+        )
+        if reply[0] == b"" and len(reply) > 1:
+            raise QuotaReached("channels", reply[1], most)
+        if reply[0] == b"":
+            raise await absent(self._redis, user)
+        if len(reply) == 1:
+            raise InvalidRequest(f"the channel uid '{uid or candidates[0]}' is taken by a removed channel")
+        return await self.get(user, text_of(reply[0]))
+
+    async def rename(self, user: str, uid: str, name: str, now: float) -> Channel:
+        """Give the channel another name; its uid stays."""
+        await self._change(user, uid, "name", _checked(name), "changed", now)
+        return await self.get(user, uid)
+
+    async def set_settings(self, user: str, uid: str, settings: OwnChannelSettings, now: float) -> Channel:
+        """Replace the channel's settings."""
+        await self._change(user, uid, *write_settings(settings), "changed", now)
+        return await self.get(user, uid)
+
+    async def _change(self, user: str, uid: str, *pairs: Arg) -> None:
+        script_keys = [keys.channels(user), keys.channel(user, uid), keys.user(user)]
+        if not await self._redis.script(load("channel_change"), script_keys, [uid, *pairs]):
+            raise await absent(self._redis, user, uid)
+
+    async def order(self, user: str, uids: Sequence[str]) -> builtins.list[Channel]:
+        """Permute the named channels among their positions; returns all in their new order.
+
+        `notifications` stays first, named or not. Raises NotFound when one is unknown; then nothing changes.
+        """
+        wished = [uid for uid in dict.fromkeys(uids) if uid != NOTIFICATIONS]
+        unknown = await self._redis.script(load("channel_order"), [keys.channels(user)], wished)
+        if unknown:
+            raise await absent(self._redis, user, text_of(unknown))
+        return await self.list(user)
+
+    async def delete(self, user: str, uid: str) -> builtins.list[str]:
+        """Delete the channel, removed or not, with its timeline; returns the feeds it followed.
+
+        The caller takes the channel out of these feeds' followers. Raises InvalidRequest for `notifications`.
+        """
+        if uid == NOTIFICATIONS:
+            raise InvalidRequest("the channel 'notifications' can't be deleted")
+        return await self._feeds(user, uid, await self._delete(user, uid, ""))
+
+    async def delete_removed(self, user: str, uid: str) -> bool:
+        """Delete a channel only while it is removed; False when it isn't (any more)."""
+        return not isinstance(await self._delete(user, uid, "removed"), int)
+
+    async def _delete(self, user: str, uid: str, only: str) -> builtins.list[bytes] | int:
+        others = [key(user, uid) for key in keys.CHANNEL_KEYS if key is not keys.channel_feeds]
+        feeds: builtins.list[bytes] | int = await self._redis.script(
+            load("channel_delete"),
+            [keys.channels(user), keys.removed_channels(user), keys.user(user), keys.channel_feeds(user, uid), *others],
+            [uid, only],
+        )
+        return feeds
+
+    async def disable(self, user: str, uid: str, now: float) -> builtins.list[str]:
+        """Remove a channel so that it can be restored; returns the ids of the feeds it follows.
+
+        It is neither listed nor read nor filled, and keeps everything for `restore`. The caller takes it out of the
+        feeds' followers. One that is removed already stays as it is. Raises InvalidRequest for `notifications`.
+        """
+        if uid == NOTIFICATIONS:
+            raise InvalidRequest("the channel 'notifications' can't be removed")
+        return await self._remove(user, uid, "remove", now)
+
+    async def restore(self, user: str, uid: str) -> builtins.list[str]:
+        """Undo `disable`; returns the feeds that the channel follows, to subscribe again."""
+        return await self._remove(user, uid, "restore", 0)
+
+    async def _remove(self, user: str, uid: str, action: str, now: float) -> builtins.list[str]:
+        feeds = await self._redis.script(
+            load("channel_remove"),
+            [keys.channels(user), keys.removed_channels(user), keys.channel(user, uid), keys.channel_feeds(user, uid)],
+            [uid, action, now],
+        )
+        return await self._feeds(user, uid, feeds)
+
+    async def _feeds(self, user: str, uid: str, reply: builtins.list[bytes] | int) -> builtins.list[str]:
+        if isinstance(reply, int):
+            raise await absent(self._redis, user, uid)
+        return sorted(texts(reply))
+
+    async def uids(self, users: Sequence[str]) -> builtins.list[builtins.list[str]]:
+        """The uids of each user's channels. One round trip."""
+        replies = await self._redis.pipeline([("ZRANGE", keys.channels(user), 0, -1) for user in users])
+        return [texts(reply) for reply in replies]
+
+    async def removed(self, user: str) -> dict[str, float]:
+        """The uids of removed channels with the time of removal in Unix seconds."""
+        reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")
+        return {text_of(uid): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
+
+
+def _channels(reply: list[Any]) -> list[Channel]:
+    rows = zip(reply[0::3], reply[1::3], reply[2::3], strict=True)
+    return [
+        Channel(text_of(uid), text_of(name or uid), unread, read_settings(values))
+        for uid, unread, (name, *values) in rows
+    ]
+
+
+def _checked(name: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > LONGEST_NAME:
+        raise InvalidRequest(f"a channel's name has 1 to {LONGEST_NAME} characters; found {len(name)}")
+    return name
+
+
+def slug(name: str) -> str:
+    """A uid made of a name: `[a-z0-9-]`, at most 64 characters, `channel` if nothing is left."""
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9_]+", "-", ascii_only).strip("-")[:64].rstrip("-") or "channel"
+
+
+def write_settings(settings: OwnChannelSettings) -> list[bytes]:
+    """Field and value, for all fields; an empty value where the channel has no setting."""
+    own = stated(settings)
+    return [part for name in FIELDS for part in (name.encode(), _setting_text(own[name]) if name in own else b"")]
+
+
+def _setting_text(value: Any) -> bytes:
+    return orjson.dumps(stated(value)) if isinstance(value, Filters) else str(value).encode()
+
+
+def _filters(text: bytes) -> Filters:
+    return Filters.of(orjson.loads(text))
+
+
+_READERS: Mapping[Any, Callable[[bytes], Any]] = {
+    float | None: lambda text: float(text) if b"." in text else int(text),
+    int | None: int,
+    UnreadStyle | None: bytes.decode,
+    bool | None: lambda text: text == b"True",
+    Filters: _filters,
+}
+_READ = {name: _READERS[hint] for name, hint in get_type_hints(OwnChannelSettings).items() if name in FIELDS}
+
+
+@lru_cache(maxsize=4096)
+def _read(values: tuple[bytes | None, ...]) -> OwnChannelSettings:
+    given = zip(FIELDS, values, strict=True)
+    with reading(f"settings of a channel: {values!r}"):
+        return OwnChannelSettings(**{name: _READ[name](value) for name, value in given if value})
+
+
+def read_settings(values: Sequence[bytes | None]) -> OwnChannelSettings:
+    """The settings in these values of `FIELDS`. Raises StoreDamaged."""
+    return _read(tuple(values))

@@ -1,0 +1,219 @@
+"""Which feeds a channel follows: one hash per channel, feed id → JSON.
+
+These lists are the truth about who follows what; `feeds.record` keeps a derived set per feed. A caller that
+follows a feed writes here first, and takes the channel out of the derived set last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from microsub.errors import QuotaReached
+from microsub.identity.store import absent
+from microsub.model.reader import MOVE, FeedMove, Subscription, read_moves
+from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import fields as text_fields
+from microsub.redis.replies import raw_fields, reading, text, texts
+from microsub.redis.scripts import load
+
+_DAY = 86_400
+_FORMER_DAYS = 400
+_MOST_FORMER = 1000
+"""How many ids of former feeds a user may have; with one more, all are forgotten."""
+
+
+class Follows:
+    """The follows of all channels.
+
+    Every method that is given a `uid` raises NotFound where there is no such channel, except where it says otherwise.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def follow(
+        self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None, *, most: int = 0
+    ) -> bool:
+        """Let the channel follow a feed; False when it does already, which changes nothing.
+
+        Raises QuotaReached where the user's channels follow `most` feeds already (0: any number).
+
+        The order that leaves no gap: this; `Adder.add` of what the store has, in one call; `Feeds.subscribe`, by which
+        fan-out begins to deliver; `Adder.add` of what the store has, once more.
+        """
+        value = _encode(Subscription(feed_id, url, now, name))
+        limit: tuple[Arg, ...] = ("", most, keys.pattern(keys.channel_feeds, user)) if most else ()
+        changed = await self._write(user, uid, feed_id, "follow", value, "", *limit)
+        if changed > 1:
+            raise QuotaReached("feeds", changed - 2, most)
+        return bool(changed)
+
+    async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
+        """End a follow; False when there was none.
+
+        `remove.take_out_feed` then takes the unread items out.
+        """
+        return bool(await self._write(user, uid, feed_id, "unfollow", ""))
+
+    async def followed_on(self, user: str, now: float, more: int = 0) -> int:
+        """How many feeds the user began to follow in apps on the day of `now`, plus `more`.
+
+        Those in `more` are counted from now on.
+        """
+        key = identitykeys.follows(user, str(int(now // _DAY)))
+        if not more:
+            return int(await self._redis.command("GET", key) or 0)
+        count, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 2 * _DAY)])
+        return int(count)
+
+    async def move_subscription(self, user: str, move: FeedMove) -> bool:
+        """Let another channel follow a feed; False when the former one doesn't.
+
+        Raises NotFound for the other one. It is noted in the same step that the feed's items are to follow, until
+        `moved`, or until the former channel follows the feed again.
+        """
+        channels = [keys.channel_feeds(user, uid) for uid in (move.source, move.target)]
+        note = f"{move.target} {move.begun:.3f}"
+        changed = await self._redis.script(
+            load("subscription_move"),
+            [keys.channels(user), *channels, keys.user(user)],
+            [move.source, move.target, move.feed, note],
+        )
+        if changed < 0:
+            raise await absent(self._redis, user, move.target)
+        return bool(changed)
+
+    async def moves(self, user: str) -> list[FeedMove]:
+        """The moves of feeds between channels that have begun and not ended."""
+        return read_moves(text_fields(await self._redis.command("HGETALL", keys.user(user))))
+
+    async def moved(self, user: str, move: FeedMove) -> None:
+        """Note that a move has ended."""
+        await self._redis.command("HDEL", keys.user(user), f"{MOVE} {move.feed} {move.source}")
+
+    async def current_feed(self, user: str, feed_id: str) -> str | None:
+        """The feed that replaced one that the user followed; None where none has.
+
+        A feed is replaced where it was a page or has moved.
+        """
+        found: bytes | None = await self._redis.command("HGET", keys.former_feeds(user), feed_id)
+        return text(found)
+
+    async def subscriptions(self, user: str, uid: str) -> list[Subscription]:
+        """The channel's follows, oldest first. One round trip."""
+        known, found = await self._redis.pipeline(
+            [is_there(user, uid), ("HGETALL", keys.channel_feeds(user, uid))],
+        )
+        await self._require(user, uid, known)
+        return _read_all(user, uid, found)
+
+    async def subscription(self, user: str, uid: str, feed_id: str) -> Subscription | None:
+        """The channel's follow of that feed, if it has one. One round trip."""
+        key = keys.channel_feeds(user, uid)
+        known, value = await self._redis.pipeline([is_there(user, uid), ("HGET", key, feed_id)])
+        await self._require(user, uid, known)
+        return read_subscription(key, feed_id, value) if value is not None else None
+
+    async def count_feeds(self, user: str) -> int:
+        """How many feeds the user's channels follow, a feed once for each channel.
+
+        Removed channels are left out.
+        """
+        uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
+        return sum(await self._redis.pipeline([("HLEN", keys.channel_feeds(user, uid)) for uid in uids]))
+
+    async def all_subscriptions(self, user: str) -> dict[str, list[Subscription]]:
+        """The follows of all channels by uid, in the channels' order; removed channels are left out."""
+        uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
+        replies = await self._redis.pipeline([("HGETALL", keys.channel_feeds(user, uid)) for uid in uids])
+        return {uid: _read_all(user, uid, reply) for uid, reply in zip(uids, replies, strict=True)}
+
+    async def follows(self, user: str, uid: str, feed_id: str) -> bool:
+        """Whether the channel gets what the feed posts.
+
+        It does if it follows the feed and is not removed, nor its user disabled. False also where there is no such
+        channel.
+        """
+        (name, removed), subscription, disabled = await self._redis.pipeline(
+            [
+                is_there(user, uid),
+                ("HEXISTS", keys.channel_feeds(user, uid), feed_id),
+                ("HEXISTS", keys.user(user), "disabled"),
+            ]
+        )
+        return name is not None and removed is None and bool(subscription) and not disabled
+
+    async def update_subscription(
+        self, user: str, uid: str, feed_id: str, *, url: str | None = None, name: str | None = None,
+        new_feed: str | None = None, unread_from: float | None = None,
+    ) -> Subscription | None:  # fmt: skip
+        """Change what is given: the URL, the reader's name ('' deletes it), the score that counts as unread, the feed.
+
+        The latter when it has moved to another record. Returns the follow, or None when there is none.
+        """
+        while True:
+            old = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
+            if old is None:
+                return None
+            new = read_subscription(keys.channel_feeds(user, uid), feed_id, old)
+            if url is not None:
+                new = replace(new, url=url)
+            if name is not None:
+                new = replace(new, name=name or None)
+            if new_feed is not None:
+                new = replace(new, feed=new_feed)
+            if unread_from is not None:
+                new = replace(new, unread_from=unread_from)
+            origin = feed_id if new.feed != feed_id else ""
+            if await self._write(
+                user, uid, new.feed, "change", _encode(new), old, origin, _FORMER_DAYS * _DAY, _MOST_FORMER
+            ):
+                return new
+
+    async def _require(self, user: str, uid: str, known: list[bytes | None]) -> None:
+        name, removed = known
+        if name is None or removed is not None:
+            raise await absent(self._redis, user, uid)
+
+    async def _write(self, user: str, uid: str, feed_id: str, action: str, *values: Arg) -> int:
+        padded = [*values, *[""] * (3 - len(values))]
+        changed: int = await self._redis.script(
+            load("subscription_write"),
+            [keys.channels(user), keys.channel_feeds(user, uid), keys.user(user), keys.former_feeds(user)],
+            [uid, feed_id, action, *padded],
+        )
+        if changed < 0:
+            raise await absent(self._redis, user, uid)
+        return changed
+
+
+def is_there(user: str, uid: str) -> tuple[Arg, ...]:
+    """The command that says whether a channel exists and isn't removed."""
+    return ("HMGET", keys.channel(user, uid), "name", "removed")
+
+
+def _encode(subscription: Subscription) -> bytes:
+    value: dict[str, Any] = {"url": subscription.url, "followed_at": subscription.followed_at}
+    if subscription.name:
+        value["name"] = subscription.name
+    if subscription.unread_from is not None:
+        value["unread_from"] = subscription.unread_from
+    return orjson.dumps(value)
+
+
+def read_subscription(key: str, feed_id: str, value: bytes) -> Subscription:
+    """A subscription that stands under `key`, read back. Raises StoreDamaged."""
+    with reading(f"{key} {feed_id}"):
+        found = orjson.loads(value)
+        return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"), found.get("unread_from"))
+
+
+def _read_all(user: str, uid: str, reply: list[bytes]) -> list[Subscription]:
+    """Oldest first."""
+    key = keys.channel_feeds(user, uid)
+    found = [read_subscription(key, feed, value) for feed, value in raw_fields(reply).items()]
+    return sorted(found, key=lambda one: (one.followed_at, int(one.feed)))

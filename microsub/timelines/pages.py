@@ -1,0 +1,398 @@
+"""Pages of a timeline: keyset walks from (score, id), newest first, ties as Redis has them.
+
+A page that an index carries (all, unread) is one script call, with the check of the token where there is one. The other
+views (read, one source) filter that walk and examine at most `EXAMINED` ids per request: its cost is bounded.
+
+The items' JSON is kept by each web process (`ItemCache`), so that a page needs no more than its ids from Redis.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from microsub.identity.store import absent
+from microsub.identity.store.accounts import unauthorized
+from microsub.model.reader import GLOBAL, Credential, Cursor, PageQuery, PageRows, Row, View
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text, texts
+from microsub.redis.scripts import BATCH, load
+from microsub.redis.tracking import Tracker
+from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns
+
+EXAMINED = 1000
+"""Most ids that one request looks at for a view without an index."""
+_STEP, _GLOBAL_STEP = 250, 100
+
+_row: Callable[[tuple[str, str, bool, str]], Row] = partial(tuple.__new__, Row)
+"""A Row of its parts without the detour through Python that the named tuple's own constructor is."""
+
+InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Which piece of a timeline to read: `limit` rows, all or unread, next to a cursor."""
+
+    limit: int
+    unread_only: bool = False
+    direction: str = ""
+    cursor: Cursor | None = None
+
+
+async def read_page(
+    redis: Redis, user: str, uid: str, query: PageQuery, now: float, credential: Credential | None, in_feed: InFeed
+) -> tuple[bytes, PageRows]:
+    """A page of one channel or of `global`, newest first, and the token's scopes if any.
+
+    The token is checked in the same round trip. One round trip for the views `all` and `unread`; at most `EXAMINED` ids
+    are examined for the others. `query.source` is a feed id. Raises NotFound and Unauthorized.
+    """
+    walk = _walk(query)
+    if query.view != "read" and query.source is None:
+        return await read_walk(redis, user, uid, walk, now, credential)
+
+    walk = replace(walk, limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
+    scope, piece = await read_walk(redis, user, uid, walk, now, credential)
+    found = _Found(query, piece, upward=walk.direction == "before")
+    while await found.take(piece, walk.limit, in_feed):
+        walk = replace(walk, direction=walk.direction or "after", cursor=found.last)
+        _, piece = await read_walk(redis, user, uid, walk, now)
+    return scope, found.page()
+
+
+class _Found:
+    """What a walk has found for a view without an index, nearest to the cursor first."""
+
+    def __init__(self, query: PageQuery, piece: PageRows, *, upward: bool) -> None:
+        self.last: Cursor | None = None
+        self._query = query
+        self._upward = upward
+        self._older = piece.older
+        self._behind = piece.behind
+        self._rows: list[Row] = []
+        self._names: dict[str, str] = {}
+        self._examined = 0
+        self._more = False
+
+    async def take(self, piece: PageRows, step: int, in_feed: InFeed) -> bool:
+        """Take in a piece of the walk; whether another one, of the same size, is wanted."""
+        self._names.update(piece.names)
+        near = piece.rows[::-1] if self._upward else piece.rows
+        self._more = len(near) == step if self._upward else piece.older
+        if not near:
+            return False
+        self.last = Cursor(near[-1].score, near[-1].id)
+        self._examined += len(near)
+        self._rows += await _matching(near, self._query, in_feed)
+        return self._more and len(self._rows) <= self._query.limit and self._examined < EXAMINED
+
+    def page(self) -> PageRows:
+        """The page: as many rows as were asked for, newest first, and where to go on."""
+        rows = self._rows[: self._query.limit]
+        beyond = len(self._rows) > len(rows)
+        older = self._older if self._upward else beyond or self._more
+        # Also behind a full page: what was examined in vain needn't be examined again.
+        resume = self.last if self._more and not beyond else None
+        found = tuple(rows[::-1] if self._upward else rows)
+        return PageRows(found, older, self._names, resume, behind=self._behind)
+
+
+async def walk_rows(
+    redis: Redis, user: str, uid: str, limit: int, after: Cursor | None, unread_only: bool = False
+) -> PageRows:
+    """Up to `limit` (at most 1,000) rows behind a cursor. Raises NotFound.
+
+    For jobs that visit a whole timeline.
+    """
+    walk = Walk(min(limit, BATCH), unread_only, "after" if after else "", after)
+    return (await read_walk(redis, user, uid, walk, 0))[1]
+
+
+async def read_walk(
+    redis: Redis, user: str, uid: str, walk: Walk, now: float, credential: Credential | None = None
+) -> tuple[bytes, PageRows]:
+    """The rows next to the walk's cursor, and the token's scopes if any; one script call."""
+    token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
+    score, item = (walk.cursor.score, walk.cursor.item) if walk.cursor else ("0", "")
+    args: list[Arg] = [walk.limit, walk.direction, score, item, now]
+    walked = keys.unread if walk.unread_only else keys.posts
+    if uid == GLOBAL:
+        patterns = [keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)]
+        script, script_keys = load("page_global"), [keys.channels(user), keys.user(user), *token]
+        reply = await redis.script(script, script_keys, [*args, *patterns])
+    else:
+        script_keys = [keys.channel(user, uid), walked(user, uid), keys.unread(user, uid), keys.user(user), *token]
+        reply = await redis.script(load("page"), script_keys, args)
+    state = reply[0]
+    if state == b"channel":
+        raise await absent(redis, user, uid)
+    if state:
+        raise unauthorized(text(state))
+    return reply[5], _rows(uid, reply)
+
+
+def _walk(query: PageQuery) -> Walk:
+    direction = "before" if query.before else "after" if query.after else ""
+    return Walk(query.limit, query.view == "unread", direction, query.before or query.after)
+
+
+def _rows(uid: str, reply: list[Any]) -> PageRows:
+    """The script's reply (page.lua, page_global.lua) as rows."""
+    names: Mapping[str, str]
+    stands = text(reply[3]).split()
+    if uid == GLOBAL:
+        listed = texts(reply[1])
+        names = dict(zip(listed[0::2], listed[1::2], strict=True))
+        homes = text(reply[6]).split()
+    else:
+        names = {uid: text(reply[1])}
+        homes = [uid] * len(reply[4])
+    read = [flag == 48 for flag in reply[4]]
+    rows = tuple(map(_row, zip(stands[0::2], stands[1::2], read, homes, strict=True)))
+    return PageRows(rows, bool(reply[2]), names, behind=bool(reply[-1]))
+
+
+async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:
+    wanted: View = query.view
+    found = [row for row in rows if wanted != "read" or row.is_read]
+    if query.source is None or not found:
+        return found
+    members = await in_feed(query.source, [row.id for row in found])
+    return [row for row in found if row.id in members]
+
+
+# --- the items of a page -------------------------------------------------------------------------------------------
+
+UNTRACKED_LIFE = 2.0
+"""Seconds that a copy may serve while changes aren't reported."""
+
+_OVERHEAD = 150
+"""Bytes that an entry costs besides its JSON, roughly."""
+
+
+class ItemSource(Protocol):
+    """The part of `posts.items.Items` that fills the cache."""
+
+    async def data(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The wire JSON of these items, None where there is none."""
+        ...
+
+
+class _CacheRead:
+    """A look-up under way: what was reported as changed since its beginning isn't kept."""
+
+    __slots__ = ("all_stale", "stale")
+
+    def __init__(self) -> None:
+        self.stale: set[str] = set()
+        self.all_stale = False
+
+
+class ItemCache:
+    """At most `max_bytes` of item JSON, the least recently used leaving first.
+
+    Belongs to one event loop. Redis reports what changes (`redis.tracking`), and a report drops the copy. Where nothing
+    is reported, because the connection for it is broken, or there is none, everything is dropped every few seconds
+    instead. Listens to `tracker` from the first `get` on, until `aclose`. Missing items aren't remembered.
+    """
+
+    def __init__(
+        self,
+        items: ItemSource,
+        tracker: Tracker | None,
+        max_bytes: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._items = items
+        self._tracker = tracker
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._bytes = 0
+        self._reads: set[_CacheRead] = set()
+        self._flush_at: float | None = 0.0
+        self._listening = False
+
+    async def get(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The wire JSON of these items, None where an item is gone.
+
+        At most one round trip, none where all is kept.
+        """
+        if self._flush_at is not None:
+            self._flush_when_due(self._flush_at)
+        found: list[bytes | None] = list(map(self._kept.get, ids))
+        missing = [item_id for item_id, data in zip(ids, found, strict=True) if data is None] if None in found else []
+        for item_id in ids if not missing else set(ids).difference(missing):
+            self._kept.move_to_end(item_id)
+        if not missing:
+            return found
+        read = dict(zip(missing, await self._read(missing), strict=True))
+        return [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
+
+    async def aclose(self) -> None:
+        """Stop listening and forget everything."""
+        if self._tracker is not None:
+            await self._tracker.aclose()
+        self._flush()
+
+    # --- what the tracker reports (`tracking.Listener`) ------------------------------------------------------------
+
+    def tracked(self) -> None:
+        """From now on changes are reported; what was kept before may be out of date."""
+        self._flush()
+        self._flush_at = None
+
+    def untracked(self) -> None:
+        """Changes are no longer reported."""
+        self._flush()
+        self._flush_at = self._clock() + UNTRACKED_LIFE
+
+    def changed(self, names: list[str] | None) -> None:
+        """Drop the copies of these keys; None: of all."""
+        if names is None:
+            self._flush()
+            return
+        for name in names:
+            item_id = name.removeprefix(keys.ITEM_PREFIX)
+            dropped = self._kept.pop(item_id, None)
+            if dropped is not None:
+                self._bytes -= len(dropped) + _OVERHEAD
+            for read in self._reads:
+                read.stale.add(item_id)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    async def _read(self, missing: Sequence[str]) -> list[bytes | None]:
+        read = _CacheRead()
+        self._reads.add(read)
+        try:
+            values = await self._items.data(missing)
+        finally:
+            self._reads.discard(read)
+        if not read.all_stale:
+            for item_id, data in zip(missing, values, strict=True):
+                if data is not None and item_id not in read.stale:
+                    self._keep(item_id, data)
+        return values
+
+    def _keep(self, item_id: str, data: bytes) -> None:
+        before = self._kept.pop(item_id, None)
+        if before is not None:
+            self._bytes -= len(before) + _OVERHEAD
+        self._kept[item_id] = data
+        self._bytes += len(data) + _OVERHEAD
+        while self._bytes > self._max_bytes and self._kept:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= len(oldest) + _OVERHEAD
+
+    def _flush_when_due(self, flush_at: float) -> None:
+        if self._tracker is not None and not self._listening:
+            self._listening = True
+            self._tracker.start(self)
+        now = self._clock()
+        if now >= flush_at:
+            self._flush()
+            self._flush_at = now + UNTRACKED_LIFE
+
+    def _flush(self) -> None:
+        self._kept.clear()
+        self._bytes = 0
+        for read in self._reads:
+            read.all_stale = True
+
+
+# --- read state -------------------------------------------------------------------------------------------------------
+
+
+ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
+"""Scores of items as text, None where an item doesn't exist any more (`posts.items.Items.places`)."""
+
+
+async def mark(
+    redis: Redis, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
+) -> int:
+    """Mark items as read or unread in one channel or (`global`) in all; how many changed.
+
+    Ids that aren't there are ignored; an empty list still asks whether the channel exists. Raises NotFound.
+    """
+    count, left = 0, distinct(ids)
+    while True:
+        args: list[Arg] = [*set_patterns(user), uid, state, now, *left[: batch_for(uid)]]
+        reply = await redis.script(load("timeline_mark"), [keys.channels(user)], args)
+        if reply == -1:
+            raise await absent(redis, user, uid)
+        count += int(reply[0])
+        left = left[reply[1] :]
+        if not left:
+            return count
+
+
+async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> int:
+    """Mark an item and everything older in the channel or (`global`) in all as read; how many.
+
+    An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
+    changes nothing. Raises NotFound.
+    """
+    most = _LOOK if uid == GLOBAL else BATCH
+    reply = await _step(redis, user, uid, item, "", now, most)
+    if reply[0] == b"gone":
+        (score,) = await scores_of([item])
+        if score is None:
+            return 0
+        reply = await _step(redis, user, uid, item, score, now, most)
+    if reply[0] == b"unknown":
+        return 0
+    if reply[0] == b"channel":
+        raise await absent(redis, user, uid)
+    if uid == GLOBAL:
+        return await _everywhere(redis, user, item, reply[2], now)
+    return len(reply[1]) + len(await _rest(redis, user, uid, item, reply[2], now) if len(reply[1]) == BATCH else ())
+
+
+async def mark_all(redis: Redis, user: str, uid: str, now: float) -> int:
+    """Mark all that the channel or `global` shows as read; how many changed. Raises NotFound."""
+    if (await _step(redis, user, uid, "", "", now, _LOOK))[0] == b"channel":
+        raise await absent(redis, user, uid)
+    if uid == GLOBAL:
+        return await _everywhere(redis, user, "", "", now)
+    return len(await _rest(redis, user, uid, "", "", now))
+
+
+_LOOK = 0
+"""An empty batch: only the score is looked up."""
+
+
+async def _everywhere(redis: Redis, user: str, item: str, score: Arg, now: float) -> int:
+    """Mark in each channel that has something unread; an item in several counts once."""
+    uids = [uid.decode() for uid in await redis.command("ZRANGE", keys.channels(user), 0, -1)]
+    unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
+    changed: set[bytes] = set()
+    for uid, count in zip(uids, unread, strict=True):
+        if count:
+            changed.update(await _rest(redis, user, uid, item, score, now))
+    return len(changed)
+
+
+async def _rest(redis: Redis, user: str, uid: str, item: str, score: Arg, now: float) -> list[bytes]:
+    """Mark batch by batch in one channel; nothing where it was removed meanwhile."""
+    changed: list[bytes] = []
+    while True:
+        reply = await _step(redis, user, uid, item, score, now, BATCH)
+        if reply[0] != b"":
+            return changed
+        changed += reply[1]
+        if len(reply[1]) < BATCH:
+            return changed
+
+
+async def _step(redis: Redis, user: str, uid: str, item: str, score: Arg, now: float, most: int) -> list[Any]:
+    args: list[Arg] = [*set_patterns(user), uid, now, most, item, score]
+    reply: list[Any] = await redis.script(load("timeline_mark_before"), [keys.channels(user)], args)
+    return reply

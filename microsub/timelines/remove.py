@@ -1,0 +1,309 @@
+"""Items leave a timeline: removed, moved, unfollowed, expired; and lost timelines.
+
+What left is remembered in the channel's `gone`, with the time and the reason, so that nothing brings it back.
+Everything that must change together is one script on one user's slot. All times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from itertools import compress
+
+from microsub.errors import NotFound
+from microsub.identity.store import absent
+from microsub.model.reader import GLOBAL, Cursor, Reason
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text, texts
+from microsub.redis.scripts import BATCH, batches, load
+from microsub.timelines.follows import is_there
+from microsub.timelines.pages import walk_rows
+from microsub.timelines.rules import settle
+from microsub.timelines.timelinekeys import (
+    ItemLookup,
+    batch_for,
+    counted,
+    distinct,
+    members,
+    rule_keys,
+    set_keys,
+    set_patterns,
+    split,
+    urls,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """How items leave, and on which conditions.
+
+    `only_unread`: only those that are unread in that moment. `unless_followed`: only while the channel doesn't follow
+    this feed. `removed_too`: also from a removed channel.
+    """
+
+    reason: Reason
+    only_unread: bool = False
+    unless_followed: str = ""
+    removed_too: bool = True
+
+
+async def take_out(redis: Redis, user: str, uid: str, ids: Sequence[str], how: Leaving, now: float) -> list[str]:
+    """Take items out of one channel or (`global`) of all; the ids that left.
+
+    Ids that aren't there are ignored. Raises NotFound for a user or channel that doesn't exist.
+    """
+    left: list[str] = []
+    rest = distinct(ids)
+    script_keys = [keys.channels(user), *([keys.removed_channels(user)] if how.removed_too else [])]
+    condition = ["unread" if how.only_unread else "", how.unless_followed, keys.channel_feeds(user, uid)]
+    while True:
+        args: list[Arg] = [*set_patterns(user), uid, int(now), int(how.reason), *condition, *rest[: batch_for(uid)]]
+        reply = await redis.script(load("timeline_leave"), script_keys, args)
+        if isinstance(reply, int):
+            raise await absent(redis, user, uid)
+        gone, done = reply
+        left += split(gone)
+        rest = rest[done:]
+        if not rest:
+            return left
+
+
+async def take_back(redis: Redis, items: ItemLookup, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:
+    """Take out items that were deleted while they were added; which of the ids these are."""
+    rows = await items.fields(ids, ("score",)) if ids else []
+    dead = {item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None}
+    with suppress(NotFound):
+        if dead:
+            await take_out(redis, user, uid, sorted(dead), Leaving(Reason.SWEPT), now)
+    return dead
+
+
+async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: Sequence[str]) -> int:
+    """Keep the ids that left the channel `source` for good out of `target` too; how many."""
+    there = [keys.gone(user, target), keys.posts(user, target), keys.hidden(user, target)]
+    script = load("timeline_inherit")
+    return sum([await redis.script(script, [keys.gone(user, source), *there], batch) for batch in batches(ids)])
+
+
+async def move_items(
+    redis: Redis, items: ItemLookup, user: str, target: str, ids: Sequence[str], now: float, *, hidden_too: bool = False
+) -> int:
+    """Move items from all channels that show them into `target`, as read or unread; how many.
+
+    With `hidden_too` also from channels that hide them. Items that the target blocks stay where they are; those that it
+    mutes become hidden there. Raises NotFound.
+    """
+    count = 0
+    for batch in batches(distinct(ids), batch_for(GLOBAL)) if ids else [()]:
+        known = {item.id: item for item in await items.timeline_items(batch)}
+        args: list[Arg] = [*set_patterns(user), target, int(now), int(hidden_too)]
+        for item_id in batch:
+            args += [item_id, *counted(urls(known[item_id]) if item_id in known else [])]
+        moved = await redis.script(load("timeline_move"), [keys.channels(user), *rule_keys(user, target)], args)
+        if moved < 0:
+            raise await absent(redis, user, target)
+        count += moved
+    return count
+
+
+async def take_out_feed(redis: Redis, items: ItemLookup, user: str, uid: str, feed_id: str, now: float) -> int:
+    """Take out the unread items of a feed that the channel no longer follows; how many.
+
+    Where another feed of the channel has a copy of the post, that copy replaces it. Takes nothing while the channel
+    follows the feed.
+    """
+    count = 0
+    async for ids in _unread(redis, user, uid):
+        mine = await items.in_feed(feed_id, ids)
+        if mine:
+            count += await _replace_feed(redis, items, user, uid, feed_id, [one for one in ids if one in mine], now)
+    return count
+
+
+async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[str]]:
+    """All unread items of a channel in batches, and then what is hidden, read or not."""
+    after: Cursor | None = None
+    while rows := (await walk_rows(redis, user, uid, BATCH, after, unread_only=True)).rows:
+        after = Cursor(rows[-1].score, rows[-1].id)
+        yield [row.id for row in rows]
+    for batch in batches(await redis.command("ZRANGE", keys.hidden(user, uid), 0, -1)):
+        yield texts(batch)
+
+
+async def _replace_feed(
+    redis: Redis, items: ItemLookup, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float
+) -> int:
+    """Take out unread items of the feed; another feed's copy comes in with the same step."""
+    twins = {
+        item.id: [twin for twin in item.twins if twin.feed != feed_id]
+        for item in await items.timeline_items(ids)
+        if item.twins
+    }
+    left: list[str] = []
+    if twins:
+        wanted = [twin.item for several in twins.values() for twin in several]
+        copies = {item.id: item for item in await items.timeline_items(wanted)}
+        args: list[Arg] = [int(now), feed_id]
+        for item_id, several in twins.items():
+            found = [(copies[twin.item], twin.feed) for twin in several if twin.item in copies]
+            args += [item_id, len(found)]
+            for copy, feed in found:
+                args += [copy.id, copy.score, feed, *counted(urls(copy))]
+        script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid)]
+        left += split(await redis.script(load("timeline_swap"), script_keys, args))
+        await take_back(redis, items, user, uid, list(copies), now)
+    rest = [item_id for item_id in ids if item_id not in twins]
+    how = Leaving(Reason.UNFOLLOWED, only_unread=True, unless_followed=feed_id)
+    return len(left) + (len(await take_out(redis, user, uid, rest, how, now)) if rest else 0)
+
+
+# --- by age and by number: `timelines.retention` decides the limits. None of these raises for a missing channel. -----
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What a channel holds, in numbers of items, and the times (Unix seconds) by which its next item expires.
+
+    `posts` are shown, `hidden` muted; `posts_read` and `hidden_read` of them were read by a given time. `left` items
+    left by another given time. The oldest ones by time of reading, and by publication; infinity: no such item.
+    """
+
+    posts: int
+    hidden: int
+    posts_read: int
+    hidden_read: int
+    left: int
+    oldest_read: float
+    oldest_unread: float
+    oldest_hidden: float
+
+
+@dataclass(frozen=True, slots=True)
+class OldUnread:
+    """An unread item of a timeline, old by its publication; `published` in Unix seconds."""
+
+    id: str
+    published: float
+
+
+@dataclass(frozen=True, slots=True)
+class OldBatch:
+    """Old unread items, and how many items were looked at to find them."""
+
+    items: tuple[OldUnread, ...]
+    size: int
+
+
+async def stock_of(redis: Redis, user: str, uid: str, read_until: float, left_until: float) -> Stock | None:
+    """A channel's stock; None where there is no such channel. One round trip."""
+    read_sets = (keys.read(user, uid), keys.hidden_read(user, uid))
+    oldest = (*read_sets, keys.unread(user, uid), keys.hidden(user, uid))
+    (name, removed), *found = await redis.pipeline(
+        [
+            is_there(user, uid),
+            ("ZCARD", keys.posts(user, uid)),
+            ("ZCARD", keys.hidden(user, uid)),
+            *(("ZCOUNT", key, "-inf", read_until) for key in read_sets),
+            ("ZCOUNT", keys.gone(user, uid), "-inf", int(left_until)),
+            *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in oldest),
+        ]
+    )
+    if name is None or removed is not None:
+        return None
+    posts, hidden, posts_read, hidden_read, left = found[:5]
+    first = [float(one[1]) if one else math.inf for one in found[5:]]
+    return Stock(posts, hidden, posts_read, hidden_read, left, min(first[:2]), first[2], first[3])
+
+
+async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now: float) -> int:
+    """Take out what was read at `read_until` or before; how many. Works in batches."""
+    return await _expire(redis, user, uid, "read", read_until, now, Reason.READ_EXPIRED)
+
+
+async def trim(redis: Redis, user: str, uid: str, limit: int, now: float) -> int:
+    """Take out the oldest items beyond `limit`, shown and hidden ones each; how many.
+
+    Works in batches.
+    """
+    return await _expire(redis, user, uid, "limit", limit, now, Reason.EVICTED)
+
+
+async def _expire(redis: Redis, user: str, uid: str, what: str, value: float, now: float, reason: Reason) -> int:
+    count = 0
+    while True:
+        args = (what, value, BATCH, int(now), int(reason))
+        left: int = await redis.script(load("timeline_expire"), set_keys(user, uid), args)
+        count += left
+        if left < BATCH:
+            return count
+
+
+async def old_unread(redis: Redis, user: str, uid: str, published_until: float, skip: int, hidden: bool) -> OldBatch:
+    """One batch of unread items published at `published_until` or before, oldest first.
+
+    The first `skip` of them are left out. With `hidden` of the muted ones; the read ones of these count in the size
+    alone.
+    """
+    key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
+    reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)
+    found = [OldUnread(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
+    size = len(found)
+    if hidden and found:
+        read = await redis.command("ZMSCORE", keys.hidden_read(user, uid), *(item.id for item in found))
+        found = list(compress(found, (at is None for at in read)))
+    return OldBatch(tuple(found), size)
+
+
+async def left_before(redis: Redis, user: str, uid: str, until: float, skip: int, most: int) -> list[str]:
+    """Some ids that left the channel before a time, in that order, behind `skip`; at most `most`."""
+    return texts(await redis.command("ZRANGEBYSCORE", keys.gone(user, uid), "-inf", int(until), "LIMIT", skip, most))
+
+
+async def forget_left(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> int:
+    """Forget that items left which don't exist any more and can't return; how many."""
+    return int(await redis.command("ZREM", keys.gone(user, uid), *ids)) if ids else 0
+
+
+# --- a lost timeline: `unread` and `read` outlive `posts`, and say what was in it ------------------------------------
+
+
+class Left(Enum):
+    """What is left of a timeline that may have been lost.
+
+    BLANK: nothing. UNREAD: only what is unread, so that everything else was read, or never came.
+    """
+
+    ENOUGH = 0
+    BLANK = 1
+    UNREAD = 2
+
+
+async def left_of(redis: Redis, user: str, uid: str) -> Left:
+    """What is left of a timeline."""
+    sets = (keys.unread, keys.posts, keys.read, keys.hidden)
+    unread, *others = await redis.pipeline([("EXISTS", key(user, uid)) for key in sets])
+    return Left.ENOUGH if any(others) else Left.UNREAD if unread else Left.BLANK
+
+
+async def restore_lost(redis: Redis, items: ItemLookup, user: str, uid: str, now: float) -> int:
+    """Show again what is read or unread but neither shown nor hidden; how many. Rules hold."""
+    restored = 0
+    for key in (keys.unread(user, uid), keys.read(user, uid)):
+        async for ids in members(redis, key):
+            for batch in batches(ids):
+                shown, hidden = await redis.pipeline(
+                    [("ZMSCORE", keys.posts(user, uid), *batch), ("ZMSCORE", keys.hidden(user, uid), *batch)]
+                )
+                stands = zip(batch, shown, hidden, strict=True)
+                lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
+                if not lost:
+                    continue
+                args: list[Arg] = [part for item in lost for part in (item.id, item.score)]
+                back = set(split(await redis.script(load("timeline_restore"), set_keys(user, uid), args)))
+                await settle(redis, user, uid, [item for item in lost if item.id in back], now)
+                restored += len(back)
+    return restored

@@ -1,0 +1,163 @@
+"""Muted and blocked URLs of a user, in one channel or in all (`global`), and their effects.
+
+A rule is a URL in the form of `kit.urls.normalise_profile`; it holds for items whose author or source has it.
+It is written first, so that from then on everything that comes in or is moved obeys it (lua/timeline_add.lua,
+lua/timeline_move.lua); then it is applied to the items that are there already, in batches that each ask all rules again
+(lua/timeline_settle.lua). So whatever happens meanwhile, the timelines end as the rules do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from microsub.errors import QuotaReached
+from microsub.identity.store import absent
+from microsub.kit.urls import normalise_profile
+from microsub.model.reader import GLOBAL, TimelineItem
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text, texts
+from microsub.redis.scripts import batches, load
+from microsub.timelines.follows import is_there
+from microsub.timelines.timelinekeys import ItemLookup, counted, members, rule_keys, set_keys, split, urls
+
+
+class Rules:
+    """The rules of all users. `items` gives an item's author and sources.
+
+    URLs are those of authors' profiles or of feeds; the store compares them in normal form. `muted`, `blocked` and all
+    writes raise NotFound for a channel that doesn't exist, writes also for a user; `mute` and `block` raise
+    QuotaReached where the user has `most` rules already (0: any number). Writes return when all items have moved, with
+    the number of these.
+    """
+
+    def __init__(self, redis: Redis, items: ItemLookup) -> None:
+        self._redis = redis
+        self._items = items
+
+    async def muted(self, user: str, uid: str) -> list[str]:
+        """The muted URLs as they were given, in alphabetical order."""
+        return await self._listed(user, uid, keys.muted(user, uid))
+
+    async def blocked(self, user: str, uid: str) -> list[str]:
+        """The blocked URLs as they were given, in alphabetical order."""
+        return await self._listed(user, uid, keys.blocked(user, uid))
+
+    async def of_channels(self, user: str, uids: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
+        """By uid the muted and the blocked URLs, as `muted` and `blocked` have them. One round trip."""
+        replies = await self._redis.pipeline(
+            [("HVALS", key(user, uid)) for key in (keys.muted, keys.blocked) for uid in uids]
+        )
+        muted, blocked = replies[: len(uids)], replies[len(uids) :]
+        return {uid: (_listed(one), _listed(two)) for uid, one, two in zip(uids, muted, blocked, strict=True)}
+
+    async def mute(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
+        """Hide what this author or source has posted and will post. Read state is kept."""
+        return await self._write(user, uid, keys.muted, url, now, on=True, most=most)
+
+    async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
+        """Show it again, unless another rule hides it."""
+        return await self._write(user, uid, keys.muted, url, now, on=False)
+
+    async def block(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
+        """Take out what this author or source has posted, and keep out what they will post."""
+        return await self._write(user, uid, keys.blocked, url, now, on=True, most=most)
+
+    async def unblock(self, user: str, uid: str, url: str, now: float) -> int:
+        """Let in again what comes from now on."""
+        return await self._write(user, uid, keys.blocked, url, now, on=False)
+
+    async def _listed(self, user: str, uid: str, key: str) -> list[str]:
+        (name, removed), urls = await self._redis.pipeline([is_there(user, uid), ("HVALS", key)])
+        if uid != GLOBAL and (name is None or removed is not None):
+            raise await absent(self._redis, user, uid)
+        return _listed(urls)
+
+    async def _write(
+        self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool, most: int = 0
+    ) -> int:
+        url = normalise_profile(given)
+        reply = await self._redis.script(
+            load("rule_write"),
+            [keys.channels(user), key(user, uid)],
+            [uid, url, given if on else "", most, keys.pattern(keys.muted, user), keys.pattern(keys.blocked, user)],
+        )
+        if reply >= 2:
+            raise QuotaReached("mutes and blocks", reply - 2, most)
+        if reply < 0:
+            raise await absent(self._redis, user, uid if uid != GLOBAL else None)
+        parts = [
+            (channel, part)
+            for channel in await self._channels(user, uid)
+            for part in _touched(user, channel, mute=key is keys.muted, on=on)
+        ]
+        # Most of thousands of channels may be empty: asked together, they cost no round trip each.
+        there = await self._redis.pipeline([("EXISTS", part) for _, part in parts])
+        count = 0
+        for channel, part in (one for one, exists in zip(parts, there, strict=True) if exists):
+            async for ids in members(self._redis, part):
+                matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
+                count += await self._settle(user, channel, matching, now)
+        return count
+
+    async def _channels(self, user: str, uid: str) -> list[str]:
+        """The channels that the rule holds for; removed ones too, since they can come back."""
+        if uid != GLOBAL:
+            return [uid]
+        replies = await self._redis.pipeline(
+            [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
+        )
+        return [text(channel) for reply in replies for channel in reply]
+
+    async def _settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> int:
+        """Settle items, and again those whose author became known between look-up and move."""
+        if not items:
+            return 0
+        moved = await settle(self._redis, user, uid, items, now)
+        before = {item.id: urls(item) for item in items}
+        fresh = await self._items.timeline_items(moved) if moved else []
+        changed = [item for item in fresh if urls(item) != before[item.id]]
+        if changed:
+            await settle(self._redis, user, uid, changed, now)
+        return len(moved)
+
+
+async def settle(redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> tuple[str, ...]:
+    """Apply the rules of this moment to items of a channel; the ids that moved.
+
+    Ignores items that aren't in the channel, and channels that don't exist.
+    """
+    return (await settle_in(redis, [(user, uid)], items, now))[0]
+
+
+async def settle_in(
+    redis: Redis, channels: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float
+) -> list[tuple[str, ...]]:
+    """`settle` in several channels (user, uid); results in their order.
+
+    One round trip for every thousand items.
+    """
+    moved: list[tuple[str, ...]] = [() for _ in channels]
+    every_key = [[*set_keys(user, uid), *rule_keys(user, uid)] for user, uid in channels]
+    for batch in batches(items):
+        args: list[Arg] = [int(now)]
+        for item in batch:
+            args += [item.id, *counted(urls(item))]
+        replies = await redis.scripts([(load("timeline_settle"), script_keys, args) for script_keys in every_key])
+        moved = [before + split(reply) for before, reply in zip(moved, replies, strict=True)]
+    return moved
+
+
+def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
+    """The sets in which a change of a rule may find items to move.
+
+    An unblocked author's items are gone already.
+    """
+    posts, hidden = keys.posts(user, uid), keys.hidden(user, uid)
+    if mute:
+        return [posts] if on else [hidden]
+    return [posts, hidden] if on else []
+
+
+def _listed(urls: Iterable[bytes]) -> list[str]:
+    return sorted(texts(urls))

@@ -1,0 +1,117 @@
+"""What all timeline scripts are given: keys in the order of their headers, facts on items."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from microsub.model.reader import GLOBAL, TimelineItem
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text, texts
+from microsub.redis.scripts import BATCH
+
+GLOBAL_BATCH = 200
+"""Most ids per script call that visits all channels of a user; others take `BATCH`."""
+
+_SETS = (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read, keys.gone)
+
+
+@lru_cache(maxsize=4096)
+def set_patterns(user: str) -> tuple[str, ...]:
+    """ARGV[1..6] of scripts that walk channels (lua/parts/channels.lua)."""
+    return tuple(keys.pattern(key, user) for key in _SETS)
+
+
+def set_keys(user: str, uid: str) -> tuple[str, ...]:
+    """posts, unread, read, hidden, hidden-read, gone of one channel."""
+    return tuple(key(user, uid) for key in _SETS)
+
+
+def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
+    """muted, muted globally, blocked, blocked globally."""
+    return (keys.muted(user, uid), keys.muted(user, GLOBAL), keys.blocked(user, uid), keys.blocked(user, GLOBAL))
+
+
+def batch_for(uid: str) -> int:
+    """How many ids one call may name: fewer where it visits all channels."""
+    return GLOBAL_BATCH if uid == GLOBAL else BATCH
+
+
+def urls(item: TimelineItem) -> list[str]:
+    """The URLs by which the item can be muted or blocked."""
+    return [item.author, *item.sources] if item.author else list(item.sources)
+
+
+def counted(parts: Iterable[str]) -> list[Arg]:
+    """A list as scripts read it: its length, then its members."""
+    listed = list(parts)
+    return [len(listed), *listed]
+
+
+def split(reply: bytes) -> tuple[str, ...]:
+    """The ids of a reply 'id id …'."""
+    return tuple(text(reply).split())
+
+
+def distinct(ids: Iterable[str]) -> list[str]:
+    """The ids in their order, each once."""
+    return list(dict.fromkeys(ids))
+
+
+class ItemLookup(Protocol):
+    """What timelines ask the post store (`posts.items.Items`)."""
+
+    async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
+        """What timelines need of these items; those that don't exist any more are left out."""
+        ...
+
+    async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that belong to the feed."""
+        ...
+
+    async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        """The named fields of each item."""
+        ...
+
+
+# --- which items and feeds a user's channels refer to, which decides what garbage is ----------------------------------
+
+
+async def subscriptions(redis: Redis, user: str) -> set[str]:
+    """Ids of the feeds that the user's channels follow, removed channels included."""
+    uids = await _every_channel(redis, user)
+    replies = await redis.pipeline([("HKEYS", keys.channel_feeds(user, uid)) for uid in uids])
+    return {text(feed) for reply in replies for feed in reply}
+
+
+async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
+    """Ids that the user's channels show or hide, in batches; an id may come repeatedly.
+
+    Removed channels are included.
+    """
+    for uid in await _every_channel(redis, user):
+        for key in (keys.posts(user, uid), keys.hidden(user, uid)):
+            async for ids in members(redis, key):
+                yield ids
+
+
+async def _every_channel(redis: Redis, user: str) -> list[str]:
+    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
+    return [text(uid) for reply in lists for uid in reply]
+
+
+async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:
+    """All ids that stand in a sorted set from the beginning to the end of the walk, in batches.
+
+    SCAN promises exactly that, whatever else comes and goes meanwhile; an id may come repeatedly.
+    """
+    cursor = b"0"
+    while True:
+        cursor, found = await redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
+        ids = distinct(texts(found[0::2]))
+        if ids:
+            yield ids
+        if cursor == b"0":
+            return

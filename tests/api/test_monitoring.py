@@ -1,0 +1,92 @@
+"""Who sees metrics and the details of /health."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from starlette.requests import Request
+
+from microsub.app import Monitors
+
+PROXY = (ipaddress.ip_network("127.0.0.1/32"),)
+INSIDE = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
+
+
+def request(client: str | None, *headers: tuple[str, str], host: str = "127.0.0.1:8080") -> Request:
+    raw = [(name.lower().encode(), value.encode()) for name, value in [("host", host), *headers]]
+    return Request({"type": "http", "client": (client, 4711) if client else None, "headers": raw})
+
+
+def forwarded(text: str) -> tuple[str, str]:
+    return "X-Forwarded-For", text
+
+
+@pytest.mark.parametrize(
+    ("monitors", "asked", "admitted"),
+    [
+        pytest.param(Monitors(), request("127.0.0.1"), True, id="this machine"),
+        pytest.param(Monitors(), request("::1", host="[::1]:8080"), True, id="this machine by IPv6"),
+        pytest.param(Monitors(), request("::ffff:127.0.0.1"), True, id="IPv4 inside of IPv6"),
+        pytest.param(Monitors(), request("203.0.113.9"), False, id="a stranger"),
+        pytest.param(Monitors(), request("203.0.113.9", forwarded("127.0.0.1")), False, id="a stranger who lies"),
+        pytest.param(Monitors(), request(None), False, id="a Unix socket"),
+        pytest.param(Monitors(), request("10.0.0.7"), False, id="a private network that isn't listed"),
+        pytest.param(Monitors(), request("127.0.0.1", forwarded("203.0.113.9")), False, id="an unlisted proxy"),
+        pytest.param(
+            Monitors(), request("127.0.0.1", forwarded("127.0.0.1")), False, id="an unlisted proxy that is lied to"
+        ),
+        pytest.param(Monitors(), request("127.0.0.1", ("X-Real-IP", "127.0.0.1")), False, id="by another header"),
+        pytest.param(Monitors(), request("127.0.0.1", ("Via", "1.1 proxy")), False, id="by none that names the client"),
+        *(
+            pytest.param(Monitors(), request("127.0.0.1", (name, "127.0.0.1")), False, id=name)
+            for name in ("CF-Connecting-IP", "True-Client-IP", "Fastly-Client-IP", "X-Client-IP", "CDN-Loop")
+        ),
+        pytest.param(Monitors(), request("127.0.0.1", host="reader.example"), False, id="a proxy that adds no header"),
+        pytest.param(Monitors(INSIDE), request("10.1.2.3", host="reader.example"), True, id="a listed network"),
+        pytest.param(Monitors(INSIDE), request("fd00::1", host="reader.example"), True, id="a listed network of IPv6"),
+        pytest.param(Monitors(INSIDE), request("127.0.0.1"), False, id="this machine where others are listed"),
+        pytest.param(Monitors(INSIDE), request("10.0.0.1", forwarded("203.0.113.9")), False, id="a proxy inside"),
+        # What uvicorn makes of a listed proxy: the client is the last one that the proxy names.
+        pytest.param(Monitors(INSIDE, None, PROXY), request("10.1.2.3", forwarded("10.1.2.3")), True, id="listed both"),
+        pytest.param(
+            Monitors(INSIDE, None, PROXY),
+            request("203.0.113.9", forwarded("10.1.2.3, 203.0.113.9")),
+            False,
+            id="forged",
+        ),
+        pytest.param(
+            Monitors(INSIDE, None, PROXY),
+            request("10.0.0.1", forwarded("203.0.113.9")),
+            False,
+            id="a second, unlisted proxy",
+        ),
+        pytest.param(
+            Monitors(proxies=PROXY),
+            request("127.0.0.1", forwarded("127.0.0.1")),
+            False,
+            id="a proxy that passes lies on",
+        ),
+        pytest.param(Monitors(proxies=PROXY), request("127.0.0.1"), True, id="this machine, where proxies are listed"),
+        pytest.param(Monitors((), None, PROXY), request("127.0.0.1"), False, id="nobody"),
+    ],
+)
+def test_who_is_admitted(monitors: Monitors, asked: Request, admitted: bool) -> None:
+    """By the client's address, never by that of a web server in front of it."""
+    assert monitors.admits(asked) is admitted
+
+
+@pytest.mark.parametrize(
+    ("shown", "admitted"),
+    [
+        ("Bearer 0123456789abcdef", True),
+        ("bearer 0123456789abcdef ", True),
+        ("Bearer 0123456789abcde", False),
+        ("", False),
+    ],
+)
+def test_who_shows_the_token_is_admitted_from_anywhere(shown: str, admitted: bool) -> None:
+    """Also through proxies."""
+    asked = request("203.0.113.9", ("Authorization", shown), forwarded("198.51.100.1"), host="reader.example")
+    assert Monitors(token="0123456789abcdef").admits(asked) is admitted
+    assert not Monitors().admits(asked)

@@ -1,0 +1,178 @@
+"""Look-ups that found no room are asked for when there is room; none is lost, and none holds up the news."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from microsub.delivery.look_ups import FEW, MOST_TIMES, AskingAgain, Completing
+from microsub.posts import ingest
+from microsub.posts.values import EntriesFound, ItemIncomplete, ItemToStore
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Bounds, Stream
+from tests.support.parsing import PARSER
+from tests.support.polling import World, world
+from tests.support.posts import NOON, candidate
+from tests.support.readers import Web
+
+
+@pytest.fixture
+async def it(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Two look-ups fill the stream, and nobody completes anything."""
+    monkeypatch.setattr(ingest, "LOOK_UPS", Bounds(messages=2))
+    async with world(redis) as found:
+        yield found
+
+
+async def found(it: World, *names: str, incomplete: bool = True) -> None:
+    """A document with posts that lack something comes in and is stored."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    posts: tuple[ItemToStore, ...] = tuple(candidate(name, incomplete=incomplete) for name in names)
+    await it.ingest.add_found(EntriesFound(feed.id, NOON, posts))
+    await it.stages.run_once()
+
+
+def asking(it: World, at_once: int = 100) -> AskingAgain:
+    async def no_pause(_seconds: float) -> None:
+        return None
+
+    return AskingAgain(it.redis, it.items, Stream(it.redis, "incomplete"), at_once=at_once, pause=no_pause)
+
+
+async def complete(it: World) -> int:
+    """A worker that looks up comes along; how many look-ups it has handled."""
+    async with world(it.redis, completing=Completing(Web(), PARSER)) as other:
+        return await other.stages.run_once()
+
+
+async def lacking(it: World) -> set[str]:
+    ids = [str(number) for number in range(1, 20)]
+    rows = await it.items.fields(ids, ("incomplete",))
+    return {item_id for item_id, (incomplete,) in zip(ids, rows, strict=True) if incomplete}
+
+
+async def test_what_was_left_out_is_asked_for_when_there_is_room(it):
+    """Of three documents the third finds no room; its posts are completed after the others."""
+    for name in ("one", "two"):
+        await found(it, name)
+    await found(it, "three", "four")
+    assert await complete(it) == 2
+    assert len(await lacking(it)) == 2
+    assert await asking(it).run() == 2
+    assert await complete(it) == 2
+    assert await lacking(it) == set()
+    assert await asking(it).run() == 0
+
+
+async def test_nothing_is_asked_for_where_nothing_was_left_out(it):
+    """Posts that lack something wait in the stream; a walk over all posts isn't even begun."""
+    await found(it, "one", "two")
+    assert await asking(it).run() == 0
+    await found(it, "three", incomplete=False)
+    assert await asking(it).run() == 0
+
+
+async def test_while_many_wait_nothing_is_added(it):
+    """Upkeep adds to a stream that is nearly empty only, or it would ask for the same again and again."""
+    await found(it, "one", "two")
+    await found(it, "three")
+    incomplete = Stream(it.redis, "incomplete")
+    more = await incomplete.add([ItemIncomplete("0", "").to_fields()] * FEW)
+    assert await asking(it).run() == 0
+    assert (await incomplete.backlog()).messages == len(more) + 2
+
+
+async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
+    """A round has an end before all posts; what the next one finds are the others, and what is left out meanwhile."""
+    monkeypatch.setattr("microsub.delivery.look_ups.garbage.stored_ids", one_by_one)
+    await found(it, "one", "two")
+    await found(it, *"abcde")
+    await complete(it)
+    assert await asking(it, at_once=3).run() == 3
+    await complete(it)
+    assert len(await lacking(it)) == 2
+    assert await asking(it, at_once=3).run() == 2
+    await complete(it)
+    assert await lacking(it) == set()
+
+
+async def fail_all(it: World) -> int:
+    """A worker takes the look-ups, and each of them fails for good; how many there were."""
+    incomplete = Stream(it.redis, "incomplete")
+    messages = await incomplete.take("nobody", 1000)
+    await incomplete.done(messages)
+    return len(messages)
+
+
+async def test_look_ups_that_never_succeed_are_asked_for_a_few_times_and_the_others_have_their_turn(it):
+    """Five fail whenever they are tried, and more are left out again and again: nobody waits for ever behind them."""
+    await found(it, *"abcdefgh")
+    await found(it, "over")
+    dead = sorted(await lacking(it), key=int)[:5]
+    asked: list[list[str]] = []
+    for _ in range(12):
+        await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
+        await fail_all(it)
+        await asking(it, at_once=3).run()
+        rows = await it.redis.command("XRANGE", keys.stream("incomplete"), "-", "+")
+        asked.append([row[1][1].decode() for row in rows])
+    in_order = [item for one_round in asked for item in one_round]
+    assert max(Counter(in_order).values()) == MOST_TIMES
+    assert set(in_order) == await lacking(it) >= set(dead)
+    # The oldest first, and nobody a second time before all had their first.
+    assert in_order[:9] == sorted(in_order[:9], key=int)
+    assert len(set(in_order[:9])) == 9
+    assert asked[-1] == []
+    assert await Stream(it.redis, "incomplete").left_out() is None
+
+
+async def test_an_edited_post_is_asked_for_anew(it):
+    """What failed may succeed in another version."""
+    await found(it, "one", "two")
+    await found(it, "three")
+    for _ in range(MOST_TIMES + 1):
+        await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
+        await fail_all(it)
+        await asking(it).run()
+    assert await fail_all(it) == 0
+    (feed,) = [await it.feeds.ensure("https://blog.example/feed", NOON)]
+    edited = replace(candidate("one", incomplete=True), hash="another")
+    await it.ingest.add_found(EntriesFound(feed.id, NOON + 1, (edited,)))
+    await it.stages.run_once()
+    await fail_all(it)
+    await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
+    assert await asking(it).run() == 1
+
+
+async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkeypatch):
+    """The walk is over when another look-up finds no room: that isn't taken for done."""
+    await found(it, "one", "two")
+    await found(it, "three")
+    await complete(it)
+
+    async def late(redis: Redis) -> AsyncIterator[list[int]]:
+        async for ids in one_by_one(redis):
+            yield ids
+        await found(it, "late one")
+        await found(it, "late two")
+        await found(it, "left out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("microsub.delivery.look_ups.garbage.stored_ids", late)
+        assert await asking(it).run() == 1
+    await complete(it)
+    assert len(await lacking(it)) > 0
+    assert await asking(it).run() > 0
+    await complete(it)
+    assert await lacking(it) == set()
+
+
+async def one_by_one(redis: Redis) -> AsyncIterator[list[int]]:
+    """The ids of all items, each in a batch of its own."""
+    for number in range(1, 20):
+        if await redis.command("EXISTS", f"item:{number}"):
+            yield [number]

@@ -1,0 +1,50 @@
+"""Who gets a post at once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from microsub.configuration.model import DeliverySettings
+from microsub.delivery.fan_out import DAY, chooses, recipients
+
+NOW = 1_700_000_000.0
+PLACES = [("ann", "home"), ("ann", "work"), ("bob", "home"), ("eve", "home")]
+SEEN = {"ann": NOW - 3 * DAY, "bob": NOW - 60}
+
+
+def test_everybody_gets_everything_unless_a_setting_says_otherwise() -> None:
+    """Then nobody has to know when users were last seen."""
+    assert recipients(PLACES, {}, DeliverySettings(), NOW).now == PLACES
+    assert not chooses(DeliverySettings(fan_out_limit=4), 4)
+    assert chooses(DeliverySettings(fan_out_limit=3), 4)
+    assert chooses(DeliverySettings(away_days=1), 1)
+
+
+def test_the_most_recently_active_come_first() -> None:
+    """Between channels of one user, and users who were never seen, the order of the list decides."""
+    found = recipients(PLACES, SEEN, DeliverySettings(fan_out_limit=2), NOW)
+    assert (found.now, found.later) == ([PLACES[2], PLACES[0]], [PLACES[1], PLACES[3]])
+
+
+def test_who_is_away_gets_nothing_at_once() -> None:
+    """So does who was never seen; a limit counts those who are there."""
+    found = recipients(PLACES, SEEN, DeliverySettings(away_days=2), NOW)
+    assert (found.now, found.later) == ([PLACES[2]], [PLACES[0], PLACES[1], PLACES[3]])
+    found = recipients(PLACES, SEEN, DeliverySettings(away_days=4, fan_out_limit=2), NOW)
+    assert found.now == [PLACES[2], PLACES[0]]
+
+
+@given(
+    st.sets(st.tuples(st.sampled_from("abcdef"), st.sampled_from("xyz"))).map(sorted),
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(0, NOW)),
+    st.integers(0, 5),
+    st.sampled_from([0, 1, 1000]),
+)
+def test_nobody_is_lost(places, seen, limit, days) -> None:
+    """Each place is in one of both lists, once; at most `limit` are served, and nobody later who was seen later."""
+    found = recipients(places, seen, DeliverySettings(fan_out_limit=limit, away_days=days), NOW)
+    assert sorted([*found.now, *found.later]) == list(places)
+    assert not limit or len(found.now) <= limit
+    if found.now and found.later:
+        assert min(seen.get(user, -1) for user, _ in found.now) >= max(seen.get(user, -1) for user, _ in found.later)

@@ -1,0 +1,317 @@
+"""A stage: acknowledges last, tries again what failed, gives up on what always fails, and loses nothing on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+import structlog.testing
+
+from microsub.delivery.dead_letters import DeadLetters
+from microsub.delivery.stage import Patience, Stage
+from microsub.errors import StoreDamaged, StoreUnavailable
+from microsub.posts.values import EntriesFound
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Bounds, Message, Stream
+from tests.support.posts import NOON
+from tests.support.waiting import wait_until
+
+QUICK = Patience(idle=0.3, deliveries=3, tick=0.01, look_around=0.01, trouble=0.01)
+
+STEADY = replace(QUICK, idle=2.4)
+"""Where nothing may be taken over: a sign of life every 0.8 s that may come late on a busy machine."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Tracebacks of failures that are wanted here."""
+    with structlog.testing.capture_logs():
+        yield
+
+
+class Handler:
+    """Notes what it gets; `act` may fail or wait."""
+
+    def __init__(self, act: Callable[[str], object] = lambda _: None) -> None:
+        self.act = act
+        self.seen: list[str] = []
+        self.most = self.now = 0
+
+    async def __call__(self, message: Message) -> tuple[()]:
+        name = message.fields["name"].decode()
+        self.seen.append(name)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            result = self.act(name)
+            if asyncio.iscoroutine(result):
+                await result
+        finally:
+            self.now -= 1
+        return ()
+
+
+class Signs(Stream):
+    """A stream that counts the signs of life."""
+
+    given = 0
+
+    async def keep(self, consumer, ids):
+        try:
+            return await super().keep(consumer, ids)
+        finally:
+            self.given += 1
+
+    async def longer_than_patience(self) -> None:
+        """Until so many more signs were given that the others' patience would be over without them."""
+        enough = self.given + 5
+        await wait_until(lambda: self.given >= enough)
+
+
+def stage(redis: Redis, handle: Handler, consumer: str = "one", **options: object) -> Stage:
+    options = {"patience": QUICK, **options}
+    return Stage(Stream(redis, "stored"), handle, DeadLetters(redis), consumer=consumer, **options)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def running(*stages: Stage, grace: float = 1.0) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(one.run(grace)) for one in stages]
+    try:
+        yield
+    finally:
+        for one in stages:
+            one.stop()
+        await asyncio.gather(*tasks)
+
+
+async def add(redis: Redis, *names: str) -> None:
+    await Stream(redis, "stored").add([{"name": name.encode()} for name in names])
+
+
+async def empty(redis: Redis) -> bool:
+    return not (await Stream(redis, "stored").backlog()).messages
+
+
+def fails_for(*bad: str) -> Callable[[str], object]:
+    def act(name: str) -> None:
+        if name in bad:
+            raise ValueError(f"{name} is bad")
+
+    return act
+
+
+async def test_every_message_is_handled_and_leaves(redis):
+    """A hundred messages for two consumers: each is handled once."""
+    handler = Handler()
+    async with running(stage(redis, handler, patience=STEADY), stage(redis, handler, "two", patience=STEADY)):
+        await add(redis, *map(str, range(100)))
+        await wait_until(lambda: empty(redis))
+    assert sorted(handler.seen, key=int) == [str(n) for n in range(100)]
+
+
+async def test_no_more_at_once_than_asked_for(redis):
+    """The limit holds however much waits."""
+    await add(redis, *map(str, range(20)))
+    handler = Handler(lambda _: asyncio.sleep(0.001))
+    async with running(stage(redis, handler, at_once=3)):
+        await wait_until(lambda: empty(redis))
+    assert handler.most == 3
+
+
+async def test_what_always_fails_goes_to_the_dead_letters_and_holds_up_nobody(real_redis):
+    """After the last attempt the message is kept with its reason; the others were handled long before."""
+    await add(real_redis, "good", "poison", "better")
+    handler = Handler(fails_for("poison"))
+    dead = DeadLetters(real_redis)
+    async with running(stage(real_redis, handler)):
+        await wait_until(lambda: empty(real_redis))
+    assert handler.seen.count("poison") == QUICK.deliveries
+    assert [handler.seen.count(name) for name in ("good", "better")] == [1, 1]
+    (letter,) = await dead.list()
+    assert (letter.stage, letter.why, letter.deliveries) == ("stored", "ValueError: poison is bad", 3)
+    assert letter.fields == {"name": b"poison"}
+
+
+async def test_what_cannot_be_decoded_goes_to_the_dead_letters(redis):
+    """Trying again for ever would not help: the letter names the key."""
+    await add(redis, "poison")
+
+    async def undecodable(_message: Message) -> None:
+        raise StoreDamaged("feed:{7}")
+
+    async with running(stage(redis, undecodable)):
+        await wait_until(lambda: empty(redis))
+    (letter,) = await DeadLetters(redis).list()
+    assert "feed:{7}" in letter.why
+
+
+async def test_a_message_that_kills_its_process_is_buried_as_well(real_redis):
+    """Nobody reports the failure; that it was handed out so often and never ended is reason enough."""
+    await add(real_redis, "bomb")
+    stream = Stream(real_redis, "stored")
+    assert await stream.take("victim 0", 1)
+    for number in range(1, QUICK.deliveries):
+        await wait_until(lambda n=number: stream.take_over(f"victim {n}", 0.001, 1))
+    handler = Handler()
+    async with running(stage(real_redis, handler)):
+        await wait_until(lambda: empty(real_redis))
+    assert handler.seen == []
+    (letter,) = await DeadLetters(real_redis).list()
+    assert "died" in letter.why
+
+
+async def test_trouble_with_the_store_counts_as_no_attempt(real_redis):
+    """While Redis refuses, a message is tried again and again, and is handled when that ends."""
+    await add(real_redis, "patient")
+    tries = 0
+
+    def act(_name: str) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= 3 * QUICK.deliveries:
+            raise StoreUnavailable("away")
+
+    handler = Handler(act)
+    async with running(stage(real_redis, handler)):
+        await wait_until(lambda: empty(real_redis))
+    assert tries == 3 * QUICK.deliveries + 1
+    assert await DeadLetters(real_redis).list() == []
+
+
+async def test_a_slow_handler_keeps_its_message(real_redis):
+    """Signs of life let a consumer take longer than the others' patience."""
+    release = asyncio.Event()
+    slow, hasty = Handler(lambda _: release.wait()), Handler()
+    signs = Signs(real_redis, "stored")
+    async with running(Stage(signs, slow, DeadLetters(real_redis), consumer="slow", patience=STEADY)):
+        await add(real_redis, "long")
+        await wait_until(lambda: slow.seen == ["long"])
+        async with running(stage(real_redis, hasty, "hasty", patience=STEADY)):
+            await signs.longer_than_patience()
+            assert hasty.seen == []
+            release.set()
+            await wait_until(lambda: empty(real_redis))
+    assert (slow.seen, hasty.seen) == (["long"], [])
+
+
+async def test_a_stopping_stage_hands_back_what_it_cannot_finish(real_redis):
+    """Others take it over at once, as its first delivery."""
+    stuck = Handler(lambda _: asyncio.Event().wait())
+    async with running(stage(real_redis, stuck, "stopping"), grace=0.01):
+        await add(real_redis, "long")
+        await wait_until(lambda: stuck.seen == ["long"])
+    (message,) = await Stream(real_redis, "stored").take_over("next", 3600, 10)
+    assert message.deliveries == 1
+
+
+async def test_nothing_is_taken_while_the_next_stage_is_full(redis):
+    """The backlog waits where it is, and goes on when there is room."""
+    room = False
+
+    async def has_room() -> bool:
+        return room
+
+    handler = Handler()
+    await add(redis, "waiting")
+    async with running(stage(redis, handler, has_room=has_room)):
+        for _ in range(5):
+            await asyncio.sleep(QUICK.tick)
+        assert handler.seen == []
+        room = True
+        await wait_until(lambda: empty(redis))
+    assert handler.seen == ["waiting"]
+
+
+async def nothing(_found: EntriesFound) -> None:
+    """Stores no posts: none are expected."""
+    raise AssertionError
+
+
+async def test_a_dead_letter_can_be_tried_again_or_dropped(redis):
+    """Trying again puts the message back into its stream; dropping forgets it."""
+    dead = DeadLetters(redis)
+    for name in ("again", "never"):
+        await dead.add("stored", Message("1-1", {"name": name.encode()}, 5), "why", 5.0)
+    again, never = await dead.list()
+    assert await dead.get(again.id) == again
+    assert await dead.retry([again], nothing) == []
+    await dead.drop([never])
+    assert await dead.count() == 0
+    assert await dead.get(never.id) is None
+    handler = Handler()
+    assert await stage(redis, handler).run_once() == 1
+    assert handler.seen == ["again"]
+
+
+async def test_a_stage_whose_hands_are_full_looks_around_all_the_same(real_redis):
+    """The time to look for what others left comes while every place is taken: nothing ends, and nothing is taken."""
+    release = asyncio.Event()
+    handler = Handler(lambda _: release.wait())
+    await add(real_redis, "first", "second")
+    async with running(stage(real_redis, handler, at_once=1)):
+        await wait_until(lambda: handler.seen == ["first"])
+        for _ in range(10):
+            await asyncio.sleep(QUICK.look_around)
+        release.set()
+        await wait_until(lambda: empty(real_redis))
+    assert handler.seen == ["first", "second"]
+
+
+async def test_signs_of_life_go_on_after_a_stream_was_deleted(real_redis):
+    """Somebody deletes the stream while a message is in hand: later messages are kept as ever."""
+    release = asyncio.Event()
+    slow, hasty = Handler(lambda _: release.wait()), Handler()
+    signs = Signs(real_redis, "stored")
+    async with running(Stage(signs, slow, DeadLetters(real_redis), consumer="slow", patience=STEADY)):
+        await add(real_redis, "lost")
+        await wait_until(lambda: slow.seen == ["lost"])
+        await real_redis.command("DEL", "stream:{stored}", "stream:{stored}:bytes")
+        await wait_until(lambda: signs.given > 0)
+        await add(real_redis, "long")
+        await wait_until(lambda: slow.seen == ["lost", "long"])
+        async with running(stage(real_redis, hasty, "hasty", patience=STEADY)):
+            await signs.longer_than_patience()
+            assert hasty.seen == []
+            release.set()
+            await wait_until(lambda: empty(real_redis))
+
+
+async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_hand(real_redis):
+    """However many messages are being handled elsewhere, one look finds the one that isn't."""
+    stream = Stream(real_redis, "stored")
+    await add(real_redis, *map(str, range(200)), "left")
+    busy = [message.id for message in await stream.take("busy", 200)]
+    assert len(await stream.take("dead", 1)) == 1
+
+    async def found() -> list[Message]:
+        await stream.keep("busy", busy)
+        return await stream.take_over("next", 1.0, 1)
+
+    (message,) = await wait_until(found)
+    assert message.fields == {"name": b"left"}
+
+
+async def test_a_letter_that_names_no_stage_is_not_retried(redis: Redis) -> None:
+    """Nobody would take what is put into a stream without a stage; the letter stays, with those named beside it."""
+    dead = DeadLetters(redis)
+    for stage in ("stored", "hand-made"):
+        await dead.add(stage, Message("1-1", {"feed": b"1"}), "it failed", 0.0)
+    good, bad = await dead.list(10)
+    (refused,) = await dead.retry([bad, good], nothing)
+    assert "'hand-made', expected one of entries, stored, incomplete" in refused
+    assert await dead.list(10) == [bad]
+
+
+async def test_dead_letters_have_a_bound(redis: Redis) -> None:
+    """By number and by size; the oldest are dropped, and the log says what they were. The newest stays in any case."""
+    dead = DeadLetters(redis, Bounds(messages=3, bytes=100_000))
+    with structlog.testing.capture_logs() as logs:
+        for number in range(5):
+            await dead.add("stored", Message(f"{number}-1", {"feed": b"7"}), f"reason {number}", NOON + number)
+    assert [letter.why for letter in await dead.list()] == ["reason 2", "reason 3", "reason 4"]
+    assert [(entry["stage"], entry["why"]) for entry in logs] == [("stored", "reason 0"), ("stored", "reason 1")]
+    await dead.add("stored", Message("9-1", {"feed": b"7" * 200_000}), "too large", NOON)
+    assert [letter.why for letter in await dead.list()] == ["too large"]

@@ -1,0 +1,455 @@
+"""Finding and previewing feeds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from microsub.cache import CachingFetcher
+from microsub.configuration.model import FeedConfig, InstanceSettings
+from microsub.discovery import search
+from microsub.discovery.directory import Directory
+from microsub.discovery.feedlinks import addresses, profile_in
+from microsub.discovery.search import Search
+from microsub.errors import InvalidRequest
+from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
+from microsub.fetch.values import Reason
+from microsub.kit.urls import mask_credentials
+from microsub.redis.protocol import Redis
+from tests.support.polling import dated, rss
+from tests.support.readers import Instance, assert_no_null, instance, posts
+
+SITE = "https://blog.example/"
+FEED = "https://blog.example/feed.xml"
+DOCUMENT = (rss(dated(25), title="The Blog"), "application/rss+xml")
+PAGE = (
+    b"<html><head><title>Blog</title><link rel=alternate type=application/rss+xml title='The Blog' href=/feed.xml>"
+    b"</head><body><p>Words</p></body></html>",
+    "text/html",
+)
+FINGER_URL = "https://host.example/.well-known/webfinger?resource=acct:ann@social.example"
+NOTHING = (b"<html><body><p>Words</p></body></html>", "text/html")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("https://blog.example/x?y", ["https://blog.example/x?y"]),
+        ("HTTP://blog.example", ["HTTP://blog.example"]),
+        ("blog.example", ["https://blog.example", "http://blog.example"]),
+        ("blog.example/path", ["https://blog.example/path", "http://blog.example/path"]),
+        ("blog.example:8080", ["https://blog.example:8080", "http://blog.example:8080"]),
+        ("bücher.example", ["https://bücher.example", "http://bücher.example"]),
+        ("localhost:8080", ["https://localhost:8080", "http://localhost:8080"]),
+        ("127.0.0.1:8080/feed", ["https://127.0.0.1:8080/feed", "http://127.0.0.1:8080/feed"]),
+        ("ftp://blog.example", []),
+        ("https://", []),
+        ("https://a b", []),
+        ("indie web", []),
+        ("indieweb", []),
+        ("3.14", []),
+        ("e.g. words", []),
+        ("feed://blog.example/feed", ["http://blog.example/feed"]),
+        ("feed:https://blog.example/feed", ["https://blog.example/feed"]),
+        ("pcast://pod.example/rss", ["http://pod.example/rss"]),
+        ("feed: for the birds", []),
+        ("@ann.example", ["https://ann.example", "https://bsky.app/profile/ann.example"]),
+        ("@ann", []),
+        ("r/gardening", ["https://www.reddit.com/r/gardening"]),
+        ("/u/ann/", ["https://www.reddit.com/user/ann"]),
+        ("a@b@c.example", []),
+        ("@ann@localhost", []),
+    ],
+)
+def test_what_is_fetched_for_a_query(query: str, expected: list[str]) -> None:
+    """A URL, a bare domain in two schemes, nothing for words."""
+    assert addresses(query) == expected
+
+
+@pytest.mark.parametrize("query", ["@ann@social.example", "ann@social.example", "acct:ann@social.example"])
+def test_an_account_is_asked_for_at_its_host(query: str) -> None:
+    """WebFinger first, then where profiles usually are."""
+    finger = "https://social.example/.well-known/webfinger?resource=acct:ann@social.example"
+    assert addresses(query) == [finger, "https://social.example/@ann"]
+
+
+def finger(*links: object) -> bytes:
+    return json.dumps({"subject": "acct:ann@social.example", "links": links}).encode()
+
+
+PROFILE = {"rel": "http://webfinger.net/rel/profile-page", "type": "text/html", "href": "https://social.example/@ann"}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (finger({"rel": "self", "href": "https://social.example/users/ann"}, PROFILE), "https://social.example/@ann"),
+        (finger(PROFILE | {"href": "/@ann"}), "https://host.example/@ann"),
+        (finger(PROFILE | {"href": "javascript:alert(1)"}), None),
+        (finger(PROFILE | {"href": ["x"]}), None),
+        (finger(PROFILE | {"href": FINGER_URL}), None),
+        (finger("x", 1, None), None),
+        (finger(), None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"<html>", None),
+    ],
+)
+def test_the_profile_in_a_webfinger_document(body: bytes, expected: str | None) -> None:
+    """Its address, if it has one; broken and hostile documents have none."""
+    assert profile_in(body, FINGER_URL) == expected
+    assert profile_in(body, SITE) is None
+
+
+@pytest.fixture
+async def server(real_redis: Redis):  # type: ignore[no-untyped-def]
+    async with instance(real_redis) as made:
+        yield made
+
+
+async def found(server: Instance, query: str) -> list[str]:
+    alice = await server.reader("alice", "home")
+    results = (await alice.get(action="search", query=query))["results"]
+    assert all(result["type"] == "feed" and result["name"] for result in results)
+    assert (await alice.post(action="search", query=query))["results"] == results
+    return [result["url"] for result in results]
+
+
+async def test_the_feed_that_a_page_names(server: Instance) -> None:
+    """By URL and by domain; the reply has its title."""
+    server.web.documents |= {SITE: PAGE, SITE.rstrip("/"): PAGE}
+    assert await found(server, SITE) == [FEED]
+    assert await found(server, "blog.example") == [FEED]
+    alice = await server.reader("alice")
+    (result,) = (await alice.get(action="search", query=SITE))["results"]
+    assert result["name"] == "The Blog"
+
+
+async def test_a_feed_is_its_own_result(server: Instance) -> None:
+    """Who pastes the feed's address gets the feed."""
+    server.web.documents[FEED] = DOCUMENT
+    assert await found(server, FEED) == [FEED]
+
+
+async def test_usual_places_are_tried_last(server: Instance) -> None:
+    """Where the page names none."""
+    server.web.documents |= {SITE: NOTHING, "https://blog.example/feed": DOCUMENT}
+    assert await found(server, SITE) == ["https://blog.example/feed"]
+    assert len(server.web.asked) < 20
+
+
+async def test_the_root_of_a_site_is_tried_for_a_page_deep_inside(server: Instance) -> None:
+    """The feed is the site's, though the page that was pasted is one post."""
+    server.web.documents |= {f"{SITE}2024/05/peas": NOTHING, f"{SITE}rss.xml": DOCUMENT}
+    assert await found(server, f"{SITE}2024/05/peas") == [f"{SITE}rss.xml"]
+
+
+async def test_a_page_that_sends_its_visitors_elsewhere(server: Instance) -> None:
+    """The feed is that of the page behind; a page that sends to itself, or nowhere, is what it is."""
+    there = (b'<meta http-equiv="Refresh" content="0; url=\'/en/\'">', "text/html")
+    server.web.documents |= {SITE: there, f"{SITE}en/": PAGE, FEED: DOCUMENT}
+    assert await found(server, SITE) == [FEED]
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+    for target in ("/", "/nowhere", "javascript:alert(1)"):
+        server.web.documents[SITE] = (f'<meta http-equiv=refresh content="0;{target}">'.encode() + PAGE[0], "text/html")
+        assert await found(server, SITE) == [FEED]
+
+
+async def test_nothing_found_is_no_error(server: Instance) -> None:
+    """An empty list, also for hosts that can't be reached."""
+    for query in ("https://nowhere.example/", "nowhere.example", "words", "ann@nowhere.example"):
+        assert await found(server, query) == []
+
+
+async def test_a_query_is_needed(server: Instance) -> None:
+    """Its absence is named."""
+    alice = await server.reader("alice")
+    assert "'query' is missing" in (await alice.get(400, action="search"))["error_description"]
+    assert "'query' is missing" in (await alice.get(400, action="search", query=" "))["error_description"]
+
+
+async def test_queries_that_cannot_be_meant(server: Instance) -> None:
+    """URLs of no web address and texts of a book's length are refused, and the message says what would do."""
+    alice = await server.reader("alice")
+    for query in ("ftp://x.example/", "https://", "https://a b", "javascript://x", "gopher://ann:sesame@x.example/"):
+        said = (await alice.get(400, action="search", query=query))["error_description"]
+        assert said.startswith("'query' can't be used: found '")
+        assert "sesame" not in said
+    assert "too long" in (await alice.post(400, action="search", query="word " * 1000))["error_description"]
+    assert server.web.asked == []
+
+
+async def test_a_handle_leads_to_its_feed(server: Instance) -> None:
+    """By the profile that its host names, wherever that is; never to the feed of the host."""
+    profile = (b'<title>Ann</title><link rel=alternate type=application/rss+xml href="/@ann.rss">', "text/html")
+    where = addresses("@ann@social.example")[0]
+    server.web.documents |= {
+        where: (finger(PROFILE | {"href": "https://people.example/@ann"}), "application/jrd+json"),
+        "https://people.example/@ann": profile,
+        "https://social.example/feed": DOCUMENT,
+    }
+    assert await found(server, "@ann@social.example") == ["https://people.example/@ann.rss"]
+    server.web.documents[where] = (finger(), "application/jrd+json")
+    assert await found(server, "@ann@social.example") == []
+    server.web.documents["https://social.example/@ann"] = profile
+    assert await found(server, "ann@social.example") == ["https://social.example/@ann.rss"]
+
+
+async def test_private_addresses_are_refused(server: Instance) -> None:
+    """By search and by preview; the reply tells nothing of what is there."""
+    fetcher = Fetcher(FetchSettings())
+    searching = Search(CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.parser)
+    try:
+        for host in (
+            "127.0.0.1",
+            "localhost:6379",
+            "[::1]",
+            "169.254.169.254",
+            "10.0.0.1",
+            "@ann@127.0.0.1.nip.example",
+        ):
+            assert (await searching.feeds(host, server.now)).feeds == []
+        with pytest.raises(InvalidRequest, match="can't be read"):
+            await searching.preview("http://127.0.0.1:6379/", server.now)
+    finally:
+        await fetcher.aclose()
+
+
+async def test_a_search_asks_few_times(server: Instance) -> None:
+    """The page and nine usual places; an account two addresses; and what was there within five minutes not again."""
+    server.web.documents[SITE] = NOTHING
+    searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
+    assert (await searching.feeds(SITE, server.now)).feeds == []
+    assert len(server.web.asked) == 10
+    assert (await searching.feeds("@ann@social.example", server.now)).feeds == []
+    assert len(server.web.asked) == 12
+    assert (await searching.feeds(SITE, server.now)).feeds == []
+    assert server.web.asked.count(SITE) == 1
+
+
+async def test_words_find_public_feeds_only(server: Instance) -> None:
+    """Followed by two users or listed by the admin, and without a secret in the address."""
+    shared, single, secret = FEED, "https://single.example/feed", "https://s.example/f?token=sesame"
+    listed, listed_secret = "https://listed.example/feed", "https://u:p@listed.example/feed"
+    server.settings = InstanceSettings(
+        public_feeds=(FeedConfig(listed, "Listed Gärten"), FeedConfig(listed_secret, "Hidden Gärten"))
+    )
+    alice, bob = await server.reader("alice", "home", "more"), await server.reader("bob", "home")
+    for url in (shared, single, secret):
+        await server.publish(url, *posts("a"), title="Gärten")
+    for url, readers in ((shared, (alice, bob)), (single, (alice,)), (secret, (alice, bob))):
+        for reader in readers:
+            await reader.post(action="follow", channel="home", url=url)
+    await alice.post(action="follow", channel="more", url=single)
+    assert await found(server, "garten") == [shared, listed]
+    assert await found(server, "GÄRTEN listed") == [listed]
+    assert await found(server, "garten absent") == []
+
+
+async def test_public_feeds_have_their_own_titles(server: Instance) -> None:
+    """Where a page calls all of its feeds the same, those that are public here are told apart by what they are."""
+    links = "".join(f"<a href=/{name}.xml>feed</a>" for name in "abc")
+    server.web.documents[SITE] = f"<html><title>Blogs</title><body>{links}</body></html>".encode(), "text/html"
+    for user in ("alice", "bob"):
+        reader = await server.reader(user, "home")
+        for name in "ab":
+            await reader.post(action="follow", channel="home", url=f"{SITE}{name}.xml")
+    await server.publish(f"{SITE}a.xml", title="The Harbour Log")
+    found = (await reader.get(action="search", query=SITE))["results"]
+    titles = {one["url"]: one.get("name") for one in found}
+    assert titles[f"{SITE}a.xml"] == "The Harbour Log"
+    assert titles[f"{SITE}b.xml"] == titles[f"{SITE}c.xml"] != SITE
+
+
+async def test_the_directory_is_read_again_after_a_while(server: Instance) -> None:
+    """A feed that becomes public is found minutes later."""
+    alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")
+    await server.publish(FEED, *posts("a"), title="Gardens")
+    await alice.post(action="follow", channel="home", url=FEED)
+    assert await found(server, "gardens") == []
+    await bob.post(action="follow", channel="home", url=FEED)
+    server.now += 301
+    assert await found(server, "gardens") == [FEED]
+
+
+async def test_a_preview_stores_nothing(server: Instance) -> None:
+    """Items as in a timeline, newest first, and afterwards the store is as before."""
+    server.web.documents[FEED] = DOCUMENT
+    alice = await server.reader("alice", "home")
+    keys = sorted(await server.redis.command("KEYS", "*"))
+    reply = await alice.get(action="preview", url=FEED)
+    assert reply["paging"] == {}
+    assert [item["name"] for item in reply["items"]] == [f"Post {number}" for number in range(25, 5, -1)]
+    for item in reply["items"]:
+        assert item["_is_read"] is False
+        assert set(item["_channel"]) == {"id", "uid", "name"}
+        assert item["author"]["type"] == "card"
+    assert len({item["_id"] for item in reply["items"]}) == 20
+    assert await alice.post(action="preview", url=FEED) == reply
+    assert sorted(await server.redis.command("KEYS", "*")) == keys
+
+
+async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: Instance) -> None:
+    """Its items are the same for a feed that another user follows, and name no source."""
+    server.web.documents[FEED] = DOCUMENT
+    alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")
+    before = await alice.get(action="preview", url=FEED)
+    await bob.post(action="follow", channel="home", url=FEED)
+    assert await alice.get(action="preview", url=FEED) == before
+    assert all("_source" not in item for item in before["items"])
+
+
+async def test_preview_of_a_page_shows_its_feed(server: Instance) -> None:
+    """A site's address will do."""
+    server.web.documents |= {SITE: PAGE, FEED: DOCUMENT}
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+
+
+async def test_a_preview_passes_over_what_does_not_work(server: Instance) -> None:
+    """Of the feeds that a page names the first that is one, of three; like a follow."""
+    names = ("gone", "page", "feed.xml")
+    links = "".join(f"<link rel=alternate type=application/rss+xml href=/{name}>" for name in names)
+    server.web.documents |= {SITE: (links.encode(), "text/html"), f"{SITE}page": NOTHING, FEED: DOCUMENT}
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+    more = "<link rel=alternate type=application/rss+xml href=/also-gone>" + links
+    server.web.documents[SITE] = (more.encode(), "text/html")
+    server.web.asked.clear()
+    await alice.get(400, action="preview", url=SITE)
+    assert len(server.web.asked) == 4
+
+
+async def test_a_preview_shows_what_a_follow_would_bring(server: Instance) -> None:
+    """The feed, though the page carries a theme's classic microformats; the page, where it has an h-feed."""
+    theme = PAGE[0].replace(b"<p>", b'<div class="hentry"><h2 class="entry-title">About</h2></div><p>')
+    notes = PAGE[0].replace(
+        b"<p>", b'<div class="h-feed"><div class="h-entry"><p class="e-content">A note</p></div></div><p>'
+    )
+    server.web.documents |= {SITE: (theme, "text/html"), f"{SITE}notes": (notes, "text/html"), FEED: DOCUMENT}
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+    assert len((await alice.get(action="preview", url=f"{SITE}notes"))["items"]) == 1
+
+
+async def test_named_candidates(server: Instance) -> None:
+    """Best first, each once, comments last; with type, title, photo and description."""
+    page = (
+        b"<title>Blog</title><link rel=icon href=/i.png><meta name=description content='On things'>"
+        b"<link rel=alternate type=application/rss+xml title='Blog: Comments' href=/comments/feed>"
+        b"<link rel=alternate type=application/atom+xml title=Atom href=/atom.xml>"
+        b"<link rel=alternate type=application/rss+xml title='All posts' href=http://blog.example/feed.xml>"
+        b"<link rel=alternate type=application/rss+xml href=https://blog.example/feed.xml>"
+    )
+    server.web.documents["https://blog.example"] = (page, "text/html")
+    alice = await server.reader("alice")
+    results = (await alice.get(action="search", query="blog.example"))["results"]
+    more = {"type": "feed", "photo": "https://blog.example/i.png", "description": "On things"}
+    assert results == [
+        {**more, "url": "https://blog.example/atom.xml", "name": "Blog (Atom)", "_format": "atom"},
+        {**more, "url": FEED, "name": "All posts", "_format": "rss"},
+        {**more, "url": "https://blog.example/comments/feed", "name": "Blog: Comments", "_format": "rss"},
+    ]
+
+
+async def test_a_site_that_refuses_its_pages(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its feeds are found by their well-known addresses, and shown."""
+    feed, fetch = "https://www.reddit.com/r/gardening/.rss", server.web.fetch
+    server.web.documents[feed] = DOCUMENT
+
+    async def refuse(request: FetchRequest) -> FetchResult:
+        refused = FetchFailed(request.url, "http", "the publisher answered 403", 403)
+        return await fetch(request) if request.url == feed else refused
+
+    monkeypatch.setattr(server.web, "fetch", refuse)
+    assert await found(server, "https://old.reddit.com/r/gardening") == [feed]
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url="https://www.reddit.com/r/gardening/"))["items"]) == 20
+
+
+@pytest.mark.parametrize(("status", "reason"), [(403, "http"), (429, "throttled"), (404, "http"), (410, "gone")])
+async def test_a_search_says_why_it_found_nothing(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, status: int, reason: Reason
+) -> None:
+    """Beside the empty list, as a followed feed tells of its trouble; credentials don't show."""
+
+    async def refuse(request: FetchRequest) -> FetchResult:
+        if request.url.startswith("http:"):
+            return FetchFailed(request.url, "connect", "the connection was refused")
+        return FetchFailed(mask_credentials(request.url), reason, f"the server answered {status}", status)
+
+    monkeypatch.setattr(server.web, "fetch", refuse)
+    alice = await server.reader("alice")
+    for query in ("https://blog.example", "blog.example", "https://ann:sesame@blog.example"):
+        reply = await alice.get(action="search", query=query)
+        assert reply["results"] == []
+        assert reply["_error"].startswith("https://")
+        assert f": the server answered {status}" in reply["_error"]
+        assert "sesame" not in reply["_error"]
+    reply = await alice.get(action="search", query="http://blog.example")
+    assert reply["_error"] == "http://blog.example: the connection was refused"
+
+
+async def test_a_search_that_read_the_page_is_in_no_trouble(server: Instance) -> None:
+    """There is no feed: that is all there is to say, whatever the other address of a domain answered."""
+    server.web.documents["http://blog.example"] = NOTHING
+    alice = await server.reader("alice")
+    for query in ("blog.example", "http://blog.example", "words that nobody writes"):
+        assert await alice.get(action="search", query=query) == {"results": []}
+
+
+async def test_preview_clamps_dates(server: Instance) -> None:
+    """Nothing is published in the future, or without a date."""
+    entries = [
+        ("a", "Post of tomorrow", "01 Jan 2199 00:00:00 GMT"),
+        ("b", "Post of some day", None),
+        ("c", "Post of 2020", "01 Jan 2020 00:00:00 GMT"),
+    ]
+    server.web.documents[FEED] = (rss(entries), "application/rss+xml")
+    alice = await server.reader("alice")
+    published = {item["name"]: item["published"] for item in (await alice.get(action="preview", url=FEED))["items"]}
+    assert published["Post of tomorrow"] == published["Post of some day"] == "2023-11-15T01:00:00+00:00"
+    assert published["Post of 2020"].startswith("2020-01-01")
+
+
+@pytest.mark.parametrize("url", ["https://nowhere.example/", SITE, "example.com", ""])
+async def test_preview_of_what_is_no_feed(server: Instance, url: str) -> None:
+    """400, and the message names the parameter."""
+    server.web.documents[SITE] = NOTHING
+    alice = await server.reader("alice")
+    reply = await alice.get(400, action="preview", url=url)
+    assert reply["error"] == "invalid_request"
+    assert reply["error_description"].startswith("'url' ")
+
+
+async def test_errors_of_a_preview_show_no_password(server: Instance) -> None:
+    """Credentials are masked."""
+    with pytest.raises(InvalidRequest) as caught:
+        await server.services.search.preview("https://ann:sesame@nowhere.example/", server.now)
+    assert "sesame" not in caught.value.description
+    assert_no_null(json.loads(json.dumps({"text": caught.value.description})))
+
+
+@pytest.mark.parametrize("action", ["search", "preview"])
+async def test_a_site_that_does_not_answer_is_given_up(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """However many addresses there are to ask: the reader gets a reply."""
+
+    async def hang(_request: FetchRequest) -> FetchResult:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(server.web, "fetch", hang)
+    monkeypatch.setattr(search, "SEARCH_SECONDS", 0.01)
+    monkeypatch.setattr(search, "PREVIEW_SECONDS", 0.01)
+    alice = await server.reader("alice")
+    if action == "search":
+        reply = await alice.get(action="search", query=SITE)
+        assert reply["results"] == []
+        assert "in time" in reply["_error"]
+    else:
+        assert "in time" in (await alice.get(400, action="preview", url=SITE))["error_description"]

@@ -1,0 +1,63 @@
+"""The table of sites is checked as it is loaded: an error names the row and what was expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.discovery.sites import sites, sites_of
+
+ROW = """
+[words]
+END = '/?'
+[[site]]
+name = "moss"
+host = 'moss\\.example'
+path = '/(?P<who>\\w+)%END%'
+feeds = [{ url = "{origin}/{who}.atom", format = "atom" }]
+"""
+
+
+def test_a_row_is_read() -> None:
+    """Words in patterns stand for what the table says."""
+    (site,) = sites_of(ROW)
+    assert site.path.fullmatch("/ann/")
+    assert (site.feeds[0].url, site.feeds[0].format) == ("{origin}/{who}.atom", "atom")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("path =", "paths =", "'path' of the site is missing"),
+        (
+            'name = "moss"',
+            'name = "moss"\nnames = 1',
+            "'names' is unknown, expected one of feeds, host, name, page, path",
+        ),
+        ("(?P<who>", "(?P<who", "can't be read"),
+        ("%END%", "%NOWHERE%", "NOWHERE"),
+        ("{who}.atom", "{whom}.atom", "names that no pattern finds"),
+        (
+            'format = "atom"',
+            'format = "xml"',
+            "format 'xml' is unknown, expected one of atom, h-feed, jsonfeed, rdf, rss",
+        ),
+        ('[{ url = "{origin}/{who}.atom", format = "atom" }]', "[]", "'feeds' is empty"),
+        ("feeds =", "page = [{ selector = 'meta' }]\nfeeds =", "'pattern' of the mark is missing"),
+    ],
+)
+def test_a_wrong_row_is_an_error_that_names_it(right: str, wrong: str, message: str) -> None:
+    """Its name, and what is wrong with it."""
+    with pytest.raises(ValueError, match=f"site 'moss': .*{message}"):
+        sites_of(ROW.replace(right, wrong))
+
+
+def test_two_rows_of_one_name_are_an_error() -> None:
+    """Each row has a document of its own in the tests, found by its name."""
+    row = ROW.partition("[[site]]")[2]
+    with pytest.raises(ValueError, match="another row has that name"):
+        sites_of(f"{ROW}[[site]]{row}")
+
+
+def test_the_table_is_there() -> None:
+    """The installed package has it."""
+    assert len(sites()) >= 80

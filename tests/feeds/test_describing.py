@@ -1,0 +1,99 @@
+"""A feed's changes are told at least once: wherever a process dies, and whoever changes it at the same time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from microsub.feeds.events import Announcing, Events, describe
+from microsub.feeds.record import UNTOLD, Feeds
+from tests.support.polling import FEED, World, dated, post_store, rss, world
+from tests.support.posts import NOON
+from tests.support.redis_wrappers import Between, once
+from tests.support.web import publisher
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+class Dead:
+    """A stream of events that a process doesn't live to write to."""
+
+    async def publish(self, events: Any) -> None:
+        raise KilledError
+
+
+async def told(it: World, kind: str = "feed_modified") -> list[tuple[str, ...]]:
+    return [event.changed for event in await Events(it.redis).since("0") if event.kind == kind]
+
+
+async def test_what_a_poll_has_changed_and_not_told_the_next_one_tells(redis):
+    """The worker writes the new title and dies; then the title is as before: the next poll tells of both."""
+    async with publisher() as site, world(redis) as it:
+        site.serve_document("/feed", rss(dated(2), title="Before"))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.poll(feed)
+        site.serve_document("/feed", rss(dated(2), title="After"))
+        poller = it.make_poller()
+        poller._announcing = Announcing(Dead())  # type: ignore[arg-type]
+        with pytest.raises(KilledError):
+            await poller.poll(feed.id)
+        assert await told(it) == []
+        site.serve_document("/feed", rss(dated(2), title="Before"))
+        await it.poll(feed)
+        assert (await it.record(feed)).title == "Before"
+        assert await told(it) == [("title",)]
+        await it.poll(feed)
+        assert UNTOLD not in (await it.record(feed)).extra
+        assert await told(it) == [("title",)]
+
+
+async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_again(redis):
+    """Its second attempt changes nothing, and tells."""
+    async with world(redis) as it:
+        posts = post_store(it)
+        await posts.describe(FEED, {"title": "One"})
+        posts._announcing = Announcing(Dead())  # type: ignore[arg-type]
+        with pytest.raises(KilledError):
+            await posts.describe(FEED, {"title": "Two", "photo": "https://service.test/p.png"})
+        assert await told(it) == [("title",)]
+        assert await post_store(it).describe(FEED, {"title": "Two"}) == ()
+        assert await told(it) == [("title",), ("title", "photo")]
+
+
+async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redis):
+    """Whoever saves next tells that it was created."""
+    async with world(redis) as it:
+        posts = post_store(it)
+        posts._announcing = Announcing(Dead())  # type: ignore[arg-type]
+        with pytest.raises(KilledError):
+            await posts.describe(FEED, {})
+        await post_store(it).describe(FEED, {})
+        await post_store(it).describe(FEED, {})
+        assert await told(it, "feed_created") == [()]
+
+
+async def test_of_two_changes_at_once_none_goes_untold(redis):
+    """The second comes between the first and its announcement, and its process dies: the first one's note is not taken
+    for the second's.
+    """
+    async with world(redis) as it:
+        feed = await it.feeds.ensure(FEED, NOON)
+
+        async def second() -> None:
+            await it.feeds.describe(feed.id, {"title": "Two"})
+
+        feeds = Feeds(Between(it.redis, once("compare_and_set", second)))  # type: ignore[arg-type]
+        assert await describe(feeds, it.announcing, feed.id, {"title": "One"}, NOON) == ("title",)
+        await describe(it.feeds, it.announcing, feed.id, {}, NOON)
+        assert await told(it) == [("title",), ("title",)]
+
+
+async def test_a_feed_that_is_gone_stays_gone(redis):
+    """Describing it writes nothing and tells nothing."""
+    async with world(redis) as it:
+        assert await describe(it.feeds, it.announcing, "7", {"title": "One"}, NOON) == ()
+        assert await it.feeds.get("7") is None
+        assert await it.redis.command("EXISTS", "stream:{events}") == 0

@@ -1,0 +1,56 @@
+"""An instance that is reached over https, with browsers that look at its pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from microsub.identity.sessions import SignedIn
+from microsub.redis.protocol import Redis
+from tests.support.readers import Instance, instance
+from tests.support.visitor import Visitor
+
+ADDRESS = "https://reader.example"
+
+
+@pytest.fixture
+async def server(real_redis: Redis) -> AsyncIterator[Instance]:
+    """The application over empty stores on a real Redis, with the user ann."""
+    async with instance(real_redis, base_url=ADDRESS) as made:
+        await made.accounts.add_user("ann", "https://ann.example/", made.now)
+        yield made
+
+
+@pytest.fixture
+async def ann(server: Instance) -> AsyncIterator[Visitor]:
+    """A browser of ann's; not signed in."""
+    visitor = Visitor(server.app, ADDRESS)
+    yield visitor
+    await visitor.aclose()
+
+
+@pytest.fixture
+async def other(server: Instance) -> AsyncIterator[Visitor]:
+    """Another browser."""
+    visitor = Visitor(server.app, ADDRESS, agent="Mozilla/5.0 (iPhone; CPU) AppleWebKit Version/19 Safari/604.1")
+    yield visitor
+    await visitor.aclose()
+
+
+SignIn = Callable[[Visitor], Awaitable[SignedIn]]
+
+
+@pytest.fixture
+def signed_in(server: Instance) -> SignIn:
+    """`await signed_in(visitor)`: gives the browser a session of ann's, as a finished sign-in does."""
+
+    async def sign_in(visitor: Visitor, name: str = "ann") -> SignedIn:
+        sessions, agent = server.identity.sessions, visitor.client.headers["user-agent"]
+        cookie = await sessions.begin(name, f"https://{name}.example/", "with ann.example", agent, server.now)
+        visitor.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+        found = await sessions.find(cookie, server.now)
+        assert found is not None
+        return found
+
+    return sign_in

@@ -1,0 +1,343 @@
+"""The account page, and the page on which people change by what they sign in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from microsub.app import create_app
+from microsub.identity.limits import CONFIRMATION
+from microsub.identity.pages.visit import moment
+from microsub.identity.store.activity import ActivityNotes, TokenUse
+from tests.support.authenticator import Authenticator, b64
+from tests.support.reader_apps import IndiePassDesktop
+from tests.support.readers import Instance
+from tests.support.visitor import PASSWORD, Shown, Visitor, fields_of, options_from, passkey_of, tried, with_passkey
+
+END, END_ALL = "/account/sessions/end", "/account/sessions/end-all"
+
+
+async def test_the_account_lists_sessions_with_device_and_last_use(ann: Visitor, other: Visitor, signed_in) -> None:
+    """And says which of them is this browser."""
+    await signed_in(ann)
+    await signed_in(other)
+    page = await ann.get("/account")
+    assert "Firefox on Linux (this browser)" in page.text
+    assert "Safari on iPhone" in page.text
+    assert "last used" in page.text
+
+
+async def test_nobody_ends_a_session_of_somebody_else(
+    server: Instance, ann: Visitor, other: Visitor, signed_in
+) -> None:
+    """The id of another user's session means nothing here."""
+    await server.accounts.add_user("bob", "https://bob.example/", server.now)
+    await signed_in(other)
+    await signed_in(ann)
+    theirs = await signed_in(other, "bob")
+    page = await ann.get("/account")
+    shown = await ann.submit(page, END, session=theirs.id)
+    assert shown.status == 404
+    assert (await other.get("/account")).status == 200
+
+
+async def test_signing_out_everywhere(ann: Visitor, other: Visitor, signed_in) -> None:
+    """Includes this browser."""
+    await signed_in(ann)
+    await signed_in(other)
+    shown = await ann.submit(await ann.get("/account"), END_ALL)
+    assert shown.title == "You are signed out everywhere"
+    for visitor in (ann, other):
+        assert (await visitor.get("/account")).status == 303
+
+
+async def test_a_disabled_user_is_signed_out(server: Instance, ann: Visitor, signed_in) -> None:
+    """From the next request on."""
+    await signed_in(ann)
+    await server.accounts.disable_user("ann", server.now)
+    assert (await ann.get("/account")).status == 303
+
+
+async def test_a_session_ends_when_the_name_is_given_to_another_site(server: Instance, ann: Visitor, signed_in) -> None:
+    """Who signed in as the old profile URL isn't who the new one means."""
+    await signed_in(ann)
+    await server.accounts.set_me("ann", "https://elsewhere.example/")
+    assert (await ann.get("/account")).status == 303
+
+
+async def test_another_spelling_of_the_address_signs_nobody_out(server: Instance, ann: Visitor, signed_in) -> None:
+    """An account is one identity however its URL is written."""
+    await signed_in(ann)
+    for me in ("https://ann.example", "HTTPS://Ann.Example/", "https://ann.example:443/"):
+        await server.accounts.set_me("ann", me)
+        assert (await ann.get("/account")).status == 200, me
+    await server.accounts.set_me("ann", "https://ann.example/other")
+    assert (await ann.get("/account")).status == 303
+
+
+class TestTokens:
+    """Tokens that people make for apps that ask for an endpoint and a token."""
+
+    MAKE, END = "/account/tokens", "/account/tokens/end"
+
+    async def made(self, visitor: Visitor, **changes: Any) -> Shown:
+        fields = {"name": "My laptop", "scope": ["read", "follow"], "days": "30", **changes}
+        return await visitor.submit(await visitor.get("/account"), self.MAKE, **fields)
+
+    async def test_one_is_shown_once_reads_and_is_revoked(self, server: Instance, ann: Visitor, signed_in) -> None:
+        """With the endpoint beside it; the list has its name, permissions and end, and never the token."""
+        server.now = 2e9
+        await signed_in(ann)
+        shown = await self.made(ann)
+        assert shown.title == "A token for My laptop"
+        endpoint, token = [node.text() for node in shown.tree.css("main pre code")]
+        assert endpoint == "https://reader.example/microsub"
+        signed = IndiePassDesktop(server.client).pasted("/microsub", token)
+        assert await signed.read("notifications") == []
+        assert (await signed.app.post(signed, {"action": "mute", "url": "https://x.example/"})).status_code == 403
+        page = await ann.get("/account")
+        assert "My laptop follow read made 18 May 2033, 03:33 UTC, good until 17 June 2033, 03:33 UTC" in page.text
+        assert token not in page.response.text
+        ended = await ann.submit(page, self.END)
+        assert "The token is revoked." in (await ann.get(ended.location)).text
+        assert (await signed.app.get(signed, {"action": "channels"})).status_code == 401
+
+    @pytest.mark.parametrize(
+        "changes", [{"name": ""}, {"name": "x" * 101}, {"scope": []}, {"scope": "create"}, {"days": "1000000"}]
+    )
+    async def test_what_can_be_no_token_is_told(
+        self, server: Instance, ann: Visitor, signed_in, changes: dict[str, Any]
+    ) -> None:
+        """On the page that the form stands on; nothing is made."""
+        await signed_in(ann)
+        fields = fields_of((await ann.get("/account")).form(self.MAKE))
+        fields = {"name": "My laptop", "scope": "read", "days": "30", "form_token": fields["form_token"]}
+        shown = await ann.post(self.MAKE, {**fields, **changes})
+        assert shown.status == 400
+        assert shown.tree.css("[role=alert]")
+        assert await server.accounts.tokens("ann") == []
+
+    async def test_one_without_an_end_needs_a_fresh_sign_in(self, server: Instance, ann: Visitor, signed_in) -> None:
+        """Or the password or a passkey once more, as changing these does; one that ends is made at any time."""
+        await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
+        await signed_in(ann)
+        server.now += CONFIRMATION + 1
+        refused = await self.made(ann, days="")
+        assert (refused.status, await server.accounts.tokens("ann")) == (403, [])
+        assert "Show first that it is you" in refused.text
+        assert refused.tree.css_first("#token-name")
+        assert (await self.made(ann)).status == 200
+        await ann.submit(await ann.get("/account/sign-in"), "/account/sign-in/confirm", password=PASSWORD)
+        assert (await self.made(ann, days="")).status == 200
+
+    async def test_there_is_a_limit(
+        self, server: Instance, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The one for tokens and apps together."""
+
+        async def most_of(_: str) -> int:
+            return 1
+
+        monkeypatch.setattr(server.identity.provider, "_most", most_of)
+        await signed_in(ann)
+        assert (await self.made(ann, days="")).status == 200
+        shown = await self.made(ann)
+        assert (shown.status, len(await server.accounts.tokens("ann"))) == (403, 1)
+
+    async def test_nobody_ends_a_token_of_somebody_else(
+        self, server: Instance, ann: Visitor, other: Visitor, signed_in
+    ) -> None:
+        """Nor one of an app by this form, nor all that begin alike."""
+        await server.accounts.add_user("bob", "https://bob.example/", server.now)
+        await signed_in(ann)
+        await signed_in(other, "bob")
+        await self.made(other, days="")
+        await self.made(ann, days="")
+        page = await ann.get("/account")
+        (theirs,) = await server.accounts.tokens("bob")
+        (mine,) = await server.accounts.tokens("ann")
+        for digest in (theirs.digest, mine.digest[:8], ""):
+            assert (await ann.submit(page, self.END, token=digest)).status == 404
+        assert [len(await server.accounts.tokens(name)) for name in ("ann", "bob")] == [1, 1]
+
+    async def test_when_one_was_used_last(self, server: Instance, ann: Visitor, signed_in) -> None:
+        """To within minutes, and without a write for every request; tokens of apps count at the app."""
+        used = ActivityNotes(TokenUse(server.redis).note)
+        app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
+        await signed_in(ann)
+        shown = await self.made(ann, days="")
+        token = shown.tree.css("main pre code")[1].text()
+        assert "not used yet" in (await ann.get("/account")).text
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://reader.example") as client:
+            for seconds, action in ((0, "timeline&channel=notifications"), (30, "channels"), (60, "channels")):
+                server.now += seconds
+                reply = await client.get(f"/microsub?action={action}", headers={"Authorization": f"Bearer {token}"})
+                assert reply.status_code == 200
+        await used.aclose()
+        assert f"last used {moment(server.now - 90)}" in (await ann.get("/account")).text
+
+
+async def test_a_browser_gets_a_new_secret_every_day(server: Instance, ann: Visitor, signed_in) -> None:
+    """And stays signed in; a form that was opened before is still good."""
+    await signed_in(ann)
+    page = await ann.get("/account")
+    first = ann.cookies["__Host-microsub-session"]
+    server.now += 2 * 86_400
+    assert (await ann.get("/account")).status == 200
+    second = ann.cookies["__Host-microsub-session"]
+    assert second != first
+    assert (await ann.get("/account")).status == 200
+    assert ann.cookies["__Host-microsub-session"] == second
+    assert (await ann.submit(page, "/sign-out")).title == "You are signed out"
+    for old in (first, second):
+        ann.client.cookies.set("__Host-microsub-session", old, domain="reader.example", path="/")
+        assert (await ann.get("/account")).status == 303
+
+
+PAGE = "/account/sign-in"
+NEW = "another long password"
+
+
+async def changed(visitor: Visitor, password: str = NEW) -> Shown:
+    return await visitor.submit(await visitor.get(PAGE), f"{PAGE}/password", password=password, again=password)
+
+
+async def added(visitor: Visitor, device: Authenticator, name: str = "Stick") -> Shown:
+    page = await visitor.get(PAGE)
+    asked = await options_from(visitor, page, f"{PAGE}/passkeys/begin")
+    answer = json.dumps(device.make(asked["options"]))
+    return await visitor.submit(page, f"{PAGE}/passkeys", secret=asked["secret"], answer=answer, name=name)
+
+
+def later(server: Instance) -> None:
+    server.now += CONFIRMATION + 1
+
+
+@pytest.fixture
+async def enrolled(server: Instance) -> Instance:
+    """Ann has a password."""
+    await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
+    return server
+
+
+async def test_a_changed_password_ends_all_other_sessions(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """This browser stays signed in, by a new cookie; the old password is no good."""
+    await tried(ann)
+    await tried(other)
+    before = ann.cookies["__Host-microsub-session"]
+    assert (await changed(ann)).title == "New password"
+    assert (await ann.get("/account")).status == 200
+    assert await enrolled.identity.sessions.find(before, enrolled.now) is None
+    assert (await other.get("/account")).status == 303
+    assert (await tried(other)).status == 403
+    assert (await tried(other, password=NEW)).status == 303
+
+
+async def test_a_changed_password_makes_other_browsers_unknown(
+    enrolled: Instance, ann: Visitor, other: Visitor
+) -> None:
+    """A stolen one loses its allowance."""
+    await tried(ann)
+    await tried(other)
+    await changed(ann)
+    cookie = other.cookies["__Host-microsub-devices"]
+    assert not await enrolled.identity.local.recognising._store.knows_device("ann", cookie, enrolled.now)
+
+
+async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: Instance, ann: Visitor) -> None:
+    """Ten minutes later every form of the page is gone, and refused when it is sent all the same."""
+    device = await passkey_of(enrolled)
+    await tried(ann)
+    page = await ann.get(PAGE)
+    later(enrolled)
+    for action, fields in [
+        (f"{PAGE}/password", {"password": NEW, "again": NEW}),
+        (f"{PAGE}/passkeys", {"secret": "x", "answer": "{}", "name": "x"}),
+        (f"{PAGE}/passkeys/name", {"name": "mine now"}),
+        (f"{PAGE}/passkeys/remove", {}),
+    ]:
+        shown = await ann.submit(page, action, **fields)
+        assert shown.status == 403, action
+        assert "Show first that it is you" in shown.text
+    part = page.tree.css_first("[data-passkey=make]")
+    token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
+    assert (await ann.post(f"{PAGE}/passkeys/begin", token)).status == 403
+    assert f"{PAGE}/password" not in (await ann.get(PAGE)).response.text
+    (kept,) = (await enrolled.identity.local.credentials.overview("ann")).passkeys
+    assert (kept.id, kept.name) == (b64(device.id), "Stick")
+
+
+async def test_a_password_confirms_for_ten_minutes(enrolled: Instance, ann: Visitor) -> None:
+    """In this session alone; a wrong one doesn't."""
+    await tried(ann)
+    later(enrolled)
+    page = await ann.get(PAGE)
+    shown = await ann.submit(page, f"{PAGE}/confirm", password="wrong")
+    assert shown.status == 403
+    assert "The password is not right." in shown.text
+    assert (await ann.submit(page, f"{PAGE}/confirm", password=PASSWORD)).location == PAGE
+    assert (await changed(ann)).title == "New password"
+
+
+async def test_a_confirmation_is_the_sessions_own(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """Another browser of the same user has to confirm itself."""
+    await tried(ann)
+    await tried(other)
+    later(enrolled)
+    await ann.submit(await ann.get(PAGE), f"{PAGE}/confirm", password=PASSWORD)
+    assert "Show that it is you" not in (await ann.get(PAGE)).text
+    assert "Show that it is you" in (await other.get(PAGE)).text
+
+
+async def test_a_passkey_confirms(enrolled: Instance, ann: Visitor) -> None:
+    """One's own; another user's doesn't, though it is good."""
+    await enrolled.accounts.add_user("bob", "", enrolled.now)
+    mine, bobs = await passkey_of(enrolled), await passkey_of(enrolled, "bob")
+    await with_passkey(ann, mine)
+    later(enrolled)
+    for device, status in ((bobs, 403), (mine, 303)):
+        page = await ann.get(PAGE)
+        asked = await options_from(ann, page, f"{PAGE}/confirm/passkey/begin")
+        answer = json.dumps(device.use(asked["options"]))
+        shown = await ann.submit(page, f"{PAGE}/confirm/passkey", secret=asked["secret"], answer=answer)
+        assert shown.status == status
+    assert (await changed(ann)).title == "New password"
+
+
+async def test_who_has_neither_signs_in_again(server: Instance, ann: Visitor, signed_in) -> None:
+    """Somebody who came by their own site and wants a password: at once, or after signing in once more."""
+    await signed_in(ann)
+    assert f"{PAGE}/password" in (await ann.get(PAGE)).response.text
+    later(server)
+    page = await ann.get(PAGE)
+    assert f"{PAGE}/password" not in page.response.text
+    assert "/sign-in?next=/account/sign-in" in page.response.text
+
+
+async def test_nobody_touches_the_passkeys_of_another(enrolled: Instance, ann: Visitor) -> None:
+    """Their ids mean nothing in one's own account."""
+    await enrolled.accounts.add_user("bob", "", enrolled.now)
+    mine, bobs = await passkey_of(enrolled), await passkey_of(enrolled, "bob")
+    await with_passkey(ann, mine)
+    page = await ann.get(PAGE)
+    for action in ("remove", "name"):
+        shown = await ann.submit(page, f"{PAGE}/passkeys/{action}", passkey=b64(bobs.id), name="x")
+        assert shown.status == 404
+    assert len((await enrolled.identity.local.credentials.overview("bob")).passkeys) == 1
+
+
+async def test_guesses_at_a_confirmation_are_slowed(enrolled: Instance, ann: Visitor) -> None:
+    """Somebody who found the browser open can't try for ever."""
+    await tried(ann)
+    later(enrolled)
+    statuses = []
+    while 429 not in statuses:
+        page = await ann.get(PAGE)
+        statuses.append((await ann.submit(page, f"{PAGE}/confirm", password="wrong")).status)
+    assert set(statuses) == {403, 429}
+    page = await ann.get(PAGE)
+    assert (await ann.submit(page, f"{PAGE}/confirm", password=PASSWORD)).status == 429

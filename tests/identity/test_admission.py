@@ -1,0 +1,482 @@
+"""Which account is whose, who gets one by signing in and under what name, and whom typed names mean."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from microsub.configuration.model import Registration
+from microsub.errors import ProfileUnreachable
+from microsub.fetch import Hop
+from microsub.identity.admission import (
+    UNFIT,
+    Admission,
+    Admitted,
+    ConfirmedPerson,
+    Refusal,
+    UserAddresses,
+    account_names,
+    proven,
+    registration_refused,
+)
+from microsub.identity.limits import USER_ADDRESSES
+from microsub.identity.profiles import Claims, Profile, RedirectTrail, trail_of
+from microsub.identity.protocol.documents import is_own
+from microsub.identity.protocol.links import Endpoints, canonical_me
+from microsub.identity.store.accounts import Accounts, User
+from microsub.kit.rate_limits import FixedWindow
+from microsub.model.reader import NAME, NOTIFICATIONS
+from microsub.redis.protocol import Redis
+from microsub.timelines.channels import Channels
+from tests.support import examples
+
+NOW = 1_700_000_000.0
+
+
+class Pages:
+    """Where addresses lead for good, and what their pages call the same person's; others can't be had."""
+
+    def __init__(self) -> None:
+        self.leads: dict[str, tuple[str, ...]] = {}
+        self.links: dict[str, tuple[str, ...]] = {}
+        self.asked: list[str] = []
+
+    async def claims(self, me: str) -> Claims:
+        self.asked.append(me)
+        if me not in self.leads and me not in self.links:
+            raise ProfileUnreachable(me, "found nothing")
+        return Claims(
+            trail_of(me, [Hop(url, permanent=True) for url in self.leads.get(me, ())]), self.links.get(me, ())
+        )
+
+
+def profile(*names: str, links: tuple[str, ...] = ()) -> Profile:
+    return Profile(names[-1], frozenset(names), Endpoints(), None, names[-1], me_links=links)
+
+
+async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pages: Pages | None = None) -> bool:
+    """Whether somebody whose provider says `returned`, whose page leads `onwards`, gets into the account."""
+    accounts = Accounts(redis)
+    await accounts.add_user("ann", account, NOW)
+    await accounts.set_me("ann", account)
+    person = proven(returned, returned, profile(returned, *onwards))
+    verdict = await Admission(accounts, pages or Pages()).admit(person)
+    assert isinstance(verdict, Refusal) or verdict == Admitted("ann", account)
+    return isinstance(verdict, Admitted)
+
+
+@pytest.mark.parametrize(
+    ("account", "returned", "onwards", "expected"),
+    [
+        # as it is written
+        ("https://ann.example/", "https://ann.example/", (), True),
+        ("https://ann.example", "https://ann.example/", (), True),
+        ("https://ann.example/a//", "https://ann.example/a", ("https://ann.example/a//",), False),
+        ("HTTPS://Ann.Example/", "https://ann.example/", (), True),
+        ("ann.example", "https://ann.example/", (), True),
+        ("https://bücher.example/", "https://xn--bcher-kva.example/", (), True),
+        ("https://ann.example/Me", "https://ann.example/me", (), False),
+        ("https://ann.example/me", "https://ann.example/me/", (), False),
+        ("https://ann.example/?x=1", "https://ann.example/", (), False),
+        ("https://ann.example.evil.example/", "https://ann.example/", (), False),
+        ("", "https://ann.example/", (), False),
+        # https proves more than http; http proves nothing for https
+        ("http://ann.example/", "https://ann.example/", (), True),
+        ("https://ann.example/", "http://ann.example/", (), False),
+        # unless it leads there for good; the same with www. and a slash
+        ("https://ann.example/", "http://ann.example/", ("https://ann.example/",), True),
+        ("https://ann.example/", "https://www.ann.example/", ("https://ann.example/",), True),
+        ("https://ann.example/me/", "https://ann.example/me", ("https://ann.example/me/",), True),
+        ("http://ann.example/", "https://ann.example/", ("http://ann.example/",), True),
+        # whoever leads to somebody else's page isn't them
+        ("https://ann.example/ann", "https://ann.example/mallory", ("https://ann.example/ann",), False),
+        ("https://ann.example/", "https://ann.example/mallory", ("https://ann.example/",), False),
+    ],
+)
+async def test_who_is_let_in(
+    real_redis: Redis, account: str, returned: str, onwards: tuple[str, ...], expected: bool
+) -> None:
+    """By account, what the provider says, and where that page leads for good."""
+    assert await admitted(real_redis, account, returned, *onwards) is expected
+
+
+async def test_an_account_whose_own_page_leads_on_is_found(real_redis: Redis) -> None:
+    """Its owner has said so, on the page that the account names."""
+    pages = Pages()
+    pages.leads["https://host.example/old"] = ("https://host.example/new",)
+    assert await admitted(real_redis, "https://host.example/old", "https://host.example/new", pages=pages)
+    assert not await admitted(real_redis, "https://host.example/old", "https://host.example/other", pages=pages)
+
+
+async def test_pages_on_other_sites_are_not_asked(real_redis: Redis) -> None:
+    """Nor more than a few of the same site, the one that was entered first."""
+    accounts, pages = Accounts(real_redis), Pages()
+    for n in range(9):
+        await accounts.add_user(f"u{n}", f"https://host.example/{n}", NOW)
+    await accounts.add_user("far", "https://far.example/", NOW)
+    pages.leads["https://host.example/8"] = ("https://host.example/new",)
+    person = proven("https://host.example/8", "https://host.example/new", profile("https://host.example/new"))
+    assert await Admission(accounts, pages).admit(person) == Admitted("u8", "https://host.example/8")
+    assert len(pages.asked) == 3
+
+
+HERE, THERE, NEIGHBOUR = "https://here.example/", "https://there.example/", "https://neighbour.example/"
+
+
+@pytest.mark.parametrize("how", ["by redirect", "by rel=me"])
+@pytest.mark.parametrize(
+    ("entered", "links", "expected"),
+    [
+        (HERE, (), True),
+        (THERE, (HERE,), True),
+        (THERE, ("https://www.here.example/",), True),
+        (THERE, (NEIGHBOUR, HERE), True),
+        # who begins with a page that knows nothing of the account must not end up in it
+        (THERE, (), False),
+        (THERE, (NEIGHBOUR,), False),
+        (NEIGHBOUR, (), False),
+    ],
+)
+@pytest.mark.parametrize("said", [THERE, "http://there.example/", NEIGHBOUR, HERE])
+async def test_two_addresses_are_one_person(
+    real_redis: Redis, how: str, entered: str, links: tuple[str, ...], expected: bool, said: str
+) -> None:
+    """If the account's page says so, and the person does: by beginning with it, or on the other page."""
+    accounts, pages = Accounts(real_redis), Pages()
+    await accounts.add_user("ann", HERE, NOW)
+    (pages.leads if how == "by redirect" else pages.links)[HERE] = (said,)
+    person = proven(entered, THERE, profile(THERE, links=links))
+    verdict = await Admission(accounts, pages).admit(person)
+    if expected and said in {THERE, "http://there.example/"}:
+        assert verdict == Admitted("ann", HERE)
+    else:
+        assert isinstance(verdict, Refusal)
+
+
+async def test_http_on_the_way_to_https_proves_nothing(real_redis: Redis) -> None:
+    """What an account's page says of an https page isn't shown by who answers for the http page."""
+    accounts, pages = Accounts(real_redis), Pages()
+    await accounts.add_user("ann", HERE, NOW)
+    pages.links[HERE] = (THERE,)
+    person = proven(HERE, "http://there.example/", profile("http://there.example/"))
+    assert isinstance(await Admission(accounts, pages).admit(person), Refusal)
+
+
+async def test_a_disabled_user_does_not_come_back_by_another_address(real_redis: Redis) -> None:
+    """Nor is the person told to be unknown, or offered an account."""
+    accounts, pages = Accounts(real_redis), Pages()
+    await accounts.add_user("ann", HERE, NOW)
+    await accounts.disable_user("ann", NOW)
+    pages.links[HERE] = (THERE,)
+    verdict = await Admission(accounts, pages).admit(proven(HERE, THERE, profile(THERE)))
+    assert isinstance(verdict, Refusal)
+    assert verdict.title == "Your account is disabled"
+
+
+async def test_one_address_of_two_accounts_opens_neither(real_redis: Redis) -> None:
+    """Both say that they are this person, and this person that they are both."""
+    accounts, pages = Accounts(real_redis), Pages()
+    for name, me in (("ann", HERE), ("anna", NEIGHBOUR)):
+        await accounts.add_user(name, me, NOW)
+        pages.links[me] = (THERE,)
+    person = proven(THERE, THERE, profile(THERE, links=(HERE, NEIGHBOUR)))
+    verdict = await Admission(accounts, pages).admit(person)
+    assert isinstance(verdict, Refusal)
+    assert verdict.title == "That is more than one account"
+
+
+def test_what_is_our_own() -> None:
+    """By origin and the beginning of the path, up to the end of a segment."""
+    for url in ["https://a.example/r", "https://a.example/r/", "https://A.example:443/r/auth?x=1#y"]:
+        assert is_own(url, "https://a.example/r"), url
+    for url in [
+        None,
+        "",
+        "x",
+        "http://a.example/r",
+        "https://a.example/",
+        "https://a.example/rx",
+        "https://b.example/r",
+    ]:
+        assert not is_own(url, "https://a.example/r"), url
+    assert is_own("https://a.example/", "https://a.example")
+
+
+def test_pacing_is_bounded() -> None:
+    """In times per key, and in keys."""
+    pacing = FixedWindow(2, 60.0, keys=2)
+    assert [pacing.allows("a", now) for now in (0, 1, 2, 59, 60, 61, 62)] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert [pacing.allows(key, 63) for key in ("b", "c", "a")] == [True, True, True]
+
+
+EVERYBODY = Registration("everybody")
+
+
+class NoPages:
+    """Nobody's page says anything of others."""
+
+    async def claims(self, me: str) -> Claims:
+        return Claims(RedirectTrail(me, frozenset({me})), ())
+
+
+def person(me: str, *spellings: str, entered: str | None = None) -> ConfirmedPerson:
+    profile = Profile(spellings[-1] if spellings else me, frozenset({me, *spellings}), Endpoints(), None, me)
+    return proven(entered or me, me, profile)
+
+
+def admission(redis: Redis, registration: Registration = EVERYBODY) -> Admission:
+    async def in_force() -> Registration:
+        return registration
+
+    accounts = Accounts(redis)
+    return Admission(accounts, NoPages(), in_force, clock=lambda: NOW)
+
+
+@pytest.mark.parametrize(
+    ("me", "name"),
+    [
+        ("https://ann.example/", "ann-example"),
+        ("https://www.ann.example/", "ann-example"),
+        ("https://social.example/@Bob", "social-example-bob"),
+        ("https://ann.example/~me/?x=1", "ann-example-me-x-1"),
+        ("https://ann_b.example/", "ann_b-example"),
+        ("https://xn--bcher-kva.example/", "xn-bcher-kva-example"),
+        (f"https://{'a' * 60}.example/", "a" * 48),
+    ],
+)
+def test_names_are_readable(me: str, name: str) -> None:
+    """They are made of host and path."""
+    assert next(account_names(me, ())) == name
+
+
+def test_names_that_are_taken_or_mean_something_get_a_number() -> None:
+    """Upper and lower case don't make two names."""
+    assert next(account_names("https://ann.example/", {"Ann-Example"})) == "ann-example-2"
+    assert next(account_names("https://ann.example/", {"ann-example", "ann-example-2"})) == "ann-example-3"
+    assert next(account_names("https://global/", ())) == "global-2"
+
+
+HOSTS = st.from_regex(r"([a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?\.){0,5}[a-z]{2,10}", fullmatch=True)
+PATHS = st.text(min_size=0, max_size=80)
+
+
+@settings(max_examples=examples(75), deadline=None)
+@given(HOSTS, PATHS, st.sets(st.sampled_from(["a-bc", "user", "global-2"])))
+def test_every_person_has_a_name(host: str, path: str, taken: set[str]) -> None:
+    """In the form that names have, free, without a meaning; and always the same ones in the same order."""
+    try:
+        me = canonical_me(f"https://{host}/{path}")
+    except Exception:
+        return
+    several = [name for name, _ in zip(account_names(me, taken), range(20), strict=False)]
+    assert len({name.lower() for name in several}) == 20
+    assert all(NAME.match(name) for name in several)
+    assert not {name.lower() for name in several} & {*UNFIT, *(name.lower() for name in taken)}
+    assert several == [name for name, _ in zip(account_names(me, taken), range(20), strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("registration", "me", "allowed"),
+    [
+        (Registration(), "https://ann.example/", False),
+        (Registration("everybody"), "https://ann.example/", True),
+        (Registration("everybody"), "http://ann.example/", False),
+        (Registration("everybody", refuse=("ann.example",)), "https://ann.example/", False),
+        (Registration("everybody", refuse=("ann.example",)), "https://sub.ann.example/x", False),
+        (Registration("everybody", refuse=("ann.example",)), "https://joann.example/", True),
+        (
+            Registration("everybody", refuse=("https://www.host.example/mallory/",)),
+            "https://host.example/mallory",
+            False,
+        ),
+        (Registration("everybody", refuse=("https://host.example/mallory",)), "https://host.example/bob", True),
+        (Registration("domains", ("host.example",)), "https://host.example/bob", True),
+        (Registration("domains", ("host.example",)), "https://bob.host.example/", True),
+        (Registration("domains", ("host.example",)), "https://ghost.example/", False),
+        (Registration("domains", ("host.example",)), "https://host.example.evil.example/", False),
+        (Registration("domains", ("host.example",)), "https://evil.example/host.example", False),
+        (Registration("domains", ("host.example",), refuse=("bob.host.example",)), "https://bob.host.example/", False),
+        (Registration("domains", ("bücher.example",)), "https://xn--bcher-kva.example/", True),
+        (Registration("nobody", ("host.example",)), "https://host.example/", False),
+    ],
+)
+def test_who_may_register(registration: Registration, me: str, allowed: bool) -> None:
+    """By settings and proven address; what is refused is refused within what is allowed."""
+    assert (registration_refused(registration, me, ()) is None) is allowed
+
+
+def test_there_is_an_end_to_it() -> None:
+    """Only those count who registered themselves, whether they are still let in or not."""
+    users = [User("a", "", registered=True), User("b", "", registered=True, disabled=NOW), User("c", "")]
+    assert registration_refused(Registration("everybody", most=2), "https://ann.example/", users) is not None
+    assert registration_refused(Registration("everybody", most=3), "https://ann.example/", users) is None
+    assert registration_refused(Registration("everybody", most=0), "https://ann.example/", users) is None
+
+
+async def test_an_account_is_made_once(real_redis: Redis) -> None:
+    """With the channel notifications; the next time it is found, also after registration was closed."""
+    made = await admission(real_redis).admit(person("https://ann.example/"))
+    assert made == Admitted("ann-example", "https://ann.example/", new=True)
+    [user] = await Accounts(real_redis).users()
+    assert (user.name, user.registered, user.created) == ("ann-example", True, NOW)
+    assert [channel.uid for channel in await Channels(real_redis).list("ann-example")] == [NOTIFICATIONS]
+    for registration in (EVERYBODY, Registration()):
+        found = await admission(real_redis, registration).admit(person("https://ann.example/"))
+        assert found == Admitted("ann-example", "https://ann.example/")
+
+
+async def test_nobody_by_default(real_redis: Redis) -> None:
+    """The refusal is that of an address that is unknown, and nothing is written."""
+    verdict = await admission(real_redis, Registration()).admit(person("https://ann.example/"))
+    assert isinstance(verdict, Refusal)
+    assert verdict.title == "You have no account here"
+    assert await Accounts(real_redis).users() == []
+
+
+async def test_many_at_once_make_one_account(real_redis: Redis) -> None:
+    """The same person in many browsers, and others beside them whose names would be the same."""
+    people = [person("https://a.b-c.example/")] * 10 + [person("https://a-b.c.example/")] * 10
+    verdicts = await asyncio.gather(*(admission(real_redis).admit(one) for one in people))
+    assert all(isinstance(one, Admitted) for one in verdicts)
+    users = {user.me: user.name for user in await Accounts(real_redis).users()}
+    assert sorted(users.values()) == ["a-b-c-example", "a-b-c-example-2"]
+    for one, verdict in zip(people, verdicts, strict=True):
+        assert isinstance(verdict, Admitted)
+        assert verdict.user == users[one.me]
+
+
+async def test_what_a_crash_left_unlisted_is_found_again(real_redis: Redis) -> None:
+    """A user that isn't in the list is taken up by its owner."""
+    await admission(real_redis).admit(person("https://ann.example/"))
+    await real_redis.command("SREM", "users", "ann-example")
+    again = await admission(real_redis).admit(person("https://ann.example/"))
+    assert again == Admitted("ann-example", "https://ann.example/", new=True)
+    assert [user.name for user in await Accounts(real_redis).users()] == ["ann-example"]
+
+
+@pytest.mark.parametrize(
+    ("account", "proven_by", "spellings"),
+    [
+        ("https://ann.example/", "https://www.ann.example/", ()),
+        ("https://ann.example/me", "https://ann.example/me/", ()),
+        ("https://ann.example/", "http://ann.example/", ()),
+    ],
+)
+async def test_nearly_an_account_is_none_and_makes_none(
+    real_redis: Redis, account: str, proven_by: str, spellings: tuple[str, ...]
+) -> None:
+    """There would be two accounts of one person, or one that somebody was given for another's."""
+    await Accounts(real_redis).add_user("ann", account, NOW)
+    verdict = await admission(real_redis).admit(person(proven_by, *spellings))
+    assert isinstance(verdict, Refusal)
+    assert account in verdict.description
+    assert len(await Accounts(real_redis).users()) == 1
+
+
+async def test_a_page_that_knows_nothing_of_another_gives_no_account_away(real_redis: Redis) -> None:
+    """Who begins with one address and proves another is told so, and gets neither that account nor a new one."""
+    await Accounts(real_redis).add_user("ann", "https://old.example/", NOW)
+    moved = person("https://new.example/", entered="https://old.example/")
+    verdict = await admission(real_redis).admit(moved)
+    assert isinstance(verdict, Refusal)
+    assert "https://old.example/" in verdict.description
+    assert [user.me for user in await Accounts(real_redis).users()] == ["https://old.example/"]
+    # Whoever has the new site begins anew with it, and has nothing of the old account's.
+    fresh = await admission(real_redis).admit(person("https://new.example/"))
+    assert fresh == Admitted("new-example", "https://new.example/", new=True)
+
+
+async def test_who_was_removed_doesnt_register_again(real_redis: Redis) -> None:
+    """As long as the account is kept."""
+    await admission(real_redis).admit(person("https://ann.example/"))
+    await Accounts(real_redis).disable_user("ann-example", NOW)
+    verdict = await admission(real_redis).admit(person("https://ann.example/"))
+    assert isinstance(verdict, Refusal)
+    assert verdict.title == "Your account is disabled"
+    assert len(await Accounts(real_redis).users()) == 1
+
+
+async def test_what_a_provider_says_beside_the_url_proves_nothing(real_redis: Redis) -> None:
+    """Where the page leads makes nobody another person."""
+    await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
+    leads = Profile(
+        "https://ann.example/", frozenset({"https://m.example/", "https://ann.example/"}), Endpoints(), None, ""
+    )
+    verdict = await admission(real_redis).admit(proven("https://m.example/", "https://m.example/", leads))
+    assert verdict == Admitted("m-example", "https://m.example/", new=True)
+
+
+@pytest.fixture
+async def accounts(redis: Redis) -> Accounts:
+    made = Accounts(redis)
+    for name, me in [
+        ("ann", "https://ann.example/"),
+        ("path", "https://site.example/~path"),
+        ("old", "http://old.example/"),
+        ("one", "https://shared.example/"),
+        ("two", "https://shared.example/"),
+        ("nameless", ""),
+    ]:
+        await made.add_user(name, me, NOW)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("ann", "ann"),
+        ("  ann ", "ann"),
+        ("https://ann.example/", "ann"),
+        ("HTTPS://Ann.Example", "ann"),
+        ("ann.example", "ann"),
+        ("http://ann.example/", "ann"),
+        ("site.example/~path", "path"),
+        ("https://old.example", "old"),
+        ("nobody", "nobody"),
+    ],
+)
+async def test_names_and_addresses_lead_to_users(accounts: Accounts, typed: str, meant: str) -> None:
+    """However they are written; a name is taken as it is, whether there is such a user or not."""
+    assert await UserAddresses(accounts).meant(typed) == meant
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "https://shared.example/", "https://site.example/", "ann.example/other", "a b", "@"]
+)
+async def test_what_means_nobody_is_nobodys_name(accounts: Accounts, typed: str) -> None:
+    """Among it an address that two users have."""
+    found = await UserAddresses(accounts).meant(typed)
+    assert found not in {user.name for user in await accounts.users()}
+
+
+async def test_addresses_are_read_once_in_a_while(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often somebody asks; a new user is known seconds later, a disabled one forgotten."""
+    now, reads = [NOW], []
+    naming = UserAddresses(accounts, clock=lambda: now[0])
+    users = accounts.users
+
+    async def counted() -> object:
+        reads.append(1)
+        return await users()
+
+    monkeypatch.setattr(accounts, "users", counted)
+    for number in range(50):
+        await naming.meant(f"https://{number}.example/")
+    assert len(reads) == 1
+    await accounts.add_user("new", "https://new.example/", NOW)
+    await accounts.disable_user("ann", NOW)
+    now[0] += USER_ADDRESSES
+    assert await naming.meant("https://new.example/") == "new"
+    assert await naming.meant("https://ann.example/") == "https://ann.example/"
+    assert len(reads) == 2

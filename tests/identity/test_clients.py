@@ -1,0 +1,244 @@
+"""What apps say of themselves, and what is believed of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from microsub.errors import TooManyRequests
+from microsub.fetch import Answered, FetchFailed, Hop, Sending
+from microsub.identity.clients import MAX_LOGO, Asker, ClientApps
+from microsub.identity.limits import CLIENT_FAILURE, METADATA_FOR_STRANGERS, METADATA_FOR_USERS
+from microsub.kit.rate_limits import MINUTE
+from tests.support.apps import Apps
+from tests.support.parsing import PARSER
+
+APP = "https://app.example/"
+ANN = Asker("8.8.8.8", "ann")
+STRANGER = Asker("8.8.4.4")
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
+
+
+async def test_a_document_and_its_logo_are_fetched_once() -> None:
+    """However many want to know, also at once."""
+    apps = Apps()
+    apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": f"{APP}logo"})
+    apps.say(f"{APP}logo", PNG)
+    clients = ClientApps(apps, PARSER, patience=60)
+    found = await asyncio.gather(*(clients.find(APP, ANN) for _ in range(5)))
+    assert {app.title for app in found} == {"App"}
+    assert (found[0].logo or "").startswith("data:image/png;base64,")
+    assert apps.asked == [APP, f"{APP}logo"]
+
+
+@pytest.mark.parametrize("client", ["http://127.0.0.1:3000/", "http://localhost/", "http://[::1]/"])
+async def test_an_app_on_the_same_machine_is_not_asked(client: str) -> None:
+    """There would be this server's machine, and not the reader's."""
+    apps = Apps()
+    app = await ClientApps(apps, PARSER, patience=60).find(client, ANN)
+    assert (app.info.id, app.answered, apps.asked) == (client, False, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"not found", "text/plain", 404),
+        (b"{", "application/json", 200),
+        (b"[]", "application/json", 200),
+        (b'{"client_id": "https://other.example/"}', "application/json", 200),
+        (b"{}", "application/json", 200),
+        (b"x" * 300_000, "text/html", 200),
+    ],
+)
+async def test_what_can_not_be_used_leaves_the_identifier(body: bytes, kind: str, status: int) -> None:
+    """And is asked for again only after a while."""
+    apps = Apps()
+    apps.answers[APP] = Answered(status, {"content-type": kind}, body, APP)
+    clients = ClientApps(apps, PARSER, patience=60)
+    for _ in range(2):
+        app = await clients.find(APP, ANN)
+        assert (app.title, app.info.name, app.answered) == ("app.example", None, False)
+    assert apps.asked == [APP]
+
+
+async def test_any_redirect_to_another_host_ends_the_belief() -> None:
+    """Also one that comes back in the end: whoever stands between may have said what they liked."""
+    for final, hops in (
+        ("https://other.example/", ()),
+        (APP, (Hop("https://other.example/", False), Hop(APP, False))),
+        ("http://app.example/", (Hop("http://app.example/", True),)),
+    ):
+        apps = Apps()
+        apps.say(APP, {"client_id": APP, "client_name": "App"}, final_url=final, hops=hops)
+        assert not (await ClientApps(apps, PARSER, patience=60).find(APP, ANN)).answered, final
+    apps = Apps()
+    place = f"{APP}app/index.json"
+    apps.say(APP, {"client_id": APP, "client_name": "App"}, final_url=place, hops=(Hop(place, True),))
+    assert (await ClientApps(apps, PARSER, patience=60).find(APP, ANN)).answered
+
+
+async def test_requests_are_bounded_and_say_nothing_of_the_reader() -> None:
+    """A GET of seconds, with a limit on the bytes, and without a token."""
+    seen: list[Sending] = []
+
+    class Sender:
+        async def send(self, sending: Sending) -> Answered | FetchFailed:
+            seen.append(sending)
+            body = f'<div class="h-app"><a class="u-url p-name" href="{APP}">A</a><img class="u-logo" src="/l"></div>'
+            return Answered(200, {"content-type": "text/html"}, body.encode(), sending.url)
+
+    app = await ClientApps(Sender(), PARSER, patience=60).find(APP, ANN)
+    assert app.title == "A"
+    assert [(s.url, s.method, s.bearer, s.form) for s in seen] == [
+        (APP, "GET", None, None),
+        (f"{APP}l", "GET", None, None),
+    ]
+    assert all(s.limits.total <= 4 for s in seen)
+    assert seen[1].limits.body == MAX_LOGO
+    assert app.logo is None
+
+
+async def test_a_bug_is_not_taken_for_an_app_that_is_away() -> None:
+    """Only what apps and networks do is expected."""
+
+    class Broken:
+        async def send(self, _: Sending) -> Answered | FetchFailed:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await ClientApps(Broken(), PARSER, patience=60).find(APP, ANN)
+
+
+class Slow(Apps):
+    """Answers only once the `gate` is open, but at once for what is in `quick`."""
+
+    def __init__(self, *quick: str) -> None:
+        super().__init__()
+        self.quick = quick
+        self.gate = asyncio.Event()
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        answer = await super().send(sending)
+        if sending.url not in self.quick:
+            await self.gate.wait()
+        return answer
+
+
+async def test_a_slow_app_holds_no_page_up() -> None:
+    """The page shows its identifier; what the app says in the end is there for the next page, which asks nothing."""
+    apps = Slow()
+    apps.say(APP, {"client_id": APP, "client_name": "App"})
+    clients = ClientApps(apps, PARSER, patience=0.01)
+    app = await clients.find(APP, ANN)
+    assert (app.info.id, app.answered) == (APP, False)
+    apps.gate.set()
+    assert (await ClientApps(apps, PARSER, patience=60).find(APP, ANN)).title == "App"
+    while clients.would_ask(APP):
+        await asyncio.sleep(0)
+    assert (await clients.find(APP, ANN)).title == "App"
+    assert apps.asked == [APP, APP]
+
+
+async def test_a_slow_logo_takes_nothing_but_itself_away() -> None:
+    """The app is shown with all that its document says."""
+    apps = Slow(APP)
+    apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": f"{APP}logo"})
+    clients = ClientApps(apps, PARSER, patience=0.01)
+    await clients.find(APP, STRANGER)
+    while clients.would_ask(APP):
+        await asyncio.sleep(0)
+    app = await clients.find(APP, ANN)
+    assert (app.title, app.logo, app.answered) == ("App", None, True)
+    apps.gate.set()
+
+
+async def test_a_stranger_gets_no_logo_fetched() -> None:
+    """It may be on any host, and isn't shown to them; who signs in then sees it."""
+    apps = Apps()
+    apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": "https://pictures.example/logo"})
+    apps.say("https://pictures.example/logo", PNG)
+    clients = ClientApps(apps, PARSER, patience=60)
+    app = await clients.find(APP, STRANGER)
+    assert (app.title, app.logo, apps.asked) == ("App", None, [APP])
+    assert (await clients.find(APP, ANN)).logo
+    assert apps.asked == [APP, "https://pictures.example/logo"]
+
+
+@pytest.mark.parametrize(
+    ("asker", "at_once"),
+    [(STRANGER, METADATA_FOR_STRANGERS.at_once_of_asker.most), (ANN, METADATA_FOR_USERS.at_once_of_asker.most)],
+)
+async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) -> None:
+    """The next one is refused until an answer is there, while others have theirs asked; waiters for one app are one."""
+    apps = Slow("https://of-others.example/")
+    clients = ClientApps(apps, PARSER, patience=60)
+    waiting = [
+        asyncio.create_task(clients.find(f"https://app{number % at_once}.example/", asker))
+        for number in range(2 * at_once)
+    ]
+    while len(apps.asked) < at_once:
+        await asyncio.sleep(0)
+    with pytest.raises(TooManyRequests):
+        await clients.find(APP, asker)
+    assert len(apps.asked) == at_once
+    await clients.find("https://of-others.example/", Asker("9.9.9.9", "bob" if asker.user else ""))
+    apps.gate.set()
+    await asyncio.gather(*waiting)
+    await clients.find(APP, asker)
+
+
+async def test_no_host_is_asked_many_things_at_once() -> None:
+    """Whoever asks; on another host there is room."""
+    apps = Slow("https://quick.example/")
+    clients = ClientApps(apps, PARSER, patience=60)
+    waiting = [
+        asyncio.create_task(clients.find(f"{APP}{number}", Asker(f"8.8.{number}.8", f"u{number}")))
+        for number in range(METADATA_FOR_USERS.at_once_to_host.most)
+    ]
+    while len(apps.asked) < METADATA_FOR_USERS.at_once_to_host.most:
+        await asyncio.sleep(0)
+    with pytest.raises(TooManyRequests):
+        await clients.find(APP, ANN)
+    await clients.find("https://quick.example/", ANN)
+    apps.gate.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget() -> None:
+    """From however many addresses they come; a minute later there is room again."""
+    now, apps = [1000.0], Apps()
+    clients = ClientApps(apps, PARSER, patience=60, clock=lambda: now[0])
+    for number in range(METADATA_FOR_STRANGERS.to_host.most):
+        await clients.find(f"{APP}{number}", Asker(f"8.8.{number}.8"))
+    with pytest.raises(TooManyRequests):
+        await clients.find(APP, STRANGER)
+    assert len(apps.asked) == METADATA_FOR_STRANGERS.to_host.most
+    await clients.find(APP, ANN)
+    now[0] += max(MINUTE, CLIENT_FAILURE)
+    await clients.find(APP, STRANGER)
+
+
+async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
+    """All addresses of a customer's IPv6 network are one; a person counts wherever they are."""
+    now = [1000.0]
+    clients = ClientApps(Apps(), PARSER, patience=60, clock=lambda: now[0])
+    for number in range(METADATA_FOR_STRANGERS.of_asker.most):
+        await clients.find(f"https://app{number}.example/", Asker(f"2600::{number:x}"))
+    with pytest.raises(TooManyRequests):
+        await clients.find(APP, Asker("2600::ffff"))
+    for number in range(METADATA_FOR_USERS.of_asker.most):
+        await clients.find(f"https://another{number}.example/", Asker(f"8.8.{number}.8", "ann"))
+    with pytest.raises(TooManyRequests):
+        await clients.find(APP, Asker("9.9.9.9", "ann"))
+    await clients.find(APP, Asker("9.9.9.9", "bob"))
+
+
+async def test_behind_a_proxy_that_tells_nothing_people_have_budgets_of_their_own() -> None:
+    """All of them come from its address, which is a private one; strangers there are one."""
+    clients = ClientApps(Apps(), PARSER, patience=60, clock=lambda: 1000.0)
+    for number in range(METADATA_FOR_USERS.of_asker.most):
+        await clients.find(f"https://app{number}.example/", Asker("10.0.0.1", "ann"))
+    with pytest.raises(TooManyRequests):
+        await clients.find(APP, Asker("10.0.0.1", "ann"))
+    await clients.find(APP, Asker("10.0.0.1", "bob"))

@@ -1,0 +1,492 @@
+"""The page on which people decide what an app may do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import httpx
+import pytest
+
+from microsub.app import create_app
+from microsub.identity.clients import MAX_LOGO, ClientApps
+from microsub.identity.pages.visit import moment
+from microsub.identity.store.activity import ActivityNotes, TokenUse
+from microsub.identity.store.grants import Codes
+from tests.support.apps import Apps
+from tests.support.parsing import PARSER
+from tests.support.readers import Instance
+from tests.support.visitor import Shown, Visitor
+
+APP, BACK = "https://app.example/", "https://app.example/back"
+CONSENT = "/auth/consent"
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 50
+PAGE = b"""<!doctype html><title>x</title><link rel=redirect_uri href="https://elsewhere.example/back">
+<div class=h-app><img class=u-logo src=/logo.png alt="">
+<a class="u-url p-name" href="/">Reads &lt;b&gt;well</a></div>"""
+
+
+@pytest.fixture
+def apps(server: Instance) -> Apps:
+    made = Apps()
+    server.identity.provider.clients = ClientApps(made, PARSER, patience=60)
+    return made
+
+
+def address(**changes: str | None) -> str:
+    asked = {
+        "response_type": "code",
+        "client_id": APP,
+        "redirect_uri": BACK,
+        "state": "s t&a=te",
+        "scope": "read follow",
+    }
+    return "/auth?" + urlencode({k: v for k, v in {**asked, **changes}.items() if v is not None})
+
+
+def answer(shown: Shown, back: str = BACK) -> dict[str, str]:
+    """What the app is told where the browser is sent to."""
+    assert shown.status == 303, shown.text
+    assert shown.location.startswith(f"{back}?") or shown.location.startswith(f"{back}&")
+    return dict(parse_qsl(urlsplit(shown.location).query))
+
+
+async def redeem(server: Instance, code: str, path: str = "/token", **more: str) -> dict[str, Any]:
+    form = {"grant_type": "authorization_code", "code": code, "client_id": APP, "redirect_uri": BACK, **more}
+    found: dict[str, Any] = (await server.client.post(path, data=form)).json()
+    return found
+
+
+async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
+    server: Instance, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many there are, where room can be made, and who else can help."""
+
+    async def most_of(_: str) -> int:
+        return 1
+
+    await server.accounts.create_token("ann", ["read"], "command line", server.now)
+    monkeypatch.setattr(server.identity.provider, "_most", most_of)
+    await signed_in(ann)
+    shown = await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"])
+    assert shown.status == 403
+    told = "The limit for tokens and authorized apps is reached: you have 1, and this server allows you 1."
+    assert told in shown.text
+    assert "ask the admin" in shown.text
+    assert shown.tree.css_first('main a[href="/account"]')
+
+
+async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, signed_in) -> None:
+    """Name, logo, address, where one ends up, who one is, and each scope in words."""
+    await signed_in(ann)
+    apps.say(APP, PAGE)
+    apps.say(f"{APP}logo.png", PNG, "text/plain")
+    page = await ann.get(address(scope="read profile"))
+    assert page.title == "Allow Reads <b>well?"
+    for text in (
+        APP,
+        "https://app.example",
+        "https://ann.example/",
+        "mark posts as read",
+        "See the name of your account",
+    ):
+        assert text in page.text
+    assert boxes(page) == ["read", "profile"]
+
+
+def boxes(page: Shown) -> list[str | None]:
+    """The permissions that can be ticked."""
+    return [box.attributes["value"] for box in page.tree.css("input[name=grant]")]
+
+
+async def test_only_what_can_be_given_here_is_offered(
+    server: Instance, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Posting is for the person's own site, so it is offered where their page names a place for it, and last."""
+    await signed_in(ann)
+    server.identity.profiles._sender = apps
+    asked = address(scope="post create blink delete update read follow email")
+    page = await ann.get(asked)
+    assert boxes(page) == ["read", "follow"]
+    told = answer(await ann.submit(page, CONSENT, decision="allow", grant=boxes(page)))
+    assert (await redeem(server, told["code"]))["scope"] == "follow read"
+    link = '<link rel="{}" href="https://ann.example/x">'
+    apps.say("https://ann.example/", f"<head>{link.format('token_endpoint')}{link.format('micropub')}".encode())
+    server.identity.profiles.forget("https://ann.example/")
+    assert boxes(await ann.get(asked)) == ["read", "follow", "post", "create", "delete", "update"]
+
+
+async def test_an_app_that_comes_again_is_known(server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+    """The page says when it was allowed before; another app is new."""
+    server.now = 2e9
+    await signed_in(ann)
+    first = await ann.get(address())
+    assert "allowed this app before" not in first.text
+    told = answer(await ann.submit(first, CONSENT, decision="allow", grant="read"))
+    await redeem(server, told["code"])
+    assert "You allowed this app before, last on 18 May 2033, 03:33 UTC." in (await ann.get(address())).text
+    other = address(client_id="https://other.example/", redirect_uri="https://other.example/back")
+    assert "allowed this app before" not in (await ann.get(other)).text
+
+
+class TestPrograms:
+    """Programs that people run themselves, and that listen on their machine for the answer."""
+
+    ID, HERE = "https://program.example/", "http://127.0.0.1:41753/"
+
+    def asked(self, **more: str) -> str:
+        return address(client_id=self.ID, **{"redirect_uri": self.HERE, **more})
+
+    async def test_one_that_publishes_a_loopback_address_may_take_any_port(
+        self, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """It is shown by its name, and without a warning."""
+        await signed_in(ann)
+        document = {"client_id": self.ID, "client_name": "Program", "redirect_uris": ["http://127.0.0.1/"]}
+        apps.say(self.ID, document)
+        page = await ann.get(self.asked())
+        assert "calls itself Program" in page.text
+        assert page.tree.css("[role=alert]") == []
+        assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), self.HERE)
+        refused = await ann.get(self.asked(redirect_uri="http://127.0.0.1:41753/other"))
+        assert refused.status == 400
+
+    @pytest.mark.parametrize("says", [None, b"<div class=h-app><a class='u-url p-name' href=/>Program</a></div>"])
+    async def test_one_that_publishes_none_is_let_through_with_a_warning(
+        self, ann: Visitor, apps: Apps, signed_in, says: bytes | None
+    ) -> None:
+        """Its name isn't shown, because nothing proves that it is the app of that address."""
+        await signed_in(ann)
+        if says is not None:
+            apps.say(self.ID, says)
+        page = await ann.get(self.asked())
+        alert = page.tree.css_first("[role=alert]").text()
+        assert "only if you have just started to sign in from a program on this device" in alert
+        assert "calls itself" not in page.text
+        assert page.title == "Allow program.example?"
+        assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), self.HERE)
+
+    @pytest.mark.parametrize(
+        "elsewhere", ["http://192.168.0.1:41753/", "http://localhost.evil.example:1/", "https://127.0.0.1:41753/"]
+    )
+    async def test_only_this_machine_counts(self, ann: Visitor, apps: Apps, signed_in, elsewhere: str) -> None:
+        """By the loopback addresses themselves, which lead nowhere else."""
+        await signed_in(ann)
+        page = await ann.get(self.asked(redirect_uri=elsewhere))
+        assert (page.status, page.tree.css("form[action='/auth/consent']")) == (400, [])
+
+    async def test_an_app_of_this_machine_is_called_so(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """Nobody is blamed for a name that can't be asked for."""
+        await signed_in(ann)
+        page = await ann.get(address(client_id="http://127.0.0.1:9410/", redirect_uri="http://127.0.0.1:9410/back"))
+        assert page.text.startswith("Allow 127.0.0.1:9410? An app on this device wants to use your account.")
+        assert "name" not in page.text
+        assert page.tree.css("[role=alert]") == []
+
+
+async def test_the_readers_browser_asks_nobody_but_us(ann: Visitor, apps: Apps, signed_in) -> None:
+    """The logo is our own copy in the page, and the policy lets nothing else in."""
+    await signed_in(ann)
+    apps.say(APP, PAGE)
+    apps.say(f"{APP}logo.png", PNG)
+    page = await ann.get(address())
+    (image,) = page.tree.css("img")
+    assert (image.attributes["src"] or "").startswith("data:image/png;base64,")
+    policy = page.response.headers["content-security-policy"]
+    assert "img-src 'self' data:;" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "app.example" not in policy
+    assert page.response.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("logo", "kind"),
+    [
+        (b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>", "image/svg+xml"),
+        (b"<!doctype html><script>alert(1)</script>", "image/png"),
+        (PNG + b"0" * MAX_LOGO, "image/png"),
+        (b"", "image/png"),
+    ],
+)
+async def test_what_is_no_harmless_picture_is_no_logo(
+    ann: Visitor, apps: Apps, signed_in, logo: bytes, kind: str
+) -> None:
+    """By its first bytes, whatever it says it is."""
+    await signed_in(ann)
+    apps.say(APP, PAGE)
+    apps.say(f"{APP}logo.png", logo, kind)
+    page = await ann.get(address())
+    assert page.status == 200
+    assert page.tree.css("img") == []
+    assert "data:" not in page.response.headers["content-security-policy"]
+
+
+async def test_an_app_that_does_not_answer_is_shown_by_its_address(ann: Visitor, apps: Apps, signed_in) -> None:
+    """And can be let in all the same."""
+    await signed_in(ann)
+    page = await ann.get(address())
+    assert page.title == "Allow app.example?"
+    assert "could not be asked for its name" in page.text
+    assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
+
+
+async def test_an_app_is_asked_once_for_page_and_answer(ann: Visitor, apps: Apps, signed_in) -> None:
+    """What it said is remembered."""
+    await signed_in(ann)
+    apps.say(APP, {"client_id": APP, "client_name": "App"})
+    await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant="read")
+    assert apps.asked == [APP]
+
+
+class TestWhoIsThere:
+    async def test_a_hint_of_somebody_else_is_shown(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """It decides nothing: the code is for who is signed in."""
+        await signed_in(ann)
+        page = await ann.get(address(me="https://bob.example/"))
+        alert = page.tree.css_first("[role=alert]").text()
+        assert alert.startswith("The app asked for https://bob.example/, but you are signed in as https://ann.example/")
+        for same in ("https://ann.example", "HTTPS://ann.example/", "http://ann.example", "ann.example", None):
+            assert "The app asked for" not in (await ann.get(address(me=same))).text
+
+    async def test_the_browser_goes_back_with_who_one_is(
+        self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """As the app wrote it where that is the same person, else as the account has it; never after a refusal."""
+        await signed_in(ann)
+        for asked, said in (
+            (None, "https://ann.example/"),
+            ("https://ann.example", "https://ann.example"),
+            ("http://ann.example/", "http://ann.example/"),
+            ("https://bob.example/", "https://ann.example/"),
+            ("https://ann.example/#x", "https://ann.example/"),
+        ):
+            page = await ann.get(address(me=asked))
+            assert answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))["me"] == said
+        assert "me" not in answer(await ann.submit(page, CONSENT, decision="deny"))
+
+    async def test_an_account_without_a_website_is_known_by_the_page_here(
+        self, server: Instance, other: Visitor, apps: Apps
+    ) -> None:
+        """Which is what the app is told, and what it may have asked for."""
+        await server.accounts.add_user("bob", "", server.now)
+        cookie = await server.identity.sessions.begin("bob", "", "by password", "", server.now)
+        other.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+        page = await other.get(address(me="https://reader.example/u/bob/"))
+        assert "It will know you as https://reader.example/u/bob" in page.text
+        assert "The app asked for" not in page.text
+        told = answer(await other.submit(page, CONSENT, decision="allow", grant="read"))
+        assert told["me"] == "https://reader.example/u/bob/"
+        assert (await redeem(server, told["code"]))["me"] == "https://reader.example/u/bob"
+
+
+class TestChoosing:
+    async def test_a_scope_under_another_name_is_what_it_means(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """Ekstereye asks for `timeline`: the person is told that this is reading, and the app can read."""
+        server.now = 2e9
+        await signed_in(ann)
+        page = await ann.get(address(scope="create timeline"))
+        assert "timeline : Read your channels" in page.text
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant="timeline"))
+        given = await redeem(server, told["code"])
+        assert given["scope"] == "read timeline"
+        headers = {"Authorization": f"Bearer {given['access_token']}"}
+        assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 200
+
+    async def test_none_leaves_who_one_is(self, server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+        """And no token."""
+        await signed_in(ann)
+        page = await ann.get(address())
+        fields = {key: value for key, value in page_fields(page).items() if key != "grant"}
+        told = answer(await ann.post(CONSENT, {**fields, "decision": "allow"}))
+        assert (await redeem(server, told["code"]))["error"] == "invalid_grant"
+        assert await redeem(server, told["code"], "/auth") == {"me": "https://ann.example/"}
+
+    @pytest.mark.parametrize("kind", ["id", None, "code"])
+    async def test_older_requests_only_want_to_know_who_it_is(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in, kind: str | None
+    ) -> None:
+        """By `response_type=id`, or by saying nothing of it and asking for no scope."""
+        await signed_in(ann)
+        page = await ann.get(address(response_type=kind, scope="read" if kind == "id" else None, state=None))
+        assert "wants to know who you are" in page.text
+        assert page.tree.css("input[name=grant]") == []
+        told = answer(await ann.submit(page, CONSENT, decision="allow"))
+        assert set(told) == {"code", "iss", "me"}
+        assert await redeem(server, told["code"], "/auth") == {"me": "https://ann.example/"}
+
+    async def test_older_requests_with_scopes_want_a_token(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """Also where they don't name the response type."""
+        server.now = 2e9
+        await signed_in(ann)
+        page = await ann.get(address(response_type=None))
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
+        assert (await redeem(server, told["code"]))["scope"] == "read"
+
+
+def page_fields(page: Shown) -> dict[str, str]:
+    from tests.support.visitor import fields_of
+
+    return fields_of(page.form(CONSENT))
+
+
+class TestWhereOneIsSent:
+    @pytest.mark.parametrize(
+        "redirect", [BACK, "https://app.example/", "https://app.example/back?x=1", "https://elsewhere.example/back"]
+    )
+    async def test_the_apps_own_host_and_named_places_are_good(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in, redirect: str
+    ) -> None:
+        """And what the address has in its query stays."""
+        await signed_in(ann)
+        apps.say(APP, PAGE)
+        page = await ann.get(address(redirect_uri=redirect))
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), redirect)
+        assert told.get("x") == ("1" if "?" in redirect else None)
+        found = await Codes(server.redis).find(told["code"])
+        assert found is not None
+        assert found.redirect == redirect
+
+    async def test_a_json_document_names_places_too(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """Such as an app on the reader's own device, to which the policy lets the form lead."""
+        await signed_in(ann)
+        apps.say(APP, {"client_id": APP, "client_name": "Pass", "redirect_uris": ["pass.example:/back"]})
+        page = await ann.get(address(redirect_uri="pass.example:/back"))
+        assert "an app on this device (pass.example:)" in page.text
+        assert "form-action 'self' pass.example:" in page.response.headers["content-security-policy"]
+        shown = await ann.submit(page, CONSENT, decision="allow", grant="read")
+        assert shown.location.startswith("pass.example:/back?code=")
+
+    async def test_a_redirect_away_lends_nobody_the_apps_name(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """An open redirect of a well-known site must not make it an app of whoever uses it."""
+        await signed_in(ann)
+        page = PAGE.replace(b'href="/"', b'href="https://app.example/"')
+        apps.say(APP, page, final_url="https://elsewhere.example/")
+        assert (await ann.get(address(redirect_uri="https://elsewhere.example/back"))).status == 400
+        assert "Reads" not in (await ann.get(address())).text
+
+
+class TestFaultsThatAppsAreTold:
+    @pytest.mark.parametrize(
+        ("changes", "error"),
+        [
+            ({"response_type": "token"}, "unsupported_response_type"),
+            ({"code_challenge_method": "plain", "code_challenge": "x" * 43}, "invalid_request"),
+            ({"code_challenge": "short"}, "invalid_request"),
+            ({"code_challenge_method": "S256"}, "invalid_request"),
+            ({"scope": 'read "x"'}, "invalid_scope"),
+            ({"scope": "\u00e4"}, "invalid_scope"),
+            ({"scope": " ".join(f"s{n}" for n in range(50))}, "invalid_scope"),
+            ({"state": "x" * 2100}, "invalid_request"),
+        ],
+    )
+    async def test_a_fault_is_told_if_the_person_wishes(
+        self, ann: Visitor, apps: Apps, signed_in, changes: dict[str, str], error: str
+    ) -> None:
+        """The page has a link back; nobody is redirected on an app's word."""
+        await signed_in(ann)
+        page = await ann.get(address(**changes))
+        assert (page.status, page.location) == (400, "")
+        link = page.tree.css_first("a.button").attributes["href"] or ""
+        assert link.startswith(f"{BACK}?")
+        told = dict(parse_qsl(urlsplit(link).query))
+        assert (told["error"], told["iss"]) == (error, "https://reader.example")
+        assert told.get("state") == (None if "state" in changes else "s t&a=te")
+
+    async def test_a_request_beyond_all_measure_is_refused(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """Before it is taken apart."""
+        await signed_in(ann)
+        assert (await ann.get(address() + "&x=1" * 200)).status == 400
+        assert (await ann.get(address() + "&x=" + "1" * 9000)).status == 400
+
+
+class TestTheAccount:
+    async def test_an_app_is_listed_with_its_last_use(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """To within minutes, and not with when it was allowed."""
+        server.now = 2e9
+        used = ActivityNotes(TokenUse(server.redis).note)
+        app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
+        await signed_in(ann)
+        told = answer(await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"]))
+        headers = {"Authorization": f"Bearer {(await redeem(server, told['code']))['access_token']}"}
+        assert "not used yet" in (await ann.get("/account")).text
+        server.now += 4000
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://reader.example") as client:
+            assert (await client.get("/microsub?action=channels", headers=headers)).status_code == 200
+        await used.aclose()
+        assert f"last used {moment(server.now)}" in (await ann.get("/account")).text
+
+    async def test_nobody_shuts_out_the_apps_of_somebody_else(
+        self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """The form is about one's own."""
+        server.now = 2e9
+        await server.accounts.add_user("bob", "https://bob.example/", server.now)
+        await signed_in(ann)
+        await signed_in(other, "bob")
+        for visitor in (ann, other):
+            told = answer(await visitor.submit(await visitor.get(address()), CONSENT, decision="allow", grant="read"))
+            await redeem(server, told["code"])
+        await other.submit(await other.get("/account"), "/account/apps/end")
+        assert len(await server.identity.provider.apps("ann")) == 1
+        assert len(await server.identity.provider.apps("bob")) == 0
+
+
+async def test_nobody_lets_the_server_ask_apps_all_the_time(
+    server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+) -> None:
+    """Whoever is signed in is sent here by so many unknown apps at once, and then by one in two seconds."""
+    await signed_in(ann)
+    await server.accounts.add_user("bob", "https://bob.example/", server.now)
+    await signed_in(other, "bob")
+    shown = [await ann.get(address(client_id=f"https://app{number}.example/")) for number in range(62)]
+    assert [page.status == 429 for page in shown] == [False] * 61 + [True]
+    assert shown[-1].response.headers["retry-after"] == "2"
+    assert not any("app61." in url for url in apps.asked)
+    assert (await ann.get(address(client_id="https://app1.example/"))).status != 429, "known still"
+    assert (await other.get(address())).status == 200
+    server.now += 2
+    assert (await ann.get(address())).status == 200
+
+
+async def test_made_up_secrets_tell_nothing_of_their_user(server: Instance, ann: Visitor, apps: Apps) -> None:
+    """Codes, tokens and hints that name a user who is there are refused as those of nobody; a sign-in comes first."""
+    await server.accounts.add_user("gone", "https://gone.example/", server.now)
+    await server.accounts.disable_user("gone", server.now)
+    form = {"client_id": APP, "redirect_uri": BACK}
+    seen: dict[str, set[tuple[int, str]]] = {}
+    for name in ("ann", "gone", "nobody"):
+        secret = f"{name}.{'x' * 43}"
+        sent = {
+            "code": ("POST", "/token", {**form, "grant_type": "authorization_code", "code": secret}),
+            "profile": ("POST", "/auth", {**form, "grant_type": "authorization_code", "code": secret}),
+            "refresh": (
+                "POST",
+                "/token",
+                {**form, "grant_type": "refresh_token", "refresh_token": f"{name}.{'x' * 66}"},
+            ),
+            "grant": (
+                "POST",
+                "/token",
+                {**form, "grant_type": "refresh_token", "refresh_token": f"{name}.{'g' * 22}.x"},
+            ),
+            "revoke": ("POST", "/revoke", {"token": secret}),
+            "introspect": ("POST", "/introspect", {"token": secret}),
+            "check": ("GET", "/token", {}),
+            "userinfo": ("GET", "/userinfo", {}),
+            "hint": ("GET", address(me=f"https://{name}.example/"), {}),
+        }
+        for what, (method, path, fields) in sent.items():
+            found = await server.client.request(
+                method, path, data=fields or None, headers={"Authorization": f"Bearer {secret}"}
+            )
+            told = re.sub(r'"request_id":"[^"]*"', "", found.text) + found.headers.get("location", "")
+            seen.setdefault(what, set()).add((found.status_code, told.replace(name, "WHO")))
+    assert {what: len(answers) for what, answers in seen.items()} == dict.fromkeys(seen, 1)

@@ -1,0 +1,475 @@
+"""When a provider is asked about a token, and what holds for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import structlog
+
+from microsub.configuration.model import IdentitySettings
+from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
+from microsub.identity.foreign_tokens import (
+    Another,
+    CheckTimes,
+    Denied,
+    ForeignTokenCheck,
+    Good,
+    Said,
+    Silent,
+    decided,
+    grace_until,
+)
+from microsub.identity.limits import UnknownTokens
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, Vouched
+from microsub.model.reader import Credential, Grant
+from microsub.redis.protocol import Redis
+from tests.support.posts import NOON as NOW
+from tests.support.waiting import wait_until
+
+ANN, ME, APP = "ann", "https://ann.example/", "https://app.example/"
+TOKEN = Credential(ANN, "ab" * 32)
+READ = Good(frozenset({"read"}), APP)
+GRANT = Grant(ANN, frozenset({"read"}))
+DOWN = Silent("no answer after 10 s")
+SETTINGS = IdentitySettings(token_cache=600, token_grace=3600)
+
+
+@dataclass
+class Scripted:
+    """A provider that says what the test says, at the latest when `open` is set; `asked` counts."""
+
+    says: Said | Exception = READ
+    asked: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.open.set()
+
+    async def ask(self, who: Principal, token: str, now: float) -> Said:
+        assert who == Principal(ANN, ME)
+        self.asked += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self.open.wait()
+        self.at_once -= 1
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+
+@dataclass
+class World:
+    """Ann, and a process that checks tokens for her; `process` makes another one."""
+
+    redis: Redis
+    provider: Scripted = field(default_factory=Scripted)
+    settings: IdentitySettings = SETTINGS
+
+    def __post_init__(self) -> None:
+        self.accounts = Accounts(self.redis)
+        self.verification = self.process()
+
+    def process(self, **pace: Any) -> ForeignTokenCheck:
+        return ForeignTokenCheck(ForeignTokens(self.redis), self.provider, lambda: self.settings, CheckTimes(**pace))
+
+    async def check(self, now: float = NOW, credential: Credential = TOKEN, address: str = "192.0.2.1") -> Grant:
+        return await self.verification.check(credential, "the token", address, now)
+
+    async def refused(self, kind: type[MicrosubError], now: float = NOW) -> Any:
+        with pytest.raises(kind) as caught:
+            await self.check(now)
+        return caught.value
+
+
+@pytest.fixture
+async def world(redis: Redis) -> World:
+    made = World(redis)
+    await made.accounts.add_user(ANN, ME, NOW)
+    return made
+
+
+def another(number: int) -> Credential:
+    return Credential(ANN, f"{number:064x}")
+
+
+# --- decisions
+
+
+GOOD = Vouched(frozenset({"read"}), APP, NOW)
+WHO = Principal(ANN, ME)
+
+
+@pytest.mark.parametrize(
+    ("standing", "expected"),
+    [
+        (Standing(None), Unauthorized),
+        (Standing(None, GOOD, NOW + 9), Unauthorized),
+        (Standing(Principal(ANN, "")), Unauthorized),
+        (Standing(Principal(ANN, "", "https://t.example/")), Unauthorized),
+        (Standing(WHO, GOOD, NOW + 1), GRANT),
+        (Standing(WHO, GOOD, NOW), None),
+        (Standing(WHO), None),
+        (Standing(WHO, refused="invalid"), Unauthorized),
+        (Standing(WHO, refused="another"), Forbidden),
+        (Standing(WHO, refused="ended"), Unauthorized),
+        (Standing(WHO, refused=f"silent until {NOW + 9:.0f} no answer"), ProviderUnavailable),
+        (Standing(WHO, GOOD, NOW - 1, f"silent until {NOW:.0f} no answer"), ProviderUnavailable),
+    ],
+)
+def test_what_needs_no_question(standing: Standing, expected: Any) -> None:
+    """Without a user or a profile there is nobody to ask; what is remembered is enough."""
+    found = decided(ANN, standing, NOW)
+    assert found == expected or (isinstance(expected, type) and isinstance(found, expected))
+
+
+@pytest.mark.parametrize(
+    ("ends", "now", "until"),
+    [
+        (None, 600, 630),
+        (None, 4199, 4200),
+        (None, 4200, None),
+        (900, 600, 630),
+        (620, 600, 620),
+        (600, 600, None),
+    ],
+)
+def test_grace(ends: float | None, now: float, until: float | None) -> None:
+    """A little at a time, until an hour after the answer's time is over, and never beyond the provider's own end."""
+    vouched = Vouched(GOOD.scopes, APP, 0, ends)
+    assert grace_until(vouched, SETTINGS, now, 30) == until
+
+
+# --- asking
+
+
+async def test_an_answer_holds_for_a_while(world: World) -> None:
+    """The provider is asked again after ten minutes, and not before."""
+    for now in (NOW, NOW + 1, NOW + 599):
+        assert await world.check(now) == GRANT
+    assert world.provider.asked == 1
+    assert await world.check(NOW + 600) == GRANT
+    assert world.provider.asked == 2
+
+
+async def test_what_the_store_checks_is_what_was_said(world: World) -> None:
+    """From then on a script that knows nothing of providers lets the token in."""
+    await world.check()
+    assert await world.accounts.verify(TOKEN, NOW + 599) == GRANT
+    with pytest.raises(Unauthorized):
+        await world.accounts.verify(TOKEN, NOW + 600)
+
+
+async def test_never_longer_than_the_provider_says(world: World) -> None:
+    """Neither the answer nor the grace."""
+    world.provider.says = Good(READ.scopes, APP, NOW + 100)
+    await world.check()
+    with pytest.raises(Unauthorized):
+        await world.accounts.verify(TOKEN, NOW + 100)
+    world.provider.says = DOWN
+    await world.refused(ProviderUnavailable, NOW + 100)
+
+
+async def test_a_revocation_is_noticed_when_the_answer_is_old(world: World) -> None:
+    """And then at once by everybody."""
+    await world.check()
+    world.provider.says = Denied("no")
+    assert await world.check(NOW + 599) == GRANT
+    await world.refused(Unauthorized, NOW + 600)
+    with pytest.raises(Unauthorized):
+        await world.accounts.verify(TOKEN, NOW)
+
+
+async def test_a_refusal_is_remembered(world: World) -> None:
+    """The provider isn't asked the same in vain all the time."""
+    for says, error in ((Denied("no"), Unauthorized), (Another("https://eve.example/"), Forbidden)):
+        world.provider.says = says
+        world.provider.asked = 0
+        await world.redis.command("FLUSHDB")
+        await world.accounts.add_user(ANN, ME, NOW)
+        for _ in range(5):
+            await world.refused(error)
+        assert world.provider.asked == 1
+
+
+async def test_who_has_no_provider_is_asked_of_nobody(world: World) -> None:
+    """Nor is somebody who is disabled, or isn't there."""
+    await world.accounts.set_me(ANN, "")
+    await world.refused(Unauthorized)
+    await world.accounts.set_me(ANN, ME)
+    await world.accounts.disable_user(ANN, NOW)
+    await world.refused(Unauthorized)
+    with pytest.raises(Unauthorized):
+        await world.check(credential=Credential("nobody", TOKEN.digest))
+    assert not world.provider.asked
+
+
+async def test_a_disabled_user_is_out_at_once(world: World) -> None:
+    """And stays out, though the provider goes on saying yes."""
+    await world.check()
+    await world.accounts.disable_user(ANN, NOW)
+    with pytest.raises(Unauthorized):
+        await world.accounts.verify(TOKEN, NOW)
+    await world.refused(Unauthorized)
+
+
+async def test_a_change_during_the_question_makes_the_answer_worthless(world: World) -> None:
+    """It was about somebody else."""
+    world.provider.open.clear()
+    check = asyncio.create_task(world.check())
+    await wait_until(lambda: world.provider.asked)
+    await world.accounts.set_me(ANN, "https://new.example/")
+    world.provider.open.set()
+    with pytest.raises(Unauthorized):
+        await check
+    with pytest.raises(Unauthorized):
+        await world.accounts.verify(TOKEN, NOW)
+
+
+async def test_scopes_under_another_name(world: World) -> None:
+    """Ekstereye asks for `timeline`; and what isn't granted isn't read into it."""
+    world.provider.says = Good(frozenset(["create", "post", "channels", "timeline"]), APP)
+    assert (await world.check()).scopes == {"create", "post", "channels", "timeline", "read"}
+    world.provider.says = Good(frozenset({"create"}), APP)
+    assert (await world.check(credential=another(1))).scopes == {"create"}
+
+
+async def test_settings_are_those_in_force(world: World) -> None:
+    """At the moment of the answer."""
+    world.settings = IdentitySettings(token_cache=10, token_grace=0)
+    await world.check()
+    world.provider.says = DOWN
+    assert await world.check(NOW + 9) == GRANT
+    await world.refused(ProviderUnavailable, NOW + 10)
+
+
+# --- a provider that can't be asked
+
+
+async def test_what_was_said_serves_on_while_the_provider_is_away(world: World) -> None:
+    """It is asked every half minute; and from its return on it counts again."""
+    await world.check()
+    world.provider.says = DOWN
+    for now in (600, 615, 629):
+        assert await world.check(NOW + now) == GRANT
+    assert world.provider.asked == 2
+    assert await world.check(NOW + 630) == GRANT
+    assert world.provider.asked == 3
+    assert await world.accounts.verify(TOKEN, NOW + 659) == GRANT
+    world.provider.says = Denied("no")
+    await world.refused(Unauthorized, NOW + 660)
+
+
+async def test_grace_ends(world: World) -> None:
+    """With a clear error, that signs nobody out, and says when to try again."""
+    await world.check()
+    world.provider.says = DOWN
+    assert await world.check(NOW + 4199) == GRANT
+    error = await world.refused(ProviderUnavailable, NOW + 4200)
+    assert error.retry_after == 10
+    assert "no answer" in error.why
+    await world.refused(ProviderUnavailable, NOW + 4201)
+    assert world.provider.asked == 3
+
+
+async def test_a_provider_may_ask_for_peace(world: World) -> None:
+    """As long as it says, and who asks meanwhile is told how long that still is."""
+    world.provider.says = Silent("the server answered 429", 40)
+    assert (await world.refused(ProviderUnavailable)).retry_after == 40
+    later = await world.refused(ProviderUnavailable, NOW + 15)
+    assert (later.retry_after, later.why) == (25, "the server answered 429")
+    assert world.provider.asked == 1
+
+
+async def test_nobody_to_ask_is_no_outage(world: World) -> None:
+    """A page without a provider: who was never let in is refused; who was keeps the grace."""
+    world.provider.says = Silent("nobody is named there", lasting=True)
+    assert "nobody is named there" in (await world.refused(Unauthorized)).description
+    world.provider.says = READ
+    assert await world.check(credential=another(1)) == GRANT
+    world.provider.says = Silent("nobody is named there", lasting=True)
+    assert await world.check(NOW + 600, credential=another(1)) == GRANT
+    with pytest.raises(Unauthorized):
+        await world.check(NOW + 4200, credential=another(1))
+
+
+async def test_a_token_of_ours_that_was_replaced_is_asked_of_nobody(world: World) -> None:
+    """It is 401 at once, also while the user's page can't be reached."""
+    world.provider.says = DOWN
+    first = await world.accounts.create_token(ANN, ["read"], "shown", NOW, mark="greeting")
+    await world.accounts.create_token(ANN, ["read"], "shown", NOW, mark="greeting")
+    credential = world.accounts.credential(first)
+    assert credential is not None
+    with pytest.raises(Unauthorized):
+        await world.check(credential=credential)
+    assert world.provider.asked == 0
+
+
+async def test_a_bug_is_no_answer(world: World) -> None:
+    """It leaves nothing behind: the next question is asked."""
+    world.provider.says = RuntimeError("bug")
+    with pytest.raises(RuntimeError):
+        await world.check()
+    world.provider.says = READ
+    assert await world.check() == GRANT
+
+
+# --- many at once
+
+
+async def all_of(*checks: Awaitable[Any]) -> Sequence[Any]:
+    return await asyncio.gather(*checks, return_exceptions=True)
+
+
+async def test_one_question_at_a_time(world: World) -> None:
+    """However many requests with a token come in while it is checked, by however many processes."""
+    processes = [world.verification, world.process(), world.process()]
+    world.provider.open.clear()
+    checks = [
+        asyncio.create_task(one.check(TOKEN, "the token", "192.0.2.1", NOW)) for one in processes for _ in range(10)
+    ]
+    await wait_until(lambda: world.provider.asked)
+    world.provider.open.set()
+    assert await all_of(*checks) == [GRANT] * 30
+    assert world.provider.asked == 1
+
+
+async def test_a_refusal_reaches_all_who_wait(world: World) -> None:
+    """In other processes too."""
+    world.provider.says = Denied("no")
+    other = world.process()
+    world.provider.open.clear()
+    checks = [asyncio.create_task(one.check(TOKEN, "t", "192.0.2.1", NOW)) for one in (world.verification, other)]
+    await wait_until(lambda: world.provider.asked)
+    world.provider.open.set()
+    assert [type(outcome) for outcome in await all_of(*checks)] == [Unauthorized, Unauthorized]
+    assert world.provider.asked == 1
+
+
+async def test_who_gives_up_takes_nobody_along(world: World) -> None:
+    """A client that hangs up doesn't end the check for the others."""
+    world.provider.open.clear()
+    first, second = (asyncio.create_task(world.check()) for _ in range(2))
+    await wait_until(lambda: world.provider.asked)
+    first.cancel()
+    await all_of(first)
+    world.provider.open.set()
+    assert await second == GRANT
+
+
+async def test_others_dont_wait_for_ever(world: World) -> None:
+    """For a process that hangs, they say that they couldn't find out."""
+    world.provider.open.clear()
+    hanging = asyncio.create_task(world.check())
+    await wait_until(lambda: world.provider.asked)
+    other = world.process(patience=0.05, look=0.01)
+    with pytest.raises(ProviderUnavailable):
+        await other.check(TOKEN, "t", "192.0.2.1", NOW)
+    world.provider.open.set()
+    assert await hanging == GRANT
+
+
+FROM_ONE = UnknownTokens().of_first + UnknownTokens().of_rest
+IN_ALL = UnknownTokens().known + UnknownTokens().first + UnknownTokens().rest
+
+
+async def test_hammering_with_unknown_tokens_is_bounded(world: World) -> None:
+    """Per minute and user, over all processes; a single address leaves something for others."""
+    world.provider.says = Denied("no")
+    processes = [world.verification, world.process()]
+    outcomes = await all_of(
+        *(processes[number % 2].check(another(number), "t", "192.0.2.1", NOW) for number in range(60))
+    )
+    assert world.provider.asked == FROM_ONE
+    limited = [outcome for outcome in outcomes if isinstance(outcome, TooManyRequests)]
+    assert len(limited) == 60 - FROM_ONE
+    assert all(0 < outcome.retry_after <= 60 for outcome in limited)
+    await all_of(*(world.check(credential=another(number), address=f"192.0.2.{number}") for number in range(100, 250)))
+    assert world.provider.asked == IN_ALL - UnknownTokens().known <= 60
+
+
+async def test_a_customers_network_is_one_address(world: World) -> None:
+    """Who has one address of IPv6 has all of its /64, and hammers no more with all of them than with one."""
+    world.provider.says = Denied("no")
+    await all_of(*(world.check(credential=another(n), address=f"2001:db8:0:7::{n:x}") for n in range(60)))
+    assert world.provider.asked == FROM_ONE
+
+
+@pytest.mark.parametrize(
+    "places", [[f"192.0.2.{n}" for n in range(1, 11)], [f"2001:db8:0:{n:x}::1" for n in range(200)]]
+)
+async def test_a_few_who_hammer_keep_no_new_app_outside(world: World, places: list[str]) -> None:
+    """Ten addresses of IPv4 full of made-up tokens, or a whole /48: what comes from another address is asked about."""
+    world.provider.says = Denied("no")
+    await all_of(*(world.check(credential=another(n), address=places[n % len(places)]) for n in range(400)))
+    world.provider.says = READ
+    assert await world.check(address="198.51.100.7") == GRANT
+
+
+async def test_an_address_that_had_a_good_token_is_asked_about_however_many_hammer(world: World) -> None:
+    """Where one app of the user's is, there is the next one; and hammering from there leaves something too."""
+    await world.check(credential=another(9000), address="198.51.100.7")
+    await world.check(credential=another(9001), address="203.0.113.9")
+    world.provider.says = Denied("no")
+    places = [f"192.0.2.{n}" for n in range(256)] + ["203.0.113.9"]
+    await all_of(*(world.check(credential=another(n), address=places[n % len(places)]) for n in range(1000)))
+    assert world.provider.asked <= IN_ALL
+    world.provider.says = READ
+    assert await world.check(address="198.51.100.7") == GRANT
+
+
+async def test_hammering_doesnt_touch_those_who_are_known(world: World) -> None:
+    """A token that was vouched for is asked about again, whatever else is going on."""
+    await world.check()
+    world.provider.says = Denied("no")
+    await all_of(*(world.check(credential=another(number), address=f"192.0.2.{number}") for number in range(60)))
+    world.provider.says = READ
+    assert await world.check(NOW + 600) == GRANT
+
+
+# --- what is told
+
+
+async def test_logs_tell_no_secrets(world: World) -> None:
+    """The user, what came of it, the app; neither the token nor its hash."""
+    world.provider.says = Good(READ.scopes, "https://user:pass@app.example/")
+    with structlog.testing.capture_logs() as lines:
+        await world.check()
+        world.provider.says = DOWN
+        await world.check(NOW + 600)
+        world.provider.says = Another("https://eve.example/")
+        await world.refused(Forbidden, NOW + 700)
+    assert [line["outcome"] for line in lines] == ["valid", "grace", "somebody_else"]
+    text = repr(lines)
+    assert "the token'" not in text
+    assert TOKEN.digest not in text
+    assert "pass@" not in text
+    assert all(line["user"] == ANN for line in lines)
+
+
+async def test_outcomes_are_counted(world: World, counted: Callable[[str], float]) -> None:
+    """Those that cost a question, and those that a memory of it spared."""
+    await world.check()
+    world.provider.says = Denied("no")
+    await world.refused(Unauthorized, NOW + 600)
+    await world.refused(Unauthorized, NOW + 601)
+    assert {outcome: counted(outcome) for outcome in ("valid", "invalid", "remembered", "grace")} == {
+        **{"valid": 1, "invalid": 1, "remembered": 1, "grace": 0}
+    }
+
+
+@pytest.fixture
+def counted() -> Callable[[str], float]:
+    from microsub.metrics import TOKEN_CHECKS
+
+    def value(outcome: str) -> float:
+        return float(TOKEN_CHECKS.labels(outcome)._value.get())
+
+    before = {outcome: value(outcome) for outcome in ("valid", "invalid", "remembered", "grace")}
+    return lambda outcome: value(outcome) - before[outcome]

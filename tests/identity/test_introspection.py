@@ -1,0 +1,353 @@
+"""What providers of every build say of tokens, over real HTTP, and what is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from microsub.fetch import Fetcher, FetchSettings
+from microsub.identity import foreign_tokens
+from microsub.identity.foreign_tokens import Another, Denied, Good, Introspection, Said, Silent
+from microsub.identity.profiles import Profiles
+from microsub.identity.store.foreign import Principal
+from tests.support.parsing import PARSER
+from tests.support.provider import Fault, Provider, Variant, provider
+from tests.support.readers import LOOPBACK, nowhere
+
+NOW = 1_800_000_000.0
+APP = "https://app.example/"
+READ = Good(frozenset({"read", "follow"}), APP)
+
+BUILDS = {
+    "newer": Variant(lifetime=None),
+    "both ways": Variant.lenient(),
+    "older, form": Variant.older(),
+    "older, json": Variant.older(replies="json"),
+    "metadata in the header": Variant(links="header"),
+    "older in the header": Variant.older(links="separate"),
+    "relative": Variant(relative=True),
+    "introspection open to all": Variant(authorized="nothing"),
+    "introspection for those with a secret, and the older check": Variant.lenient(authorized="secret"),
+    "metadata without introspection": Variant(check="older", replies="form"),
+}
+
+
+class Asked:
+    """A provider with Alice and Bob, and what asks it."""
+
+    def __init__(self, site: Provider, fetcher: Fetcher, **more: Any) -> None:
+        self.site = site
+        site.clock = lambda: NOW
+        self.alice, self.bob = site.person("alice"), site.person("bob")
+        self.profiles = Profiles(fetcher, PARSER, private=True)
+        self.vouching = Introspection(fetcher, self.profiles, private=True, **more)
+
+    async def ask(self, token: str, **who: Any) -> Said:
+        return await self.vouching.ask(replace(Principal("alice", self.alice.me), **who), token, NOW)
+
+    def grant(self, name: str = "alice", **more: Any) -> str:
+        return self.site.grant(name, "read", "follow", client=APP, **more)
+
+
+@pytest.fixture
+async def fetcher() -> AsyncIterator[Fetcher]:
+    made = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=nowhere)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture(params=BUILDS.values(), ids=BUILDS.keys())
+async def any_build(request: pytest.FixtureRequest, fetcher: Fetcher) -> AsyncIterator[Asked]:
+    async with provider(request.param) as site:
+        yield Asked(site, fetcher)
+
+
+@pytest.fixture
+async def newer(fetcher: Fetcher) -> AsyncIterator[Asked]:
+    async with provider(Variant()) as site:
+        yield Asked(site, fetcher)
+
+
+@pytest.fixture
+async def older(fetcher: Fetcher) -> AsyncIterator[Asked]:
+    async with provider(Variant.older()) as site:
+        yield Asked(site, fetcher)
+
+
+async def test_a_good_token_is_vouched_for(any_build: Asked) -> None:
+    """With its scopes and the app that has it."""
+    assert await any_build.ask(any_build.grant()) == READ
+
+
+async def test_an_unknown_token_is_denied(any_build: Asked) -> None:
+    """So is one that was revoked, and one that has expired."""
+    revoked, expired = any_build.grant(), any_build.grant(lifetime=-1)
+    any_build.site.revoke(revoked)
+    for token in ("unknown", revoked, expired):
+        assert isinstance(await any_build.ask(token), Denied)
+
+
+async def test_another_persons_token_is_another_persons(any_build: Asked) -> None:
+    """Though the same provider vouches for it."""
+    assert await any_build.ask(any_build.grant("bob")) == Another(any_build.bob.me)
+
+
+async def test_the_providers_end_is_told(newer: Asked) -> None:
+    """In Unix seconds."""
+    assert await newer.ask(newer.grant(lifetime=90)) == replace(READ, ends=NOW + 90)
+
+
+async def test_introspection_comes_first_and_shows_the_token_as_bearer(fetcher: Fetcher) -> None:
+    """Where both ways are open, the older one isn't used."""
+    async with provider(Variant.lenient()) as site:
+        asked = Asked(site, fetcher)
+        token = asked.grant()
+        await asked.ask(token)
+        (request,) = [one for one in site.asked if one.path == "/introspect"]
+        assert (request.method, request.form, request.bearer) == ("POST", {"token": token}, token)
+        assert not site.count("/token")
+
+
+async def test_the_token_is_never_in_a_url(any_build: Asked) -> None:
+    """URLs are logged by whoever serves them."""
+    token = any_build.grant()
+    await any_build.ask(token)
+    assert any_build.site.asked
+    assert not [one.target for one in any_build.site.asked if token in one.target]
+
+
+async def test_a_provider_that_keeps_introspection_for_itself_denies(fetcher: Fetcher) -> None:
+    """A secret is wanted that we don't have, and there is no older check: nobody vouches for the token."""
+    async with provider(Variant(authorized="secret")) as site:
+        asked = Asked(site, fetcher)
+        assert isinstance(await asked.ask(asked.grant()), Denied)
+
+
+async def test_the_admins_token_endpoint_comes_before_the_page(older: Asked) -> None:
+    """The page isn't even asked; and `me` must be the user's own, by its text."""
+    elsewhere = older.site.url("/token")
+    assert await older.ask(older.grant(), token_endpoint=elsewhere) == READ
+    assert older.site.count("/alice/") == 0
+    assert isinstance(await older.ask(older.grant("bob"), token_endpoint=elsewhere), Another)
+    assert isinstance(await older.ask("unknown", token_endpoint=elsewhere), Denied)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_one"),
+    [
+        ("https://alice.example/", True),
+        ("https://alice.example", True),
+        ("https://ALICE.example/", True),
+        ("http://alice.example/", False),
+        ("https://alice.example/about", False),
+        ("https://www.alice.example/", False),
+        ("https://alice.example.evil.example/", False),
+        ("https://alice.example:443/", True),
+        ("https://alice.example@evil.example/", False),
+        ("https://al\u0131ce.example/", False),
+    ],
+)
+async def test_names_without_a_look_at_the_page(older: Asked, said: str, is_one: bool) -> None:
+    """Where the admin has named the endpoint, the text of `me` decides."""
+    older.site.fault("check", Fault(body=json.dumps({"me": said}).encode(), content_type="application/json"))
+    endpoint = older.site.url("/token")
+    found = await older.ask(older.grant(), me="https://alice.example/", token_endpoint=endpoint)
+    assert isinstance(found, Good) == is_one
+    if said.startswith("https"):
+        found = await older.ask(older.grant(), me="http://alice.example/", token_endpoint=endpoint)
+        assert isinstance(found, Good) == is_one
+
+
+async def test_names_that_are_one(newer: Asked) -> None:
+    """A host in capitals, and the address to which the profile has moved on its own host."""
+    port = newer.site.url().rpartition(":")[2]
+    assert await newer.ask(newer.grant(), me=f"HTTP://127.0.0.1:{port}alice/") == replace(READ)
+    moved = newer.site.redirect("/former/", newer.alice.me)
+    assert await newer.ask(newer.grant(), me=moved) == READ
+
+
+async def test_names_that_are_not_one(newer: Asked) -> None:
+    """A redirect for now makes nobody the same; nor does one from a stranger's page to the user's."""
+    aside = newer.site.redirect("/aside/", newer.alice.me, 302)
+    assert isinstance(await newer.ask(newer.grant(), me=aside), Another)
+    stranger = newer.site.redirect("/stranger/", newer.alice.me)
+    newer.site.fault("introspection", Fault(change={"me": stranger}))
+    assert await newer.ask(newer.grant("bob")) == Another(stranger)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(status=500),
+        Fault(status=302, headers=(("Location", "http://127.0.0.1:1/"),)),
+        Fault(drop=True),
+        Fault(body=b"<!doctype html><p>Back soon"),
+        Fault(body=b"[]"),
+        Fault(body=b'{"active": "true"}'),
+        Fault(body=b'{"active": true}'),
+        Fault(body=b'{"active": true, "me": 7}'),
+        Fault(body=b'{"active": true, "me": "javascript:alert(1)"}'),
+        Fault(padding=100_000),
+        Fault(body=b"\xff\xfe"),
+        Fault(body=b'{"active": true, "me": "https://alice.example/", "exp": "soon"}'),
+    ],
+    ids=lambda fault: str(fault.body or fault.status or fault)[:40],
+)
+async def test_nothing_is_learnt_from_nonsense(newer: Asked, fault: Fault) -> None:
+    """Failures, oversize replies and what can't be read are neither a yes nor a no."""
+    token = newer.grant()
+    assert isinstance(await newer.ask(token), Good)
+    newer.site.fault("introspection", fault)
+    said = await newer.ask(token)
+    assert isinstance(said, Silent)
+    assert token not in said.why
+    assert not said.lasting
+
+
+@pytest.mark.parametrize("body", [b'{"active": false}', b'{"active": true, "exp": 1, "me": "https://alice.example/"}'])
+async def test_a_no_is_a_no(newer: Asked, body: bytes) -> None:
+    """And a time of expiry that has passed is one, whatever else is said."""
+    newer.site.fault("introspection", Fault(body=body))
+    assert isinstance(await newer.ask(newer.grant()), Denied)
+
+
+@pytest.mark.parametrize("body", [b"me=", b"active=false&me=https://alice.example/", b'{"error": "x"}', b"", b"yes"])
+async def test_an_older_yes_must_be_one(older: Asked, body: bytes) -> None:
+    """Status 200 alone makes nobody somebody."""
+    older.site.fault("check", Fault(body=body))
+    assert not isinstance(await older.ask(older.grant()), Good)
+
+
+async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit holds for finding and asking together."""
+    token = newer.grant()
+    assert isinstance(await newer.ask(token), Good)
+    monkeypatch.setattr(foreign_tokens, "SECONDS", 0.2)
+    for where in ("introspection", "profile"):
+        newer.site.mend()
+        newer.site.fault(where, Fault(hang=True))
+        newer.profiles.forget(newer.alice.me)
+        assert await newer.ask(token) == Silent("no answer after 0.2 s")
+
+
+async def test_a_provider_that_is_gone(newer: Asked) -> None:
+    """Once its page is known and before."""
+    token = newer.grant()
+    assert isinstance(await newer.ask(token), Good)
+    await newer.site.listening.down()
+    for _ in range(2):
+        said = await newer.ask(token)
+        assert isinstance(said, Silent)
+        assert not said.lasting
+        newer.profiles.forget(newer.alice.me)
+
+
+async def test_a_provider_may_say_when_to_come_back(newer: Asked) -> None:
+    """In seconds, within reason."""
+    for said, wait in (("17", 17), ("100000", 300), ("soon", None), ("-1", None), ("٣", None)):
+        headers = (("Retry-After", said.encode().decode("latin-1")),)
+        newer.site.fault("introspection", Fault(status=503, headers=headers))
+        assert await newer.ask(newer.grant()) == Silent("the server answered 503", wait)
+
+
+async def test_a_page_that_names_nobody(newer: Asked) -> None:
+    """Is no passing trouble."""
+    page = newer.site.page("/plain/", "<!doctype html><p>Hello")
+    said = await newer.ask("token", me=page)
+    assert isinstance(said, Silent)
+    assert said.lasting
+    assert isinstance(await newer.ask("token", me=""), Denied)
+
+
+async def test_private_networks_are_not_asked(fetcher: Fetcher) -> None:
+    """Neither as a page nor as a token endpoint; names that lead there count as they do."""
+    asking = Introspection(fetcher, Profiles(fetcher, PARSER))
+    for who in (
+        Principal("alice", "https://alice.example/"),
+        Principal("alice", "https://alice.example/", "https://tokens.example/"),
+        Principal("alice", "https://alice.example/", "http://10.0.0.1/token"),
+        Principal("alice", "https://alice.example/", "http://169.254.169.254/"),
+    ):
+        assert isinstance(await asking.ask(who, "token", NOW), Silent)
+
+
+async def test_the_token_goes_no_further_than_the_provider(older: Asked) -> None:
+    """A redirect to another origin ends the question before anything is sent there."""
+    async with provider(Variant.older()) as stranger:
+        older.site.fault("check", Fault(location=stranger.url("/token")))
+        assert isinstance(await older.ask(older.grant()), Silent)
+        assert not stranger.asked
+
+
+async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher: Fetcher) -> None:
+    """When the provider that is remembered denies a token, the page is asked again, if it wasn't just now."""
+    clock = 0.0
+    profiles = Profiles(fetcher, PARSER, private=True, clock=lambda: clock)
+    asking = Introspection(fetcher, profiles, private=True)
+    async with provider(Variant()) as other:
+        other.clock = lambda: NOW
+        there = other.person("alice", me=newer.alice.me)
+        who = Principal("alice", newer.alice.me)
+        token = other.grant("alice", "read", client=APP)
+        assert isinstance(await asking.ask(who, token, NOW), Denied)
+        link = f'<link rel="indieauth-metadata" href="{other.url("/.well-known/oauth-authorization-server")}">'
+        newer.site.page("/alice/", f"<!doctype html>{link}")
+        assert isinstance(await asking.ask(who, token, NOW), Denied)
+        clock = 61.0
+        assert await asking.ask(who, token, NOW) == Good(frozenset({"read"}), APP)
+        assert there.me == newer.alice.me
+
+
+async def test_a_no_counts_while_the_page_is_away(newer: Asked, fetcher: Fetcher) -> None:
+    """The provider that is known has answered; that the page can't be asked for a newer one changes nothing."""
+    clock = 0.0
+    asking = Introspection(fetcher, Profiles(fetcher, PARSER, private=True, clock=lambda: clock), private=True)
+    who, token = Principal("alice", newer.alice.me), newer.grant()
+    assert isinstance(await asking.ask(who, token, NOW), Good)
+    newer.site.revoke(token)
+    clock = 61.0
+    for fault in (Fault(status=500), Fault(status=404), Fault(drop=True)):
+        newer.site.fault("profile", fault)
+        assert isinstance(await asking.ask(who, token, NOW), Denied)
+        clock += 61.0
+
+
+async def test_this_server_doesnt_ask_itself(fetcher: Fetcher) -> None:
+    """Where the user's page names us: what we don't know as good isn't."""
+    async with provider(Variant()) as site:
+        asked = Asked(site, fetcher, own=site.url())
+        assert isinstance(await asked.ask(asked.grant()), Denied)
+        assert not site.count("/introspect")
+
+
+async def test_many_questions_are_many(newer: Asked) -> None:
+    """Nothing of one answer gets into another."""
+    tokens = {newer.grant("alice" if number % 2 else "bob"): number % 2 for number in range(20)}
+    answers = await asyncio.gather(*(newer.ask(token) for token in tokens))
+    assert [isinstance(said, Good) for said in answers] == [bool(odd) for odd in tokens.values()]
+    assert json.dumps([one.path for one in newer.site.asked]).count("/introspect") == 20
+
+
+async def test_strangers_learn_no_addresses(newer: Asked) -> None:
+    """Neither of people's pages nor of their servers, whatever is wrong with them; the log has them."""
+    for who in (
+        {"me": "http://hidden.example/"},
+        {"me": newer.site.url("/hidden/")},
+        {"me": "http://hidden:secret@hidden.example/"},
+        {"token_endpoint": "http://hidden.example/token"},
+        {"token_endpoint": "ftp://hidden.example/token"},
+    ):
+        said = await newer.ask("made-up", **who)
+        assert isinstance(said, Silent)
+        assert not re.search(r"hidden|127\.|example|://", said.why), said.why
+        assert said.detail
+    newer.site.fault("introspection", Fault(change={"me": "http://hidden:x@hidden.example/"}))
+    said = await newer.ask(newer.grant())
+    assert isinstance(said, Silent)
+    assert "hidden" not in said.why

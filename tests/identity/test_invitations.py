@@ -1,0 +1,214 @@
+"""One-time links: what people choose by them, and what ends by it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from microsub.errors import InvalidRequest, NotFound
+from microsub.identity.local_sign_in import LocalIdentity
+from microsub.identity.passkeys import PasskeyAnswer
+from microsub.identity.sessions import Sessions
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import InvitationSpent
+from microsub.identity.store.sessions import SessionStore
+from microsub.redis.protocol import Redis
+from microsub.wiring.backend import make_local
+from tests.support.authenticator import Authenticator
+from tests.support.one_reader import ANN, NOW
+from tests.support.readers import Instance
+from tests.support.visitor import ORIGIN, PASSWORD, SESSION, Shown, Visitor, options_from, tried
+
+
+async def code_for(server: Instance, user: str = "ann") -> str:
+    return await server.identity.local.credentials.invite(user)
+
+
+async def chosen(visitor: Visitor, code: str, password: str = PASSWORD, again: str | None = None) -> Shown:
+    page = await visitor.get("/enrol")
+    return await visitor.submit(
+        page, "/enrol/password", code=code, password=password, again=password if again is None else again
+    )
+
+
+async def test_a_link_is_good_once(server: Instance, ann: Visitor, other: Visitor) -> None:
+    """Whoever comes second is told so, and changes nothing."""
+    code = await code_for(server)
+    await chosen(ann, code)
+    shown = await chosen(other, code, "another long password")
+    assert shown.status == 400
+    assert "used already" in shown.text
+    assert "ask the admin" in shown.text
+    assert "You were invited" not in shown.text
+    assert not shown.tree.css("main form"), "a form that can't be sent with success"
+    assert SESSION not in other.cookies
+    assert (await tried(other)).status == 303
+
+
+@pytest.mark.parametrize("code", ["", "ann", "ann.x", "nobody.abc", "ann." + "x" * 43, "x" * 3000])
+async def test_what_is_no_link_is_refused(server: Instance, ann: Visitor, code: str) -> None:
+    """Made up or cut off."""
+    await code_for(server)
+    assert (await chosen(ann, code)).status == 400
+    assert SESSION not in ann.cookies
+
+
+async def test_a_made_up_link_tells_nothing_of_its_user(server: Instance, ann: Visitor) -> None:
+    """Neither that there is one, nor that they are invited, nor by what they sign in: it is the same page."""
+    await server.accounts.add_user("bob", "", server.now)
+    await server.accounts.add_user("gone", "", server.now)
+    await server.accounts.disable_user("gone", server.now)
+    await server.identity.local.enrolling.set_password("bob", PASSWORD, server.now)
+    await code_for(server)
+    seen = set()
+    for name in ("ann", "bob", "gone", "nobody"):
+        for password in (PASSWORD, "short"):
+            shown = await chosen(ann, f"{name}.{'x' * 43}", password)
+            seen.add((shown.status, shown.text.replace(name, "WHO"), tuple(sorted(shown.response.headers.keys()))))
+        page = await ann.get("/enrol")
+        part = page.tree.css_first("[data-passkey]")
+        token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
+        begun = await ann.post("/enrol/passkey/begin", {**token, "code": f"{name}.{'x' * 43}"})
+        seen.add((begun.status, begun.text.replace(name, "WHO"), ()))
+    assert len(seen) == 2, seen
+
+
+async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: Instance, ann: Visitor) -> None:
+    """The page says what is wrong, and has the link still in its forms."""
+    code = await code_for(server)
+    for password, again, why in [
+        ("short", "short", "fewer than 15"),
+        (PASSWORD, PASSWORD + "x", "differ"),
+        ("a" * 20, "a" * 20, "different characters"),
+    ]:
+        shown = await chosen(ann, code, password, again)
+        assert shown.status == 400
+        assert why in shown.text
+        assert shown.tree.css_first("#code").attributes["value"] == code
+        assert password not in shown.response.text
+    assert (await chosen(ann, code)).status == 303
+
+
+async def test_no_passkey_without_a_link(server: Instance, ann: Visitor) -> None:
+    """Nobody is asked anything for a made-up code."""
+    page = await ann.get("/enrol")
+    part = page.tree.css_first("[data-passkey]")
+    token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
+    assert (await ann.post("/enrol/passkey/begin", {**token, "code": "ann.madeup"})).status == 400
+
+
+async def test_one_users_link_makes_no_passkey_of_another(server: Instance, ann: Visitor) -> None:
+    """A challenge that was made for bob isn't good with ann's link."""
+    await server.accounts.add_user("bob", "", server.now)
+    device = Authenticator(ORIGIN)
+    page = await ann.get("/enrol")
+    asked = await options_from(ann, page, "/enrol/passkey/begin", code=await code_for(server, "bob"))
+    answer = json.dumps(device.make(asked["options"]))
+    shown = await ann.submit(
+        page, "/enrol/passkey", code=await code_for(server), secret=asked["secret"], answer=answer, name="x"
+    )
+    assert shown.status == 400
+    assert (await server.identity.local.credentials.overview("ann")).passkeys == ()
+
+
+async def test_the_script_asks_whether_the_link_is_still_good(server: Instance, ann: Visitor) -> None:
+    """Before anybody chooses a password; the answer says what to do."""
+    code = await server.identity.local.credentials.invite("ann")
+
+    async def look() -> Shown:
+        part = (await ann.get("/enrol")).tree.css_first("[data-look]")
+        token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
+        return await ann.post(part.attributes["data-look"], {**token, "code": code})
+
+    assert (await look()).status == 204
+    await server.identity.local.enrolling.choose_password(code, PASSWORD, server.now)
+    shown = await look()
+    assert shown.status == 400
+    assert "used already" in shown.tree.css_first("[role=alert]").text()
+
+
+PASSWORDS = ("correct horse battery", "another long password")
+
+
+@pytest.fixture
+async def accounts(redis: Redis) -> Accounts:
+    made = Accounts(redis)
+    await made.add_user(ANN, "https://ann.example/", NOW)
+    return made
+
+
+@pytest.fixture
+def local(redis: Redis, accounts: Accounts) -> Iterator[LocalIdentity]:
+    made = make_local(redis)
+    yield made
+    made.hasher.close()
+
+
+async def test_of_two_at_once_one_gets_in(local: LocalIdentity) -> None:
+    """Who has copied a link and is a moment later than its owner changes nothing."""
+    code = await local.credentials.invite(ANN)
+    chosen = await asyncio.gather(
+        *(local.enrolling.choose_password(code, password, NOW) for password in PASSWORDS), return_exceptions=True
+    )
+    assert sorted(type(one).__name__ for one in chosen) == ["InvitationSpent", "str"]
+    winner = PASSWORDS[chosen.index(ANN)]
+    passwords = local.recognising._passwords
+    assert [await passwords.is_right(ANN, one) for one in PASSWORDS] == [one == winner for one in PASSWORDS]
+
+
+async def test_a_link_for_a_password_isnt_good_for_a_passkey_as_well(local: LocalIdentity) -> None:
+    """A challenge that was given out before doesn't help."""
+    code, device = await local.credentials.invite(ANN), Authenticator(ORIGIN)
+    asked = await local.enrolling.ask_for_passkey(ORIGIN, code)
+    await local.enrolling.choose_password(code, PASSWORDS[0], NOW)
+    answered = PasskeyAnswer(asked.secret, device.make(asked.options))
+    with pytest.raises(InvitationSpent):
+        await local.enrolling.choose_passkey(ORIGIN, code, answered, "x", NOW)
+    assert (await local.credentials.overview(ANN)).passkeys == ()
+
+
+async def test_a_bad_choice_leaves_the_link_good(local: LocalIdentity) -> None:
+    """Only what was set uses it up."""
+    code = await local.credentials.invite(ANN)
+    with pytest.raises(InvalidRequest):
+        await local.enrolling.choose_password(code, "short", NOW)
+    with pytest.raises(InvalidRequest):
+        await local.enrolling.choose_passkey(ORIGIN, code, PasskeyAnswer("x", {}), "x", NOW)
+    assert await local.enrolling.invited(code) == ANN
+
+
+async def test_every_choice_ends_the_sessions(local: LocalIdentity, redis: Redis) -> None:
+    """By password and by passkey; and all at once when everything is forgotten."""
+    sessions = Sessions(SessionStore(redis))
+
+    async def ended(cookie: str) -> bool:
+        return await sessions.find(cookie, NOW) is None
+
+    cookie = await sessions.begin(ANN, "https://ann.example/", "x", "", NOW)
+    await local.enrolling.choose_password(await local.credentials.invite(ANN), PASSWORDS[0], NOW)
+    assert await ended(cookie)
+    cookie = await sessions.begin(ANN, "https://ann.example/", "x", "", NOW)
+    code, device = await local.credentials.invite(ANN), Authenticator(ORIGIN)
+    asked = await local.enrolling.ask_for_passkey(ORIGIN, code)
+    await local.enrolling.choose_passkey(
+        ORIGIN, code, PasskeyAnswer(asked.secret, device.make(asked.options)), "x", NOW
+    )
+    assert await ended(cookie)
+    cookie = await sessions.begin(ANN, "https://ann.example/", "x", "", NOW)
+    await local.enrolling.forget(ANN)
+    assert await ended(cookie)
+    overview = await local.credentials.overview(ANN)
+    assert (overview.password_since, overview.passkeys) == (None, ())
+
+
+async def test_nobody_who_is_disabled_chooses_anything(local: LocalIdentity, accounts: Accounts) -> None:
+    """Neither by a link from before nor by whoever runs the server."""
+    code = await local.credentials.invite(ANN)
+    await accounts.disable_user(ANN, NOW)
+    with pytest.raises(InvitationSpent):
+        await local.enrolling.choose_password(code, PASSWORDS[0], NOW)
+    with pytest.raises(NotFound):
+        await local.enrolling.set_password(ANN, PASSWORDS[0], NOW)

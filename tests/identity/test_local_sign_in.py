@@ -1,0 +1,240 @@
+"""Signing in with a password or a passkey of this server, and what attempts cost."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import pytest
+
+from microsub.identity.clients import ClientApps
+from microsub.identity.limits import PASSWORDS_OF_NETWORK
+from microsub.metrics import LOCAL_SIGN_INS
+from tests.support.apps import Apps
+from tests.support.parsing import PARSER
+from tests.support.readers import Instance
+from tests.support.visitor import (
+    BY_PASSWORD,
+    DEVICES,
+    PASSWORD,
+    SESSION,
+    SIGN_IN,
+    Visitor,
+    fields_of,
+    passkey_of,
+    tried,
+    with_passkey,
+)
+
+
+@pytest.fixture
+async def enrolled(server: Instance) -> Instance:
+    """Ann has a password."""
+    await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
+    return server
+
+
+@pytest.mark.parametrize("who", ["ann", " ann ", "https://ann.example/", "ann.example", "http://ANN.example"])
+async def test_a_password_signs_in_by_name_or_address(enrolled: Instance, ann: Visitor, who: str) -> None:
+    """Without any script."""
+    shown = await tried(ann, who)
+    assert (shown.status, shown.location) == (303, "/account")
+    page = await ann.get("/account")
+    assert "signed in as ann" in page.text
+    assert "with a password" in page.text
+
+
+async def test_a_disabled_user_doesnt_get_in(enrolled: Instance, ann: Visitor) -> None:
+    """Nor after coming back, since the password went with the account."""
+    await enrolled.accounts.disable_user("ann", enrolled.now)
+    assert (await tried(ann)).status == 403
+    await enrolled.accounts.restore_user("ann")
+    assert (await tried(ann)).status == 403
+
+
+async def test_no_value_survives_the_sign_in(enrolled: Instance, ann: Visitor) -> None:
+    """The browser's secret and a session that was there before are replaced: neither can be fixed beforehand."""
+    await ann.get(SIGN_IN)
+    before = ann.cookies["__Host-microsub-browser"]
+    await tried(ann)
+    session = ann.cookies[SESSION]
+    await tried(ann)
+    assert ann.cookies["__Host-microsub-browser"] != before
+    assert ann.cookies[SESSION] != session
+    assert await enrolled.identity.sessions.find(session, enrolled.now) is None
+
+
+async def test_a_known_browser_gets_in_during_an_attack(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """The cookie of an earlier sign-in is enough, though the address is stopped."""
+    assert (await tried(ann)).status == 303
+    await ann.submit(await ann.get("/account"), "/sign-out")
+    assert DEVICES in ann.cookies
+    while (await tried(other, password="wrong")).status != 429:
+        pass
+    assert (await tried(other)).status == 429
+    assert (await tried(ann)).status == 303
+
+
+async def test_a_known_browser_is_known_for_its_users(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """Several people in one browser keep it known for each; another account isn't helped by it."""
+    await enrolled.accounts.add_user("bob", "", enrolled.now)
+    await enrolled.identity.local.enrolling.set_password("bob", PASSWORD + "!", enrolled.now)
+    await tried(ann)
+    await tried(ann, "bob", PASSWORD + "!")
+    assert ann.cookies[DEVICES].count("~") == 1
+    while (await tried(other, password="wrong")).status != 429:
+        pass
+    while (await tried(other, "carol", password="wrong")).status != 429:
+        pass
+    assert (await tried(ann)).status == 303
+    assert (await tried(ann, "bob", PASSWORD + "!")).status == 303
+    assert (await tried(ann, "carol")).status == 429
+
+
+async def test_a_passkey_that_isnt_right_is_refused(server: Instance, ann: Visitor) -> None:
+    """With a page that says so, until the address has to wait."""
+    device = await passkey_of(server)
+    for _ in range(11):
+        shown = await with_passkey(ann, device, origin="https://evil.example")
+        assert shown.status == 403
+        assert "doesn't hold" in shown.text
+    assert (await with_passkey(ann, device, origin="https://evil.example")).status == 429
+    assert SESSION not in ann.cookies
+
+
+async def test_attempts_are_counted_for_the_admin(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """Right, wrong and paused ones, by way: an attack is seen on a graph."""
+    device = await passkey_of(enrolled)
+
+    def counted() -> dict[tuple[str, str], float]:
+        (family,) = LOCAL_SIGN_INS.collect()
+        return {
+            (one.labels["way"], one.labels["outcome"]): one.value
+            for one in family.samples
+            if one.name.endswith("_total")
+        }
+
+    before = counted()
+    await tried(ann)
+    await with_passkey(ann, device)
+    await with_passkey(ann, device, origin="https://evil.example")
+    while (await tried(other, password="wrong")).status != 429:
+        pass
+    grown = {key: value - before.get(key, 0) for key, value in counted().items()}
+    expected = {
+        ("password", "right"): 1,
+        ("password", "wrong"): PASSWORDS_OF_NETWORK.free,  # the passkey counts as well
+        ("password", "paused"): 1,
+    }
+    assert expected.items() <= grown.items()
+    assert (grown["passkey", "right"], grown["passkey", "wrong"]) == (1, 1)
+
+
+APP = "https://app.example/"
+
+
+class TestTheAppThatSentSomebodyHere:
+    @pytest.fixture
+    def apps(self, server: Instance) -> Apps:
+        made = Apps()
+        server.identity.provider.clients = ClientApps(made, PARSER, patience=60)
+        return made
+
+    def address(self, client: str = APP, back: str = "", **more: str) -> str:
+        asked = {"response_type": "code", "client_id": client, "redirect_uri": back or f"{client}back", **more}
+        return f"{SIGN_IN}?{urlencode({'next': '/auth?' + urlencode(asked)})}"
+
+    async def test_it_is_named(self, ann: Visitor, apps: Apps) -> None:
+        """By its host, which is where the answer goes, and by what it calls itself, after a wrong password too."""
+        apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
+        page = await ann.get(self.address())
+        assert page.title == "Sign in to allow app.example"
+        assert "An app at app.example has sent you here; it calls itself Reads well ." in page.text
+        again = await ann.submit(page, BY_PASSWORD, who="ann", password="wrong")
+        assert (again.status, again.title) == (403, page.title)
+        assert "it calls itself Reads well ." in again.text
+        assert apps.asked == [APP]
+
+    async def test_the_way_from_the_apps_request_leads_there(self, ann: Visitor, apps: Apps) -> None:
+        """Who isn't signed in yet learns at once who asks."""
+        asked = urlencode({"response_type": "code", "client_id": APP, "redirect_uri": f"{APP}back"})
+        sent = await ann.get(f"/auth?{asked}")
+        assert (await ann.get(sent.location)).title == "Sign in to allow app.example"
+
+    async def test_without_an_answer_of_its_own_its_host_is_named(self, ann: Visitor, apps: Apps) -> None:
+        """Also on another port, and under a path that others on the host may not have."""
+        page = await ann.get(self.address("https://app.example:8443/u/evil/"))
+        assert page.title == "Sign in to allow app.example:8443"
+        assert "An app at app.example:8443 ( https://app.example:8443/u/evil/ ) has sent you here." in page.text
+        near = await ann.get(self.address("http://localhost:3000/"))
+        assert "at localhost:3000 , which is on the device that you use," in near.text
+
+    async def test_what_it_calls_itself_is_text_and_comes_after_the_host(self, ann: Visitor, apps: Apps) -> None:
+        """Markup, long names and what turns a line around do nothing."""
+        name = "<b onclick=x>Microsub</b> server</q> Your password has expired"
+        apps.say(APP, {"client_id": APP, "client_name": name})
+        page = await ann.get(self.address())
+        quoted = page.tree.css_first("main q")
+        assert quoted is not None
+        assert quoted.text() == name
+        assert page.tree.css_first("main b") is None
+        assert page.title == "Sign in to allow app.example"
+        for number, unfit in enumerate(("\u202emoc.elpmaxe", "a\u0000b", "")):
+            client = f"https://app{number}.example/"
+            apps.say(client, {"client_id": client, "client_name": unfit})
+            assert "calls itself" not in (await ann.get(self.address(client))).text
+        apps.say("https://long.example/", {"client_id": "https://long.example/", "client_name": "long " * 50})
+        shown = (await ann.get(self.address("https://long.example/"))).tree.css_first("main q")
+        assert shown is not None
+        assert len(shown.text()) <= 100
+
+    @pytest.mark.parametrize(
+        "next_",
+        [
+            "/account",
+            "/auth",
+            "/auth?client_id=https://app.example/",
+            "/auth?client_id=%3Cb%3E&redirect_uri=https://app.example/",
+            "/auth?client_id=https://app.example/&client_id=https://b.example/&redirect_uri=https://app.example/",
+            "/auth?client_id=https://app.example/&redirect_uri=https://evil.example/",
+            "/auth?client_id=https://app.example/&redirect_uri=javascript:alert(1)",
+            "/authors?client_id=https://app.example/&redirect_uri=https://app.example/",
+            "//evil.example/auth?client_id=https://app.example/&redirect_uri=https://app.example/",
+            "/auth?client_id=https://app.example/&redirect_uri=https://app.example/" + "&x=1" * 200,
+        ],
+    )
+    async def test_what_is_no_request_of_that_app_names_nobody(self, ann: Visitor, apps: Apps, next_: str) -> None:
+        """So no link can put a well-known app's name before an answer that goes elsewhere."""
+        apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
+        page = await ann.get(f"{SIGN_IN}?{urlencode({'next': next_})}")
+        assert (page.status, page.title) == (200, "Sign in")
+        assert "Reads well" not in page.text
+
+    async def test_a_crowd_of_them_costs_the_name_and_no_more(self, ann: Visitor, apps: Apps) -> None:
+        """Who looks at the sign-in page for very many apps sees their hosts, and nobody is asked any more."""
+        pages = [await ann.get(self.address(f"https://app{number}.example/")) for number in range(30)]
+        assert [page.title for page in pages[-2:]] == [f"Sign in to allow app{n}.example" for n in (28, 29)]
+        assert len(apps.asked) == 20
+
+
+class TestOnePage:
+    """All ways to sign in stand on one page."""
+
+    async def test_the_former_page_of_passwords_leads_there(self, ann: Visitor) -> None:
+        """With where one was going, and nothing else."""
+        shown = await ann.get("/sign-in/local?next=%2Faccount&me=ann&path=%2F&x=1")
+        assert (shown.status, shown.location) == (303, "/sign-in?me=ann&next=%2Faccount")
+
+    async def test_a_name_in_place_of_an_address_is_one_of_this_server(self, ann: Visitor) -> None:
+        """No page is looked for under a name without a dot: the form for passwords has it filled in."""
+        shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me="ann")
+        assert shown.location == "/sign-in?me=ann&next=%2Fauth"
+        page = await ann.get(shown.location)
+        assert fields_of(page.form(BY_PASSWORD))["who"] == "ann"
+        assert "sign in with your passkey or password" in page.text
+
+    async def test_what_went_wrong_stands_beside_what_was_entered(self, ann: Visitor) -> None:
+        """In the form in which it was, and not in the other."""
+        shown = await ann.submit(await ann.get(SIGN_IN), SIGN_IN, me="x y")
+        assert fields_of(shown.form(SIGN_IN))["me"] == "x y"
+        shown = await tried(ann, "ann", "wrong")
+        assert fields_of(shown.form(SIGN_IN))["me"] == ""

@@ -1,0 +1,426 @@
+"""Headers, cookies, templates, static files; and forms, which do nothing unless one of our own pages asked for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import zipfile
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.responses import Response
+from starlette.routing import Route
+
+import microsub
+from microsub.errors import StoreUnavailable
+from microsub.identity.pages.visit import PageCookies, Templates, is_form
+from microsub.kit.http.headers import PublicAddress, is_loopback, origin, own_path, page_headers
+from tests.support.readers import Instance, instance
+from tests.support.visitor import PASSWORD, Visitor, fields_of, tried
+
+WEB = Path(microsub.__file__).parent / "identity" / "pages"
+
+
+async def test_a_page_may_load_nothing_from_elsewhere_and_stands_in_no_frame(ann: Visitor, signed_in) -> None:
+    """The policy names what is ours, no inline script or style, and nobody may keep a copy."""
+    await signed_in(ann)
+    headers = (await ann.get("/account")).response.headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+
+
+def test_a_policy_takes_no_source_that_ends_its_directive() -> None:
+    """Such as one that brings a directive of its own."""
+    for source in ["https://a.example; script-src *", "https://a.example\r\nx: y", "", "a b", "https://ä.example"]:
+        with pytest.raises(ValueError, match="no source"):
+            page_headers(form_to=[source])
+
+
+@pytest.mark.parametrize("path", sorted((WEB / "templates").glob("*.html")), ids=lambda path: path.name)
+def test_templates_hold_no_script_style_or_address_of_others(path: Path) -> None:
+    """They work under the policy, and load nothing from elsewhere."""
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|javascript:", text)
+    assert not re.search(r"""(src|action)=["']https?://""", text)
+    assert "|safe" not in text.replace(" ", "")
+
+
+@pytest.mark.parametrize("path", sorted((WEB / "templates").glob("*.html")), ids=lambda path: path.name)
+def test_every_form_that_posts_has_a_token(path: Path) -> None:
+    """Forms are made by the macro, which writes it."""
+    if path.name != "form.html":
+        assert 'method="post"' not in path.read_text(encoding="utf-8")
+
+
+async def test_static_files_are_served_with_their_type(ann: Visitor) -> None:
+    """And kept by browsers, since their address changes with them; nothing else in the folder can be had."""
+    shown = await ann.get(Templates().static("pages.css"))
+    assert shown.status == 200
+    assert shown.response.headers["content-type"].startswith("text/css")
+    assert (await ann.get("/static/..%2f..%2fapp.py")).status == 404
+    assert (await ann.get("/static/none.css")).status == 404
+
+
+def test_values_are_escaped() -> None:
+    """A name that is markup stays text."""
+    text = Templates().render("message.html", {"title": "<b>", "text": "<script>x</script>", "session": None})
+    assert "<script>x" not in text
+    assert "&lt;b&gt;" in text
+
+
+async def test_cookies_can_be_set_by_no_other_host(ann: Visitor, signed_in) -> None:
+    """Over https: `__Host-`, Secure, HttpOnly, SameSite=Lax, for the whole site."""
+    await signed_in(ann)
+    shown = await ann.get("/account")
+    (cookie,) = shown.response.headers.get_list("set-cookie")
+    assert cookie.startswith("__Host-microsub-browser=")
+    attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
+    assert attributes >= {"httponly", "secure", "samesite=lax", "path=/"}
+    assert not any(part.startswith("domain") for part in attributes)
+
+
+async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) -> None:
+    """Browsers send a host's cookies to all its ports, and keep one of each name: the port is part of ours."""
+    async with instance(real_redis, base_url=None) as made:
+        here, there = (Visitor(made.app, f"http://127.0.0.1:{port}") for port in (8001, 8002))
+        there.client.cookies.jar = here.client.cookies.jar  # one browser
+        for name, visitor in (("ann", here), ("bob", there)):
+            await made.accounts.add_user(name, f"https://{name}.example/", made.now)
+            await made.identity.local.enrolling.set_password(name, PASSWORD, made.now)
+            assert (await tried(visitor, name)).location == "/account"
+        for name, visitor in (("ann", here), ("bob", there)):
+            assert f"signed in as {name}" in (await visitor.get("/account")).text
+        assert set(here.cookies) == {
+            f"microsub-{name}-{port}" for name in ("session", "browser", "devices") for port in (8001, 8002)
+        }
+        await here.submit(await here.get("/account"), "/sign-out")
+        assert "microsub-session-8001" not in here.cookies
+        assert "signed in as bob" in (await there.get("/account")).text
+        for visitor in (here, there):
+            await visitor.aclose()
+
+
+@pytest.mark.parametrize(
+    ("base_url", "host", "name"),
+    [
+        ("https://reader.example", "reader.example", "__Host-microsub-session"),
+        ("https://reader.example:8443", "reader.example:8443", "__Host-microsub-session"),
+        ("http://reader.example", "reader.example", "microsub-session"),
+        ("http://127.0.0.1:8000", "localhost:9000", "microsub-session-8000"),
+        (None, "127.0.0.1:8000", "microsub-session-8000"),
+        (None, "[::1]:8000", "microsub-session-8000"),
+        (None, "localhost", "microsub-session"),
+        (None, "localhost:80", "microsub-session"),
+        (None, "evil.example:8000", "microsub-session"),
+        (None, "127.0.0.1:8000=x; y", "microsub-session"),
+    ],
+)
+def test_a_cookies_name_has_the_port_where_only_that_tells_servers_apart(
+    base_url: str | None, host: str, name: str
+) -> None:
+    """Of the address that the admin has set, else of this machine as the browser names it. Not over https."""
+    cookies, response = PageCookies.at(PublicAddress(base_url), host), Response()
+    cookies.write(response, "session", "x")
+    assert response.headers["set-cookie"].partition("=")[0] == name
+
+
+async def test_a_page_for_people_who_are_signed_in_leads_to_the_sign_in(ann: Visitor) -> None:
+    """And back to itself afterwards, with its query."""
+    shown = await ann.get("/account?x=1%262")
+    assert shown.status == 303
+    assert shown.location == "/sign-in?next=%2Faccount%3Fx%3D1%25262"
+
+
+async def test_a_bug_is_a_page_that_tells_nothing(server: Instance, ann: Visitor, signed_in, monkeypatch) -> None:
+    """The log has the details."""
+    await signed_in(ann)
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(type(server.identity.sessions), "all", fail)
+    shown = await ann.get("/account")
+    assert shown.status == 500
+    assert "secret detail" not in shown.response.text
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/sign-out", 405), ("/static/none.css", 404)])
+async def test_a_browser_gets_a_page_where_there_is_nothing(ann: Visitor, path: str, status: int) -> None:
+    """And programs get JSON, as ever."""
+    page = await ann.get(path, accept="text/html,*/*;q=0.8")
+    assert page.status == status
+    assert page.title
+    assert "default-src 'none'" in page.response.headers["content-security-policy"]
+    assert (await ann.get(path)).response.json()["error"] in {"not_found", "invalid_request"}
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/account", "/client", "/u/ann", "/account/sign-in", "/auth", "/"])
+async def test_pages_can_be_used_without_seeing_them(ann: Visitor, signed_in, path: str) -> None:
+    """One heading of the first rank, a language, a label for every field, words on every button and link."""
+    await signed_in(ann)
+    page = await ann.get(path, accept="text/html")
+    tree = page.tree
+    assert tree.css_first("html").attributes.get("lang") == "en"
+    assert len(tree.css("h1")) == 1
+    assert (tree.css_first("title").text() or "").strip()
+    labelled = {label.attributes.get("for") for label in tree.css("label")}
+    for field in tree.css("input, select, textarea"):
+        if field.attributes.get("type") != "hidden" and "hidden" not in field.attributes:
+            within = field.parent is not None and field.parent.tag == "label"
+            assert within or field.attributes.get("id") in labelled or "aria-label" in field.attributes, field.html
+    for named in tree.css("button, a[href]"):
+        assert named.text().strip() or named.attributes.get("aria-label"), named.html
+    for picture in tree.css("img"):
+        assert "alt" in picture.attributes, picture.html
+    assert len({node.attributes["id"] for node in tree.css("[id]")}) == len(tree.css("[id]"))
+
+
+async def test_without_redis_the_page_says_to_try_again(server: Instance, ann: Visitor, signed_in, monkeypatch) -> None:
+    """And nobody's cookie is taken away by that."""
+    await signed_in(ann)
+
+    async def fail(*_: object) -> None:
+        raise StoreUnavailable("redis://user:secret@host is away")
+
+    monkeypatch.setattr(type(server.identity.sessions), "find", fail)
+    shown = await ann.get("/account")
+    assert shown.status == 503
+    assert "Try again" in shown.text
+    assert "secret" not in shown.response.text
+    assert "__Host-microsub-session" in ann.cookies
+
+
+class TestAddresses:
+    """`microsub.kit.http.headers`."""
+
+    @pytest.mark.parametrize(
+        "host", ["localhost", "localhost:8080", "127.0.0.1:80", "127.9.9.9", "[::1]:8080", "[::1]"]
+    )
+    def test_this_machine(self, host: str) -> None:
+        """Sign-in works there without a setting."""
+        assert is_loopback(host)
+        assert PublicAddress(None).base(host) == f"http://{host}"
+
+    async def test_an_issuer_is_in_lower_case(self, real_redis) -> None:
+        """However the request writes the host: apps compare an issuer letter for letter."""
+        async with instance(real_redis, base_url=None) as made:
+            visitor = Visitor(made.app, "http://127.0.0.1:8080")
+            asked = "/.well-known/oauth-authorization-server"
+            reply = await visitor.client.get(asked, headers={"host": "LOCALHOST:8080"})
+            assert reply.json()["issuer"] == "http://localhost:8080"
+            await visitor.aclose()
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1@evil.example",
+            "evil.example/127.0.0.1",
+            "10.0.0.1",
+            "localhost.evil.example",
+            "localhost:x",
+            "0.0.0.0",
+            "127.0.0.1:80/x",
+            "localhost?",
+            "[::2]",
+            "[::1].evil.example",
+            "[::1]evil.example:80",
+            "[127.0.0.1]",
+            "localhost:80:80",
+            "localhost:",
+            "localhost:65536",
+        ],
+    )
+    def test_others(self, host: str) -> None:
+        """A `Host` header is anybody's choice, so that nothing is built on it."""
+        assert not is_loopback(host)
+        assert PublicAddress(None).base(host) is None
+
+    def test_a_set_address_counts_whatever_the_request_says(self) -> None:
+        """Behind a proxy the `Host` may be anything."""
+        address = PublicAddress("https://a.example/reader")
+        assert address.base("evil.example") == "https://a.example/reader"
+        assert address.prefix == "/reader"
+
+    def test_an_origin_is_written_as_browsers_do(self) -> None:
+        """Lower case, no default port."""
+        assert origin("https://A.example:443/x") == "https://a.example"
+        assert origin("http://[::1]:8080/x") == "http://[::1]:8080"
+
+    @pytest.mark.parametrize("text", ["/", "/account", "/auth?a=b&c=%20d", "/a//b"])
+    def test_own_paths_pass(self, text: str) -> None:
+        """With their query."""
+        assert own_path(text) == text
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "account",
+            "//evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "https://evil.example",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            " /account",
+            "/a b",
+            "javascript:alert(1)",
+            "/a\r\nset-cookie: x=y",
+            "/ä",
+            "/" + "a" * 5000,
+        ],
+    )
+    def test_other_places_do_not(self, text: str) -> None:
+        """In no way that a browser might read into it."""
+        assert own_path(text) is None
+
+
+async def test_under_a_path_links_and_forms_name_it(real_redis) -> None:
+    """A proxy that serves the server under /reader strips that before it asks us."""
+    async with instance(real_redis, base_url="https://a.example/reader") as made:
+        await made.accounts.add_user("ann", "https://ann.example/", made.now)
+        cookie = await made.identity.sessions.begin("ann", "https://ann.example/", "here", "", made.now)
+        visitor = Visitor(made.app, "https://a.example")
+        visitor.client.cookies.set("__Host-microsub-session", cookie, domain="a.example", path="/")
+        page = await visitor.get("/account")
+        fields = fields_of(page.form("/reader/sign-out"))
+        assert (await visitor.post("/sign-out", fields)).title == "You are signed out"
+        await visitor.aclose()
+
+
+def test_templates_and_static_files_are_part_of_the_wheel(tmp_path: Path) -> None:
+    """As `pip` installs it, without a checkout beside it."""
+    builders = pytest.importorskip("hatchling.builders.wheel", reason="hatchling comes with the extra 'build'")
+    (made,) = builders.WheelBuilder(str(WEB.parents[2])).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(made) as wheel:
+        packed = set(wheel.namelist())
+    files = [path for folder in ("templates", "static") for path in (WEB / folder).iterdir() if path.is_file()]
+    assert {str(path.relative_to(WEB.parents[2])) for path in files} <= packed
+
+
+@given(st.text(max_size=60) | st.text(alphabet="/\\.:@?#\t\n evil%2f", max_size=30).map(lambda text: "/" + text))
+def test_whatever_passes_for_an_own_path_stays_here(text: str) -> None:
+    """By the reading of browsers: tabs and newlines don't count, and a backslash is a slash."""
+    if own_path(text) is not None:
+        read = re.sub(r"[\t\r\n]", "", text).strip().replace("\\", "/")
+        assert urlsplit(urljoin("https://reader.example/sign-in", read)).netloc == "reader.example"
+
+
+END_ALL = "/account/sessions/end-all"
+
+
+async def test_every_form_refuses_what_has_no_token(server: Instance, ann: Visitor, signed_in) -> None:
+    """All routes of forms are walked: without a token nothing is done."""
+    await signed_in(ann)
+    forms = [route for route in server.app.routes if isinstance(route, Route) and is_form(route)]
+    assert len(forms) >= 3
+    for route in forms:
+        shown = await ann.post(re.sub(r"\{.*?\}", "x", route.path), {"session": "x"})
+        assert shown.status == 403, route.path
+        assert "form" in shown.text.lower()
+    assert len(await server.identity.sessions.all("ann")) == 1
+
+
+async def test_every_post_of_the_pages_is_a_form(server: Instance) -> None:
+    """No route of the pages takes a POST past the check of its token."""
+    for route in server.app.routes:
+        if isinstance(route, Route) and "POST" in (route.methods or ()):
+            assert is_form(route), route.path
+
+
+@pytest.mark.parametrize(
+    ("why", "headers"),
+    [
+        ("another site, by the browser's word", {"sec_fetch_site": "cross-site"}),
+        ("another host of the domain", {"sec_fetch_site": "same-site"}),
+        ("another origin, in an older browser", {"sec_fetch_site": "", "origin": "https://evil.example"}),
+        ("a sandboxed frame", {"sec_fetch_site": "", "origin": "null"}),
+        ("http instead of https", {"sec_fetch_site": "", "origin": "http://reader.example"}),
+        ("another port", {"sec_fetch_site": "", "origin": "https://reader.example:8443"}),
+    ],
+)
+async def test_a_form_from_elsewhere_is_refused(ann: Visitor, signed_in, why: str, headers: dict[str, str]) -> None:
+    """Even with a good token."""
+    await signed_in(ann)
+    page = await ann.get("/account")
+    shown = await ann.post(END_ALL, fields_of(page.form(END_ALL)), **headers)
+    assert shown.status == 403, why
+    assert "sent from another site" in shown.text
+
+
+async def test_a_browser_that_says_nothing_of_origins_passes_by_its_token(ann: Visitor, signed_in) -> None:
+    """Very old ones send neither header."""
+    await signed_in(ann)
+    page = await ann.get("/account")
+    shown = await ann.post(END_ALL, fields_of(page.form(END_ALL)), sec_fetch_site="", origin="")
+    assert shown.status == 200
+
+
+async def test_a_token_is_good_for_its_own_form_only(ann: Visitor, signed_in) -> None:
+    """That of one path opens no other."""
+    await signed_in(ann)
+    page = await ann.get("/account")
+    shown = await ann.post("/sign-out", fields_of(page.form(END_ALL)))
+    assert shown.status == 403
+
+
+async def test_a_token_is_good_in_its_own_browser_only(ann: Visitor, other: Visitor, signed_in) -> None:
+    """An attacker's own token doesn't work in somebody else's browser, signed in or not."""
+    await signed_in(ann)
+    await signed_in(other)
+    mine = fields_of((await other.get("/account")).form(END_ALL))
+    await ann.get("/account")
+    assert (await ann.post(END_ALL, mine)).status == 403
+
+
+async def test_a_token_ends_with_the_session(ann: Visitor, signed_in) -> None:
+    """What was asked for before a sign-in can't be sent after it."""
+    await signed_in(ann)
+    fields = fields_of((await ann.get("/account")).form(END_ALL))
+    await signed_in(ann)
+    assert (await ann.post(END_ALL, fields)).status == 403
+
+
+async def test_without_cookies_the_page_says_so(ann: Visitor, signed_in) -> None:
+    """A browser that keeps none can't send forms."""
+    await signed_in(ann)
+    fields = fields_of((await ann.get("/account")).form(END_ALL))
+    ann.client.cookies.clear()
+    shown = await ann.post(END_ALL, fields)
+    assert shown.status == 403
+    assert "keep cookies" in shown.text
+
+
+async def test_what_is_no_form_is_refused(ann: Visitor, signed_in) -> None:
+    """Other types of content, and bodies that are too large."""
+    await signed_in(ann)
+    for body, kind, status in [(b"{}", "application/json", 400), (b"a=" + b"b" * 70_000, None, 413)]:
+        headers = {"content-type": kind or "application/x-www-form-urlencoded"}
+        response = await ann.client.post(END_ALL, content=body, headers=headers)
+        assert response.status_code == status
+
+
+async def test_tokens_differ_from_page_to_page(ann: Visitor, signed_in) -> None:
+    """Nothing that stays the same can be guessed from the sizes of compressed pages."""
+    await signed_in(ann)
+    first, second = await ann.get("/account"), await ann.get("/account")
+    assert fields_of(first.form(END_ALL))["form_token"] != fields_of(second.form(END_ALL))["form_token"]
+
+
+@pytest.mark.parametrize("path", sorted((WEB.parent).rglob("*.py")), ids=lambda path: path.name)
+def test_libraries_of_credentials_and_templates_load_with_their_first_use(path: Path) -> None:
+    """They take a second, for which no start of the server waits."""
+    nodes = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    loaded = {alias.name for node in nodes for alias in node.names} | {getattr(node, "module", "") for node in nodes}
+    assert not {name.partition(".")[0] for name in loaded if name} & {"fido2", "argon2", "cryptography", "jinja2"}

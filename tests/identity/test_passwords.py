@@ -1,0 +1,419 @@
+"""Passwords: which are taken, how they are hashed, and how often somebody may try."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import unicodedata
+from collections.abc import Iterator
+
+import pytest
+
+from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.identity.limits import (
+    HASHES,
+    PASSWORDS_OF_BROWSER,
+    PASSWORDS_OF_NETWORK,
+    PASSWORDS_OF_WIDE_NETWORK,
+    TURN_OF_WIDE_NETWORK,
+)
+from microsub.identity.local_sign_in import LoginAttempts
+from microsub.identity.passwords import (
+    LONGEST_PASSWORD,
+    SHORTEST_PASSWORD,
+    Cost,
+    Hasher,
+    Passwords,
+    chosen_password,
+    normal_password,
+)
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
+from microsub.kit.rate_limits import GrowingPauses, network_of
+from microsub.redis.protocol import Redis
+from tests.support.invariants import all_keys
+from tests.support.one_reader import ANN, NOW
+
+CHEAP = Cost(passes=1, memory_kib=64)
+GOOD = "correct horse battery"
+
+
+@pytest.fixture
+def hasher() -> Iterator[Hasher]:
+    made = Hasher(CHEAP)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def store(redis: Redis) -> LocalCredentials:
+    await Accounts(redis).add_user(ANN, "", NOW)
+    return LocalCredentials(redis)
+
+
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("", "fewer"),
+        ("short", "fewer"),
+        ("x" * (SHORTEST_PASSWORD - 1), "fewer"),
+        ("correct horse" * 30, "more than"),
+        ("line\nbreak in it", "control"),
+        ("aaaaaaaaaaaaaaaa", "different"),
+        ("abababababababab", "different"),
+        ("alexander123456", "name"),
+        ("Alexander alexander", "name"),
+        ("123456789012345", "first"),
+        ("qwertyuiop123456", "first"),
+        ("Password123456789", "first"),
+        ("zyxwvutsrqponml", "first"),
+        ("correct horse battery staple", "well-known"),
+        ("Correct-Horse-Battery-Staple1!", "well-known"),
+        ("May the Force be with you.", "well-known"),
+        ("\ud800" * 20, "fewer"),
+    ],
+)
+def test_what_can_be_guessed_or_isnt_text_is_refused(password: str, why: str) -> None:
+    """Each refusal says what is wrong, and never repeats the password."""
+    with pytest.raises(InvalidRequest, match=why) as found:
+        chosen_password(password, "alexander")
+    assert not password or password not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "password",
+    [GOOD, "пароль из трёх слов", "🐎🔋📎🌍🌳🌊🔥🌙🌟🍀🎈🎉🌵🍄🐚", "x7!k2@p9#qLw;4v", "correct horse " * 16],
+)
+def test_length_counts_and_nothing_else(password: str) -> None:
+    """Any script, any characters."""
+    assert chosen_password(password, "alexander") == unicodedata.normalize("NFKC", password)
+
+
+def test_writings_of_one_password_are_one() -> None:
+    """Composed and decomposed letters, full-width digits and ligatures come to the same; case and spaces stay."""
+    assert normal_password("Cafe\u0301 ﬁne １２３ xyz") == normal_password("Caf\u00e9 fine 123 xyz")
+    assert normal_password("Secret Secret") != normal_password("secret secret")
+    assert normal_password(" secret secret") != normal_password("secret secret")
+    assert normal_password("x" * (LONGEST_PASSWORD + 1)) is None
+
+
+def test_normalising_cant_be_made_to_explode() -> None:
+    """One character that becomes eighteen is bounded before it does."""
+    assert normal_password("\ufdfa" * LONGEST_PASSWORD) is not None
+    assert normal_password("\ufdfa" * (LONGEST_PASSWORD + 1)) is None
+
+
+async def test_hashes_are_argon2id_with_a_salt(hasher: Hasher) -> None:
+    """By the parameters of OWASP at least; equal passwords have different hashes."""
+    real = Hasher()
+    try:
+        one = await real.hash(GOOD)
+        assert one.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+        assert one != await real.hash(GOOD)
+        assert await real.check(one, GOOD)
+        assert not await real.check(one, GOOD + "!")
+        assert real.is_old(await hasher.hash(GOOD))
+    finally:
+        real.close()
+
+
+async def test_hashing_leaves_the_loop_free_and_is_bounded() -> None:
+    """So many run, so many wait, the next is told to come again; meanwhile the loop goes on, later there is room."""
+    hasher = Hasher(CHEAP, at_once=1, waiting=2)
+    gate, running = threading.Event(), []
+
+    def slow(*_: object) -> bool:
+        running.append(threading.current_thread())
+        assert gate.wait(60)
+        return True
+
+    hasher._check = slow  # type: ignore[method-assign]
+    try:
+        tasks = [asyncio.create_task(hasher.check("x", "y")) for _ in range(3)]
+        while not running:
+            await asyncio.sleep(0)
+        with pytest.raises(TooManyRequests):
+            await hasher.check("x", "y")
+        assert len(running) == 1
+        assert running[0] is not threading.main_thread()
+        gate.set()
+        assert await asyncio.gather(*tasks) == [True] * 3
+        assert await hasher.check("x", "y")
+    finally:
+        gate.set()
+        hasher.close()
+
+
+async def test_networks_take_turns() -> None:
+    """A network's first attempt comes before anybody's second, and takes the last one's place in a full queue; those
+    who go away leave theirs.
+    """
+    hasher = Hasher(CHEAP, at_once=1, waiting=4)
+    gate, order = threading.Event(), []
+
+    def slow(_: object, name: str) -> bool:
+        assert gate.wait(60)
+        order.append(name)
+        return True
+
+    hasher._check = slow  # type: ignore[assignment,method-assign]
+    try:
+        asked = [("running", 1), ("third", 3), ("goes", 1), ("second", 2), ("last", 4), ("first", 1), ("known", 0)]
+        tasks = {}
+        for name, turn in asked:
+            tasks[name] = asyncio.create_task(hasher.check("x", name, turn))
+            await asyncio.sleep(0)
+            if name == "last":
+                tasks["goes"].cancel()
+                await asyncio.sleep(0)
+        with pytest.raises(TooManyRequests):
+            await hasher.check("x", "later", 3)
+        gate.set()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        assert order == ["running", "known", "first", "second", "third"]
+        assert isinstance(tasks["last"].exception(), TooManyRequests)
+        assert hasher._free == 1
+    finally:
+        gate.set()
+        hasher.close()
+
+
+async def test_who_goes_away_keeps_the_place_until_the_thread_is_done() -> None:
+    """So cancelled requests can't pile up hashes behind them."""
+    hasher = Hasher(CHEAP, at_once=1, waiting=0)
+    gate, running = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> bool:
+        running.set()
+        return gate.wait(60)
+
+    hasher._check = slow  # type: ignore[method-assign]
+    try:
+        task = asyncio.create_task(hasher.check("x", "y"))
+        while not running.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(TooManyRequests):
+            await hasher.check("x", "y")
+        gate.set()
+        while not hasher._free:
+            await asyncio.sleep(0)
+        assert await hasher.check("x", "y")
+    finally:
+        gate.set()
+        hasher.close()
+
+
+async def test_a_password_is_right_for_its_user_alone(store: LocalCredentials, hasher: Hasher) -> None:
+    """In any writing; not for others, not where there is none."""
+    passwords = Passwords(store, hasher)
+    await passwords.set(ANN, "Cafe\u0301 au lait, grand", NOW)
+    assert await passwords.is_right(ANN, "Caf\u00e9 au lait, grand")
+    for user, password in [
+        (ANN, "caf\u00e9 au lait, grand"),
+        (ANN, ""),
+        (ANN, "x" * 1000),
+        (ANN, "\ud800"),
+        ("nobody", "Caf\u00e9 au lait, grand"),
+        ("a/b", "Caf\u00e9 au lait, grand"),
+        ("nobody", "nobody's"),
+        (ANN, "nobody's"),
+    ]:
+        assert not await passwords.is_right(user, password)
+
+
+async def test_an_unknown_name_costs_as_much_as_a_known_one(store: LocalCredentials, hasher: Hasher) -> None:
+    """One verification of argon2 each, with the same parameters, whatever is wrong."""
+    passwords = Passwords(store, hasher)
+    await passwords.set(ANN, GOOD, NOW)
+    await passwords.is_right("nobody", GOOD)
+    verified: list[str] = []
+    argon2 = hasher._argon2
+
+    class Counting:
+        def verify(self, hashed: str, password: str) -> bool:
+            verified.append(hashed.rpartition("$")[0].rpartition("$")[0])
+            return argon2.verify(hashed, password)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(argon2, name)
+
+    hasher._argon2 = Counting()  # type: ignore[assignment]
+    for user, password in [(ANN, GOOD), (ANN, "wrong"), ("nobody", GOOD), ("a b", GOOD), (ANN, "x" * 300), (ANN, "")]:
+        await passwords.is_right(user, password)
+    assert len(verified) == 6
+    assert len(set(verified)) == 1
+
+
+async def test_a_hash_of_former_parameters_is_replaced(store: LocalCredentials, hasher: Hasher) -> None:
+    """At the next sign-in that is right, and at no other."""
+    passwords = Passwords(store, hasher)
+    await passwords.set(ANN, GOOD, NOW)
+    old = await store.password(ANN)
+    newer = Hasher(Cost(passes=2, memory_kib=64))
+    try:
+        stronger = Passwords(store, newer)
+        assert not await stronger.is_right(ANN, GOOD + "?")
+        assert await store.password(ANN) == old
+        assert await stronger.is_right(ANN, GOOD)
+        new = await store.password(ANN)
+        assert new is not None
+        assert "t=2" in new
+        assert await stronger.is_right(ANN, GOOD)
+        assert await store.password(ANN) == new
+    finally:
+        newer.close()
+
+
+async def test_no_password_stands_in_the_store(store: LocalCredentials, hasher: Hasher, redis: Redis) -> None:
+    """Only its hash."""
+    await Passwords(store, hasher).set(ANN, GOOD, NOW)
+    for key in await all_keys(redis):
+        kind = await redis.command("TYPE", key)
+        if kind in (b"hash", "hash"):
+            assert GOOD.encode() not in b" ".join(await redis.command("HGETALL", key))
+
+
+async def test_a_hash_that_cant_be_read_is_nobodys_password(store: LocalCredentials, hasher: Hasher) -> None:
+    """Such as one that was damaged, or put there by hand."""
+    await store.set_password(ANN, "correct horse battery", NOW)
+    assert not await Passwords(store, hasher).is_right(ANN, GOOD)
+
+
+def address(number: int) -> str:
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    """After the free ones."""
+    assert GrowingPauses("attempts", "network", 2, 1, 5).pauses() == (0, 0, 1, 2, 4, 5)
+    for allowance in (PASSWORDS_OF_NETWORK, PASSWORDS_OF_BROWSER, PASSWORDS_OF_WIDE_NETWORK):
+        pauses = allowance.pauses()
+        assert list(pauses) == sorted(pauses)
+        assert pauses[-1] == allowance.longest
+
+
+@pytest.mark.parametrize(
+    ("given", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", "unknown"),
+        ("unknown", "unknown"),
+        ("testclient", "unknown"),
+    ],
+)
+def test_an_address_counts_with_its_network(given: str, network: str) -> None:
+    """A customer's whole IPv6 network is one address."""
+    assert network_of(given) == network
+
+
+async def test_no_account_is_stopped(redis: Redis) -> None:
+    """Whatever was guessed at it from other networks; each of them is stopped for itself."""
+    attempts = LoginAttempts(AttemptCounts(redis))
+    for number in range(20):
+        for _ in range(PASSWORDS_OF_NETWORK.free + 1):
+            await attempts.begin(ANN, address(number), NOW)
+        with pytest.raises(TooManyRequests):
+            await attempts.begin(ANN, address(number), NOW)
+    assert (await attempts.begin(ANN, "192.0.2.7", NOW)).turn == 1
+
+
+async def test_the_turn_of_a_network_comes_later_with_each_failure(redis: Redis) -> None:
+    """A known browser's is first; the networks of one /48 share a turn, since one stranger may have them all."""
+    attempts = LoginAttempts(AttemptCounts(redis))
+    assert [(await attempts.begin(f"u{n}", "192.0.2.7", NOW)).turn for n in range(3)] == [1, 2, 3]
+    await attempts.succeeded(await attempts.begin(ANN, "192.0.2.7", NOW))
+    assert (await attempts.begin(ANN, "192.0.2.7", NOW)).turn == 4
+    assert (await attempts.begin(ANN, "192.0.2.7", NOW, device="d")).turn == 0
+    turns = [(await attempts.begin(ANN, f"2001:db8:1:{n:x}::1", NOW)).turn for n in range(3 * TURN_OF_WIDE_NETWORK)]
+    assert [turns.count(turn) for turn in (1, 2, 3)] == [TURN_OF_WIDE_NETWORK] * 3
+
+
+async def test_right_passwords_are_counted_too(redis: Redis) -> None:
+    """Each takes time to hash; known browsers and new passwords count as well, other accounts don't."""
+    attempts = LoginAttempts(AttemptCounts(redis))
+    for number in range(HASHES.most):
+        attempt = await attempts.begin(ANN, "192.0.2.7", NOW, device="d" if number % 2 else "")
+        await attempts.succeeded(attempt)
+        await attempts.hashed(ANN, NOW)
+    for device in ("", "d"):
+        with pytest.raises(TooManyRequests):
+            await attempts.begin(ANN, "192.0.2.8", NOW, device=device)
+    with pytest.raises(TooManyRequests):
+        await attempts.hashed(ANN, NOW)
+    await attempts.begin("other", "192.0.2.7", NOW)
+    await attempts.begin(ANN, "192.0.2.8", NOW + 60)
+
+
+async def test_a_site_with_65536_networks_is_slowed_too(redis: Redis) -> None:
+    """Whoever has a /48 of IPv6, which costs nothing, neither fills the store nor the places in which passwords are
+    checked; who mistypes in the next house is counted apart.
+    """
+    attempts, passed = LoginAttempts(AttemptCounts(redis)), 0
+    for number in range(PASSWORDS_OF_WIDE_NETWORK.free + 50):
+        try:
+            await attempts.begin(f"user{number}", f"2001:db8:1:{number:x}::1", NOW)
+            passed += 1
+        except TooManyRequests:
+            pass
+    assert passed == PASSWORDS_OF_WIDE_NETWORK.free + 1
+    with pytest.raises(TooManyRequests):
+        await attempts.begin_anonymous("2001:db8:1:ffff::1", NOW)
+    await attempts.begin("user0", "2001:db8:2:1::1", NOW)
+    await attempts.begin("user1", "192.0.2.1", NOW)
+
+
+async def test_who_gets_in_leaves_the_site_as_it_was(redis: Redis) -> None:
+    """Only failures count, for all who share it."""
+    attempts = LoginAttempts(AttemptCounts(redis))
+    for number in range(2 * PASSWORDS_OF_WIDE_NETWORK.free):
+        await attempts.succeeded(await attempts.begin(ANN, f"2001:db8:1:{number:x}::1", NOW))
+    assert await attempts.begin(ANN, "2001:db8:1::1", NOW)
+
+
+async def test_signing_in_to_ones_own_account_buys_no_guesses(redis: Redis) -> None:
+    """An address that fails at others' accounts and succeeds at its own in between is stopped as soon."""
+    attempts = LoginAttempts(AttemptCounts(redis))
+    guesses = 0
+    for number in range(100):
+        try:
+            await attempts.begin(f"user{number}", "192.0.2.7", NOW)
+            guesses += 1
+            await attempts.succeeded(await attempts.begin("mallory", "192.0.2.7", NOW))
+        except TooManyRequests:
+            break
+    assert guesses <= PASSWORDS_OF_NETWORK.free + 1
+
+
+async def test_success_ends_the_pauses_of_a_device(redis: Redis) -> None:
+    """Its count starts again."""
+    attempts = LoginAttempts(AttemptCounts(redis))
+    for _ in range(5):
+        for _ in range(PASSWORDS_OF_BROWSER.free - 1):
+            await attempts.begin(ANN, "192.0.2.7", NOW, device="d")
+        await attempts.succeeded(await attempts.begin(ANN, "192.0.2.7", NOW, device="d"))
+
+
+async def test_what_lies_with_us_doesnt_count(redis: Redis) -> None:
+    """Such as a check that found no place."""
+    attempts = LoginAttempts(AttemptCounts(redis))
+    for _ in range(50):
+        await attempts.undecided(await attempts.begin(ANN, "192.0.2.7", NOW))
+    for _ in range(50):
+        await attempts.undecided(await attempts.begin_anonymous("192.0.2.7", NOW))
+
+
+async def test_a_stolen_browser_is_slowed_too(redis: Redis) -> None:
+    """Its allowance is its own, and ends."""
+    attempts = LoginAttempts(AttemptCounts(redis))
+    for _ in range(PASSWORDS_OF_BROWSER.free + 1):
+        await attempts.begin(ANN, "192.0.2.7", NOW, device="d1")
+    with pytest.raises(TooManyRequests, match="1 second"):
+        await attempts.begin(ANN, "192.0.2.7", NOW, device="d1")
+    await attempts.begin(ANN, "192.0.2.7", NOW, device="d2")

@@ -1,0 +1,426 @@
+"""Who speaks for whom: profile pages, redirects, metadata, and what servers say of people who signed in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable
+from microsub.fetch import Answered, Fetcher, FetchFailed, FetchSettings, Hop, Sending
+from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
+from microsub.identity.profiles import Profile, Profiles, trail_of
+from tests.support.parsing import PARSER
+from tests.support.provider import METADATA, Fault, Variant, provider
+from tests.support.web import Answer, Publisher, certificate, publisher
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Web:
+    """Answers by URL, without a network; `asked` is the log. For what loopback can't be: names, and public https."""
+
+    def __init__(self, pages: dict[str, Answered | FetchFailed]) -> None:
+        self.pages = pages
+        self.asked: list[str] = []
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        self.asked.append(sending.url)
+        return self.pages.get(sending.url) or FetchFailed(sending.url, "dns", "there is nobody")
+
+
+def page(url: str, *links: str, hops: Sequence[tuple[str, bool]] = ()) -> Answered:
+    """A page with these `rel=target` links, behind redirects."""
+    html = "".join('<link rel="{}" href="{}">'.format(*link.split("=", 1)) for link in links)
+    return Answered(200, {"content-type": "text/html"}, html.encode(), url, tuple(Hop(*hop) for hop in hops))
+
+
+def profiles(**parts: object) -> Profiles:
+    door = Fetcher(FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),)))
+    return Profiles(door, PARSER, **{"private": True, **parts})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as running:
+        yield running
+
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("links", ["header", "html", "both", "separate"])
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("relative", [False, True])
+async def test_a_newer_server_is_found(links: str, joined: bool, relative: bool) -> None:
+    """However the page names the metadata; all endpoints are those of the metadata."""
+    async with provider(Variant(links=links, joined=joined, relative=relative)) as server:  # type: ignore[arg-type]
+        alice = server.person("alice", microsub="https://reader.example/microsub/alice")
+        found = await profiles().discover(alice.me)
+    assert (found.me, found.names, found.page, found.moved_to) == (alice.me, {alice.me}, alice.me, None)
+    assert found.issuer == server.issuer
+    assert found.authorization_endpoint == server.url("/auth")
+    assert found.token_endpoint == server.url("/token")
+    assert found.introspection_endpoint == server.url("/introspect")
+    assert found.endpoints.microsub == "https://reader.example/microsub/alice"
+    assert found.metadata is not None
+    assert found.metadata.iss_in_response
+
+
+A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (page(A, f"me={B}", f"me={A}"), {B}),
+        (page(B, hops=[(B, True)]), {B}),
+        (page(B, f"me={C}", hops=[(B, True)]), {B, C}),
+        (page(f"{A}en", f"me={B}", hops=[(f"{A}en", False)]), {B}),
+        (page(f"{A}en", hops=[(f"{A}en", True)]), set()),
+        # what a page lends isn't said by the owner of the address
+        (page(B, f"me={C}", hops=[(B, False)]), set()),
+        (page(C, f"me={C}", hops=[(B, True), (C, False)]), {B}),
+        (Answered(200, {"content-type": "text/html"}, f'<p><a rel="me" href="{B}">'.encode(), A), set()),
+        (Answered(200, {"link": f'<{B}>; rel="me"', "content-type": "text/html"}, b"", A), {B}),
+    ],
+)
+async def test_what_a_page_says_of_its_owners_other_addresses(answer: Answered, expected: set[str]) -> None:
+    """By permanent redirects, and by `rel=me` in header and head; a server need not be named."""
+    found = await Profiles(Web({A: answer}), PARSER).claims(A)
+    assert found.others == expected
+
+
+async def test_a_server_may_mean_its_person_by_such_an_address() -> None:
+    """Of the page that names the server; by https where the page says http."""
+    server = ("authorization_endpoint=/auth", "token_endpoint=/token")
+    found = await Profiles(Web({A: page(A, "me=http://b.example/", *server)}), PARSER).discover(A)
+    assert [found.is_known_as(me) for me in (A, B, "http://b.example/", C)] == [True, True, True, False]
+    assert found.names == {A}
+
+
+async def test_metadata_goes_before_older_links(site: Publisher) -> None:
+    """The links beside it don't count, not even when the metadata can't be had."""
+    async with provider(Variant(discovery="both")) as server:
+        me = site.serve(
+            "/me",
+            Answer(
+                f'<link rel="authorization_endpoint" href="/old"><link rel="token_endpoint" href="/old">'
+                f'<link rel="indieauth-metadata" href="{server.url(METADATA)}">'.encode(),
+                headers=[("Content-Type", "text/html")],
+            ),
+        )
+        found = await profiles().discover(me)
+        assert found.authorization_endpoint == server.url("/auth")
+        server.fault("metadata", Fault(status=404))
+        with pytest.raises(ProfileError, match="found status 404, expected 200"):
+            await profiles().discover(me)
+
+
+async def test_a_page_of_any_size_that_people_have(site: Publisher) -> None:
+    """Half a megabyte of posts under the links is no hindrance; five are."""
+    head = b'<link rel="token_endpoint" href="/token">'
+    for size, fits in ((500_000, True), (5_000_000, False)):
+        me = site.serve(
+            f"/{size}", Answer(head + b"<p>post</p>" * (size // 11), headers=[("Content-Type", "text/html")])
+        )
+        if fits:
+            assert (await profiles().discover(me)).token_endpoint == site.url("/token")
+        else:
+            with pytest.raises(ProfileError, match="larger than"):
+                await profiles().discover(me)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer(b"<h1>Hello</h1>", headers=[("Content-Type", "text/html")]), "rel=indieauth-metadata"),
+        (Answer(b"gone", 410), "status 410, expected 200"),
+        (Answer(b"no", 403), "status 403, expected 200"),
+        (Answer(status=304), "status 304, expected 200"),
+        (Answer(status=301, headers=[("Location", "gopher://x/")]), "only http and https"),
+    ],
+)
+async def test_a_page_that_is_of_no_use_says_so(site: Publisher, answer: Answer, expected: str) -> None:
+    """By its URL, with what was found and what was expected."""
+    me = site.serve("/me", answer)
+    with pytest.raises(ProfileError, match=expected) as refused:
+        await profiles().discover(me)
+    assert not isinstance(refused.value, ProfileUnreachable)
+    assert refused.value.url == me
+    assert "found" in refused.value.detail
+    assert "expected" in refused.value.detail
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_page_that_may_be_back_says_so(site: Publisher, status: int) -> None:
+    """Whoever asked may go on with what was known."""
+    me = site.serve("/me", Answer(b"", status))
+    with pytest.raises(ProfileUnreachable, match=f"status {status}"):
+        await profiles().discover(me)
+
+
+async def test_what_is_no_profile_url_is_asked_of_nobody() -> None:
+    """An error of the request."""
+    with pytest.raises(InvalidRequest):
+        await Profiles(Web({}), PARSER).discover("https://alice.example:8080/")
+
+
+# --- redirects --------------------------------------------------------------------------------------------------------
+
+ME = "https://alice.example/"
+
+
+@pytest.mark.parametrize(
+    ("hops", "me", "names", "moved_to"),
+    [
+        ([], ME, [ME], None),
+        (
+            [("https://alice.example/home", True)],
+            "https://alice.example/home",
+            [ME, "https://alice.example/home"],
+            None,
+        ),
+        ([("https://alice.example/home", False)], ME, [ME], None),
+        (
+            [("https://www.alice.example/", True)],
+            "https://www.alice.example/",
+            [ME, "https://www.alice.example/"],
+            None,
+        ),
+        ([("https://alice.example/a", False), ("https://alice.example/b", True)], ME, [ME], None),
+        ([("https://bob.example/", True)], ME, [ME], "https://bob.example/"),
+        ([("https://bob.example/", False)], ME, [ME], None),
+        ([("https://bob.example/", True), ("https://bob.example/x", True)], ME, [ME], "https://bob.example/x"),
+        ([("https://bob.example/", True), (ME + "x", True)], ME, [ME], ME + "x"),
+        ([("https://notalice.example/", True)], ME, [ME], "https://notalice.example/"),
+        ([("https://blog.alice.example/", True)], ME, [ME], "https://blog.alice.example/"),
+        ([("https://alice.example:8443/", True), ("https://alice.example/x", True)], ME, [ME], None),
+        ([("https://127.0.0.1/", True)], ME, [ME], None),
+    ],
+)
+def test_what_redirects_make_of_a_person(
+    hops: list[tuple[str, bool]], me: str, names: list[str], moved_to: str | None
+) -> None:
+    """Permanent ones on the host add a name, up to the first that isn't; other hosts are a hint, and never a name."""
+    trail = trail_of(ME, [Hop(*hop) for hop in hops])
+    assert (trail.me, trail.names, trail.moved_to) == (me, frozenset(names), moved_to)
+
+
+def test_http_that_redirects_to_https_is_one_person() -> None:
+    """The example of the spec: what was entered without a scheme, or with the older one."""
+    trail = trail_of(
+        "http://www.alice.example/", [Hop("https://www.alice.example/", permanent=True), Hop(ME, permanent=True)]
+    )
+    assert trail.me == ME
+    assert len(trail.names) == 3
+
+
+async def test_a_temporary_redirect_lends_endpoints() -> None:
+    """Who has no page but a redirect signs in with the server of the page it leads to, as themselves."""
+    there = "https://host.example/alice"
+    found = await Profiles(
+        Web({ME: page(there, "authorization_endpoint=/auth", hops=[(there, False)])}), PARSER
+    ).discover(ME)
+    assert (found.me, found.names, found.page) == (ME, {ME}, there)
+    assert found.authorization_endpoint == "https://host.example/auth"
+
+
+async def test_a_redirect_from_https_to_http_is_refused() -> None:
+    """Whoever sits in the line could name any server there; also when it comes back to https."""
+    hops = [("http://alice.example/x", False), ("https://alice.example/y", False)]
+    web = Web({ME: page("https://alice.example/y", "authorization_endpoint=/auth", hops=hops)})
+    with pytest.raises(ProfileError, match="from https to http"):
+        await Profiles(web, PARSER).discover(ME)
+
+
+async def test_over_tls_the_certificate_counts(tmp_path: Path) -> None:
+    """A page by https is read over a connection that is vouched for, or not at all."""
+    server, client = certificate(tmp_path, "alice.test")
+
+    async def here(_host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    async with publisher(tls=server) as site:
+        site.serve("/", Answer(b"", headers=[("Link", '</auth>; rel="authorization_endpoint"')]))
+        me = site.url("/", "alice.test")
+        settings = FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),))
+        trusting = Fetcher(settings, resolver=here, ssl_context=client)
+        assert (await Profiles(trusting, PARSER, private=True).discover(me)).me == me
+        with pytest.raises(ProfileUnreachable, match="TLS failed"):
+            await Profiles(Fetcher(settings, resolver=here), PARSER, private=True).discover(me)
+
+
+# --- metadata ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"issuer": "https://victim.example/"}, "'issuer': found 'https://victim.example/'"),
+        ({"issuer": None}, "'issuer': found none"),
+        ({"token_endpoint": None}, "'token_endpoint': found none"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "'authorization_endpoint': found 'javascript:alert"),
+        ({"introspection_endpoint": "https://a.example/\r\nX: 1"}, "'introspection_endpoint': found"),
+    ],
+)
+async def test_metadata_is_checked(change: dict[str, str | None], expected: str) -> None:
+    """The issuer is the server's own; what is there is usable."""
+    async with provider() as server:
+        me = server.person("alice").me
+        server.fault("metadata", Fault(change=change))
+        with pytest.raises(ProfileError) as refused:
+            await profiles().discover(me)
+    assert refused.value.url == server.url(METADATA)
+    assert expected in refused.value.detail
+    assert "expected" in refused.value.detail
+
+
+async def test_metadata_behind_a_redirect_has_the_issuer_of_either_place() -> None:
+    """Of the address that the page names, or of that where the document is: both have said so."""
+    async with provider() as server, publisher() as site:
+        alice = server.person("alice").me
+        server.page("/alice/", f'<link rel="indieauth-metadata" href="{site.url("/meta")}">')
+        server.people.clear()
+        site.serve("/meta", Answer(status=302, headers=[("Location", server.url(METADATA))]))
+        assert (await profiles().discover(alice)).issuer == server.issuer
+        server.fault("metadata", Fault(change={"issuer": site.url("/")}))
+        assert (await profiles().discover(alice)).issuer == site.url("/")
+        server.fault("metadata", Fault(change={"issuer": "http://127.0.0.1:1/"}))
+        with pytest.raises(ProfileError, match="'issuer'"):
+            await profiles().discover(alice)
+
+
+# --- remembering ------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_found_is_remembered_for_an_hour() -> None:
+    """Unless somebody needs it fresh, or says that it has changed."""
+    web, clock = Web({ME: page(ME, "token_endpoint=/token")}), Clock()
+    discovery = Profiles(web, PARSER, clock=clock)
+    await discovery.discover(ME)
+    clock.now += PROFILE - 1
+    await discovery.discover("https://ALICE.example")
+    assert len(web.asked) == 1
+    await discovery.discover(ME, max_age=PROFILE_RECENT)
+    assert len(web.asked) == 2
+    await discovery.discover(ME, max_age=PROFILE_RECENT)
+    assert len(web.asked) == 2
+    discovery.forget(ME)
+    await discovery.discover(ME)
+    assert len(web.asked) == 3
+    clock.now += PROFILE
+    await discovery.discover(ME)
+    assert len(web.asked) == 4
+
+
+async def test_failures_are_remembered_for_a_minute() -> None:
+    """A server that is down isn't asked by every request; the error is the same."""
+    web, clock = Web({}), Clock()
+    discovery = Profiles(web, PARSER, clock=clock)
+    for _ in range(3):
+        with pytest.raises(ProfileUnreachable, match="there is nobody"):
+            await discovery.discover(ME)
+    assert len(web.asked) == 1
+    clock.now += PROFILE_FAILURE
+    web.pages[ME] = page(ME, "token_endpoint=/token")
+    assert (await discovery.discover(ME)).me == ME
+
+
+# --- who has signed in ------------------------------------------------------------------------------------------------
+
+
+async def confirmed(web: Web, entered: str, returned: str, authorization: str = "https://auth.example/") -> Profile:
+    return await Profiles(web, PARSER).confirm(entered, returned, authorization=authorization)
+
+
+AUTH = "authorization_endpoint=https://auth.example/"
+
+
+async def test_a_server_may_say_better_who_somebody_is() -> None:
+    """A path added, or a name on another host, where that page names the same server."""
+    there = "https://host.example/alice"
+    web = Web({ME: page(ME, AUTH), f"{ME}home": page(f"{ME}home", AUTH), there: page(there, AUTH)})
+    for returned in (ME, f"{ME}home", there):
+        assert (await confirmed(web, ME, returned)).me == returned
+
+
+async def test_a_page_that_changes_while_somebody_signs_in_doesnt_help_them() -> None:
+    """What counts is the server that was used; that the entered page names the victim's by now is nothing."""
+    victim = "https://victim.example/"
+    web = Web({ME: page(ME, AUTH), victim: page(victim, AUTH)})
+    with pytest.raises(ProfileMismatch):
+        await confirmed(web, ME, victim, "https://evil.example/auth")
+    with pytest.raises(ProfileMismatch):
+        await confirmed(web, ME, ME, "https://evil.example/auth")
+
+
+async def test_a_neighbour_who_redirects_to_somebody_isnt_them() -> None:
+    """One host, one server, two people: the server has spoken of the one whose page now leads to the other's."""
+    mallory, alice = "https://host.example/mallory", "https://host.example/alice"
+    web = Web({mallory: page(alice, AUTH, hops=[(alice, True)]), alice: page(alice, AUTH)})
+    profile = await confirmed(web, mallory, mallory)
+    assert (profile.me, profile.names) == (mallory, {mallory})
+
+
+@pytest.mark.parametrize(
+    ("returned", "hops", "me"),
+    [
+        ("http://alice.example/", [("https://alice.example/", True)], "https://alice.example/"),
+        ("http://alice.example/a", [("https://alice.example/a", True), ("https://alice.example/b", True)], f"{ME}a"),
+        ("https://www.alice.example/", [("https://alice.example/", True)], "https://alice.example/"),
+        ("https://alice.example/a", [("https://alice.example/a/", True)], f"{ME}a/"),
+        ("https://alice.example/a", [("https://alice.example/a//", True)], f"{ME}a"),
+        ("http://alice.example/", [("https://alice.example/", False)], "http://alice.example/"),
+        ("http://alice.example/", [("https://alice.example/home", True)], "http://alice.example/"),
+    ],
+)
+async def test_what_a_site_does_for_all_its_pages_counts(returned: str, hops: list[tuple[str, bool]], me: str) -> None:
+    """https, `www.` and one slash at the end: there the redirect says who somebody is."""
+    web = Web({returned: page("https://alice.example/", AUTH, hops=hops)})
+    assert (await confirmed(web, returned, returned)).me == me
+
+
+async def test_what_a_persons_own_server_may_call_them() -> None:
+    """Their names, and such a name by https; not by http, and not another page."""
+    there = "https://alice.example/home"
+    web = Web({ME: page(there, AUTH, hops=[(there, True)]), "http://bob.example/": page("http://bob.example/", AUTH)})
+    alice, bob = [await Profiles(web, PARSER).discover(me) for me in (ME, "http://bob.example/")]
+    assert all(alice.is_known_as(name) for name in (ME, there, "HTTPS://alice.example"))
+    assert bob.is_known_as("https://bob.example/")
+    others = ["http://alice.example/", f"{there}/", f"{ME}x", "https://bob.example/", "https://alice.example/#x", ""]
+    assert not any(alice.is_known_as(name) for name in others)
+
+
+async def test_a_server_is_known_by_its_endpoint_and_by_its_issuer() -> None:
+    """Both where both are there: servers of many people may share either."""
+    async with provider() as server:
+        found = await profiles().discover(server.person("alice").me)
+    auth = server.url("/auth")
+    is_served: Callable[..., bool] = found.is_served_by
+    assert is_served(auth)
+    assert is_served(auth, server.issuer)
+    assert not is_served(auth, "https://other.example/")
+    assert not is_served(server.url("/auth2"), server.issuer)
+    assert not is_served("")
+    assert replace(found, metadata=None, endpoints=replace(found.endpoints, authorization=auth)).is_served_by(auth, "x")
+
+
+async def test_people_of_one_server_share_its_metadata() -> None:
+    """It is asked for once."""
+    async with provider() as server:
+        people = [server.person(name).me for name in ("alice", "bob", "carol")]
+        discovery = profiles()
+        assert len({(await discovery.discover(me)).issuer for me in people}) == 1
+        assert server.count(METADATA) == 1

@@ -1,0 +1,113 @@
+"""What people let apps do, as services see it."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.errors import Forbidden, OAuthRefused
+from microsub.identity.clients import App, ClientApps
+from microsub.identity.protocol.clients import AuthorizationRequest, ClientInfo
+from microsub.identity.provider import CodeExchange, IndieAuthProvider
+from microsub.identity.store.accounts import Accounts, ServiceTokens
+from microsub.identity.store.grants import Codes, Grants, OwnTokens
+from microsub.redis.protocol import Redis
+from tests.support.apps import Apps
+from tests.support.parsing import PARSER
+
+NOW = 2_000_000_000.0
+ONE, TWO = "https://one.example/", "https://two.example/"
+
+
+@pytest.fixture
+async def accounts(redis: Redis) -> Accounts:
+    made = Accounts(redis)
+    await made.add_user("ann", "https://ann.example", NOW)
+    await made.add_user("bob", "https://bob.example/", NOW)
+    await made.add_user("nobody", "", NOW)
+    return made
+
+
+@pytest.fixture
+def granting(redis: Redis, accounts: Accounts) -> IndieAuthProvider:
+    parts = (
+        Codes(redis),
+        Grants(redis),
+        OwnTokens(redis),
+        ServiceTokens(redis),
+        ClientApps(Apps(), PARSER, patience=60),
+    )
+    return IndieAuthProvider(accounts, *parts)
+
+
+def asked(client: str = ONE, *scopes: str) -> AuthorizationRequest:
+    return AuthorizationRequest(client, f"{client}back", "state", scopes or ("read", "follow"))
+
+
+async def let_in(
+    granting: IndieAuthProvider, user: str = "ann", client: str = ONE, *chosen: str, now: float = NOW
+) -> str:
+    """The access token of an app that was let in."""
+    app = App(ClientInfo(client, name="One" if client == ONE else None))
+    code = await granting.agree(user, asked(client), app, chosen or ("read",), now)
+    return (await granting.redeem(CodeExchange(code, client, f"{client}back"), now)).issued.access
+
+
+async def test_apps_are_listed_once_each_the_last_one_first(granting: IndieAuthProvider) -> None:
+    """With all that they were granted, and when."""
+    await let_in(granting, now=NOW)
+    await let_in(granting, "ann", TWO, now=NOW + 10)
+    await let_in(granting, "ann", ONE, "follow", now=NOW + 20)
+    await let_in(granting, "bob")
+    one, two = await granting.apps("ann")
+    assert (one.client, one.title, one.scopes, one.times) == (ONE, "One", {"read", "follow"}, 2)
+    assert (one.since, one.last) == (NOW, NOW + 20)
+    assert (two.client, two.title, two.times) == (TWO, "two.example", 1)
+
+
+async def test_shutting_out_one_app_and_then_the_other(granting: IndieAuthProvider) -> None:
+    """Of this user alone."""
+    tokens = [await let_in(granting), await let_in(granting), await let_in(granting, "ann", TWO)]
+    bobs = await let_in(granting, "bob")
+    assert await granting.revoke_app("ann", ONE) == 2
+    assert await granting.revoke_app("ann", ONE) == 0
+    assert [app.client for app in await granting.apps("ann")] == [TWO]
+    assert await granting.revoke_app("ann", TWO) == 1
+    for token in tokens:
+        assert await granting.introspect(token, token, NOW) is None
+    assert await granting.introspect(bobs, bobs, NOW) is not None
+
+
+async def test_nobody_is_vouched_for_without_a_profile_url(granting: IndieAuthProvider, accounts: Accounts) -> None:
+    """Not at the consent, and not where it was taken away since."""
+    app = App(ClientInfo(ONE))
+    with pytest.raises(Forbidden, match="disabled"):
+        await granting.agree("nobody", asked(), app, ["read"], NOW)
+    with pytest.raises(Forbidden):
+        await granting.agree("unknown", asked(), app, ["read"], NOW)
+    token = await let_in(granting)
+    code = await granting.agree("ann", asked(), app, ["read"], NOW)
+    await accounts.set_me("ann", "")
+    with pytest.raises(OAuthRefused):
+        await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
+    assert await granting.introspect(token, token, NOW) is None
+
+
+async def test_what_is_told_of_a_user_is_what_they_are_now(granting: IndieAuthProvider, accounts: Accounts) -> None:
+    """A token is an account's; its answer names the profile URL of today, in its canonical form."""
+    code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
+    given = await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
+    assert given.me == "https://ann.example/"
+    await accounts.set_me("ann", "https://ann.example/new")
+    again = await granting.renew(given.issued.refresh, ONE, "", NOW)
+    assert again.me == "https://ann.example/new"
+
+
+async def test_an_app_can_not_use_anothers_code_or_refresh_token(granting: IndieAuthProvider) -> None:
+    """With its own identifier and address, which are good in themselves."""
+    code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
+    with pytest.raises(OAuthRefused, match="another 'client_id'"):
+        await granting.redeem(CodeExchange(code, TWO, f"{TWO}back"), NOW)
+    code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
+    given = await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
+    with pytest.raises(OAuthRefused, match="another app's"):
+        await granting.renew(given.issued.refresh, TWO, "", NOW)

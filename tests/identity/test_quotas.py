@@ -1,0 +1,124 @@
+"""How many requests are let through, by one process and by several that share a Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from microsub.errors import StoreUnavailable, TooManyRequests
+from microsub.identity.quotas import STEPS, RequestRate, step_of, too_many_requests
+from microsub.identity.store.credentials import RequestCounts
+from microsub.redis.protocol import Redis
+from tests.support import examples
+
+NOW = 1_700_000_040.0 - 1_700_000_040.0 % 60
+
+
+class Shared:
+    """What all processes tell each other, and how often."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, int], int] = {}
+        self.told = 0
+        self.away = False
+
+    async def add(self, user: str, minute: int, count: int) -> int:
+        if self.away:
+            raise StoreUnavailable("away")
+        self.told += 1
+        self.counts[user, minute] = self.counts.get((user, minute), 0) + count
+        await asyncio.sleep(0)
+        return self.counts[user, minute]
+
+
+async def passes(limiting: RequestRate, limit: int, now: float, user: str = "ann") -> bool:
+    try:
+        await limiting.count(user, limit, now)
+    except TooManyRequests:
+        return False
+    return True
+
+
+async def test_one_process_is_exact() -> None:
+    """Also for many at once; and the next minute begins anew."""
+    limiting = RequestRate(Shared())
+    passed = await asyncio.gather(*(passes(limiting, 100, NOW) for _ in range(300)))
+    assert sum(passed) == 100
+    assert limiting.exhausted("ann", 100, NOW)
+    assert not limiting.exhausted("bob", 100, NOW)
+    assert not limiting.exhausted("ann", 100, NOW + 60)
+    assert await passes(limiting, 100, NOW + 60)
+
+
+async def test_when_to_come_back() -> None:
+    """When the next minute begins."""
+    assert [too_many_requests(9, NOW + later).retry_after for later in (0, 0.5, 59.5, 59.999)] == [60, 60, 1, 1]
+    limiting = RequestRate(Shared())
+    await limiting.count("ann", 1, NOW + 15)
+    with pytest.raises(TooManyRequests) as refusal:
+        await limiting.count("ann", 1, NOW + 15)
+    assert refusal.value.retry_after == 45
+
+
+async def test_little_is_told() -> None:
+    """The first request, then every tenth of the limit; nothing once the limit is reached."""
+    shared = Shared()
+    limiting = RequestRate(shared)
+    for _ in range(2000):
+        await passes(limiting, 1000, NOW)
+    assert shared.told <= STEPS + 1
+
+
+async def test_a_store_that_is_away_lifts_no_limit() -> None:
+    """A step is let through, and then it is the store's fault."""
+    shared = Shared()
+    shared.away = True
+    limiting = RequestRate(shared)
+    for _ in range(10):
+        await limiting.count("ann", 100, NOW)
+    with pytest.raises(StoreUnavailable):
+        await limiting.count("ann", 100, NOW)
+    shared.away = False
+    assert sum([await passes(limiting, 100, NOW) for _ in range(200)]) == 90
+
+
+TURNS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40), st.floats(0, 3)), max_size=40)
+
+
+async def _played(limit: int, processes: int, turns: Iterable[tuple[int, int, float]]) -> None:
+    shared = Shared()
+    several = [RequestRate(shared) for _ in range(processes)]
+    let_through: dict[int, int] = {}
+    now = NOW
+    for process, at_once, later in turns:
+        now += later
+        minute = int(now // 60)
+        limiting = several[process % processes]
+        passed = await asyncio.gather(*(passes(limiting, limit, now) for _ in range(at_once)))
+        let_through[minute] = let_through.get(minute, 0) + sum(passed)
+        if not all(passed):
+            assert let_through[minute] >= limit, "refused below the limit"
+    slack = 0 if processes == 1 else processes * step_of(limit)
+    assert all(count <= limit + slack for count in let_through.values())
+
+
+@settings(max_examples=examples(75), deadline=None)
+@given(st.integers(1, 60), st.integers(1, 4), TURNS)
+def test_never_less_than_the_limit_and_hardly_more(
+    limit: int, processes: int, turns: list[tuple[int, int, float]]
+) -> None:
+    """By a tenth for each of several processes, at most."""
+    asyncio.run(_played(limit, processes, turns))
+
+
+async def test_processes_agree_through_redis(real_redis: Redis) -> None:
+    """Four of them, in turns, at a real store."""
+    several = [RequestRate(RequestCounts(real_redis)) for _ in range(4)]
+    passed = 0
+    for turn in range(400):
+        passed += await passes(several[turn % 4], 100, NOW)
+    assert 100 <= passed <= 100 + 4 * step_of(100)

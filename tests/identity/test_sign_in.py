@@ -1,0 +1,503 @@
+"""Signing in with one's own domain, against a provider written by the letter of the spec."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+import pytest
+
+from microsub.errors import SignInFailed
+from microsub.identity.limits import (
+    SIGN_IN_BYTES,
+    SIGN_INS_IN_ALL,
+    SIGN_INS_OF_WIDE_NETWORK,
+    WAITING_AT_SITE,
+    WAITING_IN_ALL,
+    WAITING_OF_NETWORK,
+    WAITING_OF_PERSON,
+    WAITING_OF_WIDE_NETWORK,
+)
+from microsub.identity.protocol.documents import own_metadata, read_metadata
+from microsub.identity.sign_in import SignInLimits
+from microsub.metrics import SIGN_INS
+from microsub.redis.protocol import Redis
+from tests.identity.conftest import ADDRESS
+from tests.support.invariants import all_keys
+from tests.support.provider import Fault, Provider, Variant, provider
+from tests.support.readers import Instance, instance
+from tests.support.visitor import Shown, Visitor
+
+Running = Callable[..., AbstractAsyncContextManager[Provider]]
+
+CALLBACK = f"{ADDRESS}/sign-in/callback"
+
+
+@pytest.fixture
+def running(server: Instance) -> Running:
+    """`async with running(Variant()) as site`: a provider with the person ann, who is our user ann."""
+
+    @asynccontextmanager
+    async def start(variant: Variant | None = None, **more: Any) -> AsyncIterator[Provider]:
+        async with provider(variant) as site:
+            await server.accounts.set_me("ann", site.person("ann", **more).me)
+            yield site
+
+    return start
+
+
+async def sent(visitor: Visitor, me: str, next_: str = "") -> str:
+    """Enter a web address; where the browser is sent."""
+    page = await visitor.get("/sign-in?" + urlencode({"next": next_}) if next_ else "/sign-in")
+    assert page.title == "Sign in"
+    shown = await visitor.submit(page, "/sign-in", me=me)
+    assert shown.status == 303, shown.text
+    return shown.location
+
+
+async def answered(location: str) -> str:
+    """What the provider says, who lets in at once: our path with its answer."""
+    async with httpx.AsyncClient(timeout=60) as http:
+        reply = await http.get(location)
+    assert reply.status_code in {302, 303}, reply.text
+    target = reply.headers["location"]
+    assert target.startswith(f"{CALLBACK}?")
+    return target.removeprefix(ADDRESS)
+
+
+async def through(visitor: Visitor, me: str, next_: str = "") -> Shown:
+    """The whole way, to the reply that the browser gets back from us."""
+    return await visitor.get(await answered(await sent(visitor, me, next_)))
+
+
+async def is_signed_in(visitor: Visitor) -> bool:
+    return (await visitor.get("/account")).status == 200
+
+
+VARIANTS = {
+    "newest": Variant(),
+    "lenient": Variant.lenient(),
+    "of 2016": Variant.older(),
+    "in the Link header": Variant(links="header"),
+    "several rels in one": Variant(discovery="both", joined=True),
+    "relative addresses": Variant(relative=True),
+    "without iss": Variant(iss=False),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+async def test_somebody_signs_in_with_their_own_domain(ann: Visitor, running: Running, name: str) -> None:
+    """With newer and older providers, by the address as people write it."""
+    async with running(VARIANTS[name]) as site:
+        shown = await through(ann, site.people["ann"].me)
+        assert (shown.status, shown.location) == (303, "/account")
+        page = await ann.get("/account")
+        assert "signed in as ann" in page.text
+        assert f"with {urlsplit(site.issuer).netloc}" in page.text
+
+
+async def test_what_the_provider_is_asked(ann: Visitor, running: Running) -> None:
+    """PKCE by S256, a state, our client id and the one way back, and no more than who somebody is."""
+    async with running() as site:
+        asked = {k: v for k, (v,) in parse_qs(urlsplit(await sent(ann, site.people["ann"].me)).query).items()}
+        assert asked["response_type"] == "code"
+        assert asked["client_id"] == f"{ADDRESS}/client"
+        assert asked["redirect_uri"] == CALLBACK
+        assert asked["code_challenge_method"] == "S256"
+        assert len(asked["code_challenge"]) == 43
+        assert len(asked["state"]) >= 43
+        assert asked["scope"] == "profile"
+        assert asked["me"] == site.people["ann"].me
+
+
+async def test_the_code_is_redeemed_where_profiles_are(ann: Visitor, running: Running) -> None:
+    """At the authorization endpoint: nobody gives out a token that isn't needed."""
+    async with running() as site:
+        await through(ann, site.people["ann"].me)
+        assert site.count("/auth", "POST") == 1
+        assert site.count("/token") == 0
+        assert site.tokens == {}
+
+
+async def test_a_server_that_knows_the_token_endpoint_alone(ann: Visitor, running: Running) -> None:
+    """Is asked there, and gets the token back that it gave."""
+    async with running(Variant(twice=True)) as site:  # since a fault comes after the code was looked at
+        location = await answered(await sent(ann, site.people["ann"].me))
+        site.fault("redeemed", Fault(status=405))
+        assert (await ann.get(location)).status == 303
+        assert [token.revoked for token in site.tokens.values()] == [True]
+
+
+class TestWhoComesIn:
+    """Users, by every way to write their address, and nobody else."""
+
+    async def test_a_disabled_user_stays_outside(self, server: Instance, ann: Visitor, running: Running) -> None:
+        """Whatever their provider says."""
+        async with running() as site:
+            await server.accounts.disable_user("ann", server.now)
+            shown = await through(ann, site.people["ann"].me)
+            assert (shown.status, shown.title) == (403, "Your account is disabled")
+
+    async def test_who_counts_is_who_the_provider_says(self, server: Instance, ann: Visitor, running: Running) -> None:
+        """Whoever enters one address and signs in as another person of the same provider is that person."""
+        async with running() as site:
+            bob = site.person("bob")
+            await server.accounts.add_user("bob", bob.me, server.now)
+            site.at_browser = "bob"
+            await through(ann, site.people["ann"].me)
+            assert "signed in as bob" in (await ann.get("/account")).text
+
+
+class TestAttacks:
+    """None of them ends in a session."""
+
+    @pytest.mark.parametrize("iss", [None, "", "https://evil.example/", "http://127.0.0.1/", "ü"])
+    async def test_another_providers_answer(self, ann: Visitor, running: Running, iss: str | None) -> None:
+        """By its `iss`, or by the lack of one that was promised: the code is sent to nobody."""
+        async with running() as site:
+            site.fault("redirect", Fault(change={"iss": iss}))
+            shown = await through(ann, site.people["ann"].me)
+            assert (shown.status, shown.title) == (403, "The answer is from another provider")
+            assert site.count("/auth", "POST") == 0
+            assert not await is_signed_in(ann)
+
+    async def test_an_honest_providers_answer_for_an_evil_older_one(self, ann: Visitor, running: Running) -> None:
+        """Mix-up: an older provider has no issuer, but the answer names one elsewhere; the code isn't handed over."""
+        async with running() as honest, provider(Variant.older()) as evil:
+            evil.person("mallory")
+            asked = await sent(ann, evil.people["mallory"].me)
+            onwards = f"{honest.url('/auth')}?{urlsplit(asked).query}"
+            shown = await ann.get(await answered(onwards))
+            assert shown.title == "The answer is from another provider"
+            assert evil.count("/auth", "POST") == 0
+
+    async def test_nothing_secret_is_stored_or_told(
+        self, ann: Visitor, running: Running, real_redis: Redis, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Not the state, the verifier, the code or a cookie; and what is sent to the provider holds no verifier."""
+        async with running() as site:
+            asked = await sent(ann, site.people["ann"].me)
+            state = parse_qs(urlsplit(asked).query)["state"][0]
+            names = await all_keys(real_redis)
+            dump = repr(names) + repr([await real_redis.command("GET", n) for n in names if b"sign-in" in n])
+            assert "identity:sign-in" in dump
+            location = await answered(asked)
+            await ann.get(location)
+            (redeemed,) = [request for request in site.asked if request.path == "/auth" and request.method == "POST"]
+            verifier, code = redeemed.form["code_verifier"], redeemed.form["code"]
+            for secret in (state, verifier, ann.cookies["__Host-microsub-browser"]):
+                assert secret not in dump
+            assert verifier not in asked + location
+            log = capsys.readouterr().out
+            assert "signed in" in log
+            assert code not in log
+            assert state not in log
+
+
+class TestWhatGoesWrong:
+    """A page in plain words that names the provider and says what to do."""
+
+    async def test_a_page_without_links(self, ann: Visitor, running: Running) -> None:
+        """Says which page was read, and which links belong there."""
+        async with running() as site:
+            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=site.page("/bare/", "<p>hello"))
+            assert shown.status == 400
+            assert site.url("/bare/") in shown.text
+            assert "indieauth-metadata" in shown.text
+
+    async def test_a_page_that_cannot_be_reached(self, ann: Visitor, running: Running) -> None:
+        """Is told apart from one that says nothing."""
+        async with running() as site:
+            site.fault("profile", Fault(status=503))
+            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=site.people["ann"].me)
+            assert shown.status == 503
+            assert "can't be reached" in shown.text
+            assert "Check the address" in shown.text
+
+    async def test_a_providers_own_words_are_text(self, ann: Visitor, running: Running) -> None:
+        """Escaped, short, and as the provider's."""
+        async with running() as site:
+            said = {"code": None, "error": "server_error", "error_description": "<b>call 555</b>" + "x" * 500}
+            site.fault("redirect", Fault(change=said))
+            shown = await through(ann, site.people["ann"].me)
+            assert shown.status == 502
+            assert "<b>call" not in shown.response.text
+            assert "<b>call 555</b>" in shown.text
+            assert "x" * 300 not in shown.text
+
+    @pytest.mark.parametrize(
+        ("fault", "title"),
+        [
+            (Fault(status=500), "The provider has a problem"),
+            (Fault(status=200, body=b"<html>", content_type="text/html"), "The provider's answer can't be read"),
+            (Fault(body=b"[]"), "The provider's answer can't be read"),
+            (Fault(change={"me": None}), "The provider's answer can't be read"),
+            (Fault(change={"me": "http://10.0.0.1.evil/\r\nx"}), "The provider's answer can't be read"),
+            (Fault(padding=200_000), "The provider doesn't answer"),
+            (Fault(drop=True), "The provider doesn't answer"),
+            (Fault(location="https://evil.example/"), "The provider does not confirm you"),
+        ],
+    )
+    async def test_a_broken_provider(self, ann: Visitor, running: Running, fault: Fault, title: str) -> None:
+        """Whatever it answers to the code, nobody is signed in and the page names it."""
+        async with running() as site:
+            location = await answered(await sent(ann, site.people["ann"].me))
+            site.fault("redeemed", fault)
+            shown = await ann.get(location)
+            assert shown.title == title
+            assert urlsplit(site.issuer).netloc in shown.text
+            assert not await is_signed_in(ann)
+
+    async def test_a_provider_that_is_gone(self, ann: Visitor, running: Running) -> None:
+        """When the browser comes back."""
+        async with running() as site:
+            location = await answered(await sent(ann, site.people["ann"].me))
+            await site.listening.down()
+            shown = await ann.get(location)
+            assert (shown.status, shown.title) == (503, "The provider doesn't answer")
+
+
+class TestOurOwnServer:
+    """Whose page names this very server signs in here."""
+
+    async def test_an_address_of_ours(self, ann: Visitor) -> None:
+        """Without any request over HTTP."""
+        shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me=ADDRESS)
+        assert shown.status == 303
+        assert shown.location == "/sign-in?" + urlencode({"me": f"{ADDRESS}/", "next": "/auth"})
+
+    async def test_a_page_that_names_our_metadata(self, ann: Visitor, running: Running) -> None:
+        """Which isn't fetched: nothing answers at that address in this test."""
+        async with running() as site:
+            link = f'<link rel="indieauth-metadata" href="{ADDRESS}/.well-known/oauth-authorization-server">'
+            me = site.page("/static/", link)
+            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
+            assert shown.location == "/sign-in?" + urlencode({"me": me})
+
+    async def test_a_page_that_names_us(self, ann: Visitor, running: Running) -> None:
+        """By the older links too."""
+        async with running() as site:
+            links = {"authorization_endpoint": f"{ADDRESS}/auth", "token_endpoint": f"{ADDRESS}/token"}
+            me = site.page("/static/", "".join(f'<link rel="{rel}" href="{url}">' for rel, url in links.items()))
+            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
+            assert shown.location == "/sign-in?" + urlencode({"me": me})
+
+
+async def test_what_we_know_of_ourselves_is_what_we_tell(server: Instance, ann: Visitor) -> None:
+    """The metadata that isn't fetched says the same as the document."""
+    shown = await ann.get("/.well-known/oauth-authorization-server")
+    told = read_metadata(shown.response.content, f"{ADDRESS}/.well-known/oauth-authorization-server")
+    known = own_metadata(ADDRESS)
+    lists = {"scopes_supported": frozenset[str](), "code_challenge_methods_supported": frozenset[str]()}
+    assert replace(told, **lists) == known
+
+
+class TestOurselvesAsClient:
+    """What providers find at our client id."""
+
+    async def test_a_document(self, ann: Visitor) -> None:
+        """JSON by default, with the one way back."""
+        shown = await ann.get("/client")
+        assert shown.response.headers["content-type"] == "application/json"
+        document = json.loads(shown.response.text)
+        assert document["client_id"] == f"{ADDRESS}/client"
+        assert document["redirect_uris"] == [CALLBACK]
+        assert document["client_id"].startswith(document["client_uri"])
+        assert (await ann.get(document["logo_uri"])).response.headers["content-type"] == "image/svg+xml"
+
+    async def test_a_page(self, ann: Visitor) -> None:
+        """An h-app with a link to the way back, where HTML alone is asked for."""
+        shown = await ann.get("/client", accept="text/html,*/*;q=0.1")
+        assert shown.tree.css_first(".h-app .p-name") is not None
+        assert shown.tree.css_first("link[rel=redirect_uri]").attributes["href"] == CALLBACK
+        assert "public" in shown.response.headers["cache-control"]
+
+    async def test_it_is_the_same_for_everybody(self, server: Instance, ann: Visitor, signed_in) -> None:
+        """What anybody may keep holds nobody's name or cookie, also where a session would be renewed."""
+        await signed_in(ann)
+        server.now += 2 * 86_400
+        for accept in ("text/html", "application/json"):
+            shown = await ann.get("/client", accept=accept)
+            assert shown.response.headers.get_list("set-cookie") == []
+            assert "Account of" not in shown.response.text
+        assert (await ann.get("/account")).response.headers.get_list("set-cookie") != []
+
+
+async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: Redis) -> None:
+    """And says what the admin has to set."""
+    async with instance(real_redis) as made, provider() as site:
+        await made.accounts.add_user("ann", site.person("ann").me, made.now)
+        near, far = Visitor(made.app, "http://127.0.0.1:8080"), Visitor(made.app, "http://reader.lan:8080")
+        location = await sent(near, site.people["ann"].me)
+        assert parse_qs(urlsplit(location).query)["redirect_uri"] == ["http://127.0.0.1:8080/sign-in/callback"]
+        async with httpx.AsyncClient(timeout=60) as http:
+            back = (await http.get(location)).headers["location"]
+        assert (await near.get(back)).location == "/account"
+        assert (await near.get("/account")).status == 200
+        shown = await far.get("/sign-in")
+        assert shown.status == 403
+        assert "MICROSUB_BASE_URL" in shown.text
+        await near.aclose()
+        await far.aclose()
+
+
+async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
+    server: Instance, ann: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a number of them, the others are told to wait."""
+    monkeypatch.setattr("microsub.identity.limits.WAITING_IN_ALL", replace(WAITING_IN_ALL, most=0))
+    for me in ("https://eve.example/", "https://ann.example/"):
+        shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
+        assert shown.status == 503
+        assert "Too many people" in shown.text
+
+
+async def test_strangers_with_slow_pages_hold_up_no_user(server: Instance, ann: Visitor, running: Running) -> None:
+    """Users have places of their own, and strangers don't use up the minute of all."""
+    async with running() as site, AsyncExitStack() as held:
+        limits = server.identity.signing_in._limits
+        for number in range(WAITING_IN_ALL.most):
+            me, host = f"https://{number}.example/", f"{number}.example"
+            await held.enter_async_context(limits.place(me, f"2600:{number:x}::1", host))
+        page = await ann.get("/sign-in")
+        assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
+        assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+
+async def taken(limits: SignInLimits, held: AsyncExitStack, asked: Iterable[tuple[str, str, str]]) -> int:
+    """How many of these sign-ins (address of the person, of the client, host that is waited for) get a place."""
+    count = 0
+    for me, address, site in asked:
+        try:
+            await held.enter_async_context(limits.place(me, address, site))
+            count += 1
+        except SignInFailed:
+            continue
+    return count
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ([("https://mallory.example/", f"2600:{n:x}::1", f"{n}.example") for n in range(60)], WAITING_OF_PERSON.most),
+        ([(f"https://m{n}.example/", "2600::1", f"{n}.example") for n in range(60)], WAITING_OF_NETWORK.most),
+        (
+            [(f"https://m{n}.example/", f"2600:0:0:{n:x}::1", f"{n}.example") for n in range(60)],
+            WAITING_OF_WIDE_NETWORK.most,
+        ),
+        ([(f"https://m{n}.example/", f"2600:{n:x}::1", "slow.example") for n in range(60)], WAITING_AT_SITE.most),
+    ],
+    ids=["one person", "one network", "one /48", "one provider"],
+)
+async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
+    server: Instance, ann: Visitor, running: Running, asked: list[tuple[str, str, str]], most: int
+) -> None:
+    """Sixty sign-ins by users' addresses get as many places as their share; another user's gets in meanwhile."""
+    async with running() as site, AsyncExitStack() as held:
+        for me in {me for me, *_ in asked}:
+            await server.accounts.add_user(f"u{hash(me) & 0xFFFFFF}", me, server.now)
+        assert await taken(server.identity.signing_in._limits, held, asked) == most
+        assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+
+async def test_strangers_use_up_nobodys_minute(
+    server: Instance, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit for all is one for those who have no account here, and one for those who have."""
+    async with running() as site:
+        limits = server.identity.signing_in._limits
+        for number in range(SIGN_INS_IN_ALL.most):
+            await limits.enter(f"https://{number}.example/", "192.0.2.1")
+        page = await ann.get("/sign-in")
+        assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
+        assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+
+async def test_what_sign_ins_leave_behind_is_bounded(server: Instance) -> None:
+    """Also where pages name addresses of two thousand letters each: bytes count, not sign-ins alone."""
+    limits, size = server.identity.signing_in._limits, 14_000
+    for _ in range(SIGN_IN_BYTES.most // size):
+        await limits.leave("https://eve.example/", size)
+    with pytest.raises(SignInFailed):
+        await limits.leave("https://eve.example/", size)
+    await limits.leave("https://ann.example/", 14_000)
+
+
+async def test_what_one_sign_in_leaves_behind_is_counted(
+    server: Instance, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all that a page and the browser can make it hold."""
+    async with running() as site:
+        stranger = site.person("eve").me
+        limits = server.identity.signing_in._limits
+        counted: list[int] = []
+
+        async def leave(me: str, size: int) -> None:
+            counted.append(size)
+
+        monkeypatch.setattr(limits, "leave", leave)
+        await sent(ann, stranger, "/account?" + "x" * 3000)
+        (key,) = [key for key in await all_keys(server.redis) if b"sign" in key and b"in" in key]
+        assert counted[0] >= await server.redis.command("STRLEN", key) + len(key) > 3000
+
+
+async def test_sign_ins_are_counted(ann: Visitor, running: Running) -> None:
+    """By what became of them."""
+
+    def counted() -> dict[str, float]:
+        outcomes = ("begun", "local", "arrived", "unknown", "failed")
+        return {outcome: SIGN_INS.labels(outcome)._value.get() for outcome in outcomes}
+
+    before = counted()
+    async with running() as site:
+        location = await answered(await sent(ann, site.people["ann"].me))
+        await ann.get(location)
+        await ann.get(location)
+        site.person("eve")
+        site.at_browser = "eve"
+        await through(ann, site.people["eve"].me)
+        await ann.submit(await ann.get("/sign-in"), "/sign-in", me=ADDRESS)
+    grown = {outcome: value - before[outcome] for outcome, value in counted().items()}
+    assert grown == {"begun": 2, "local": 1, "arrived": 1, "unknown": 1, "failed": 1}
+
+
+async def test_no_network_begins_too_many(server: Instance, ann: Visitor, running: Running) -> None:
+    """Whatever addresses are entered, those of users among them; what is begun lies in Redis for a while."""
+    async with running() as site:
+        near = [Visitor(server.app, ADDRESS, client=f"2001:db8:0:{7 + n // 21:x}::{n:x}") for n in range(22)]
+        far = [Visitor(server.app, ADDRESS, client=f"2600:1f00:0:{7 + n // 21:x}::{n:x}") for n in range(22)]
+        for visitors, expected in ((far, [303] * 20 + [429, 303]), (near, [303] * 22)):
+            statuses = []
+            for visitor in visitors:
+                page = await visitor.get("/sign-in")
+                statuses.append((await visitor.submit(page, "/sign-in", me=site.people["ann"].me)).status)
+                await visitor.aclose()
+            assert statuses == expected
+        assert site.count("/ann/") == 1
+
+
+async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whoever enters one address of it after the other; and no user is shut out by that."""
+    async with running() as site:
+        page = await ann.get("/sign-in")
+        statuses = [(await ann.submit(page, "/sign-in", me=site.url(f"/{n}/"))).status for n in range(32)]
+        assert statuses == [400] * 30 + [429] * 2
+        refused = await ann.submit(page, "/sign-in", me=site.url("/more/"))
+        assert refused.response.headers["retry-after"] == "60"
+        assert len(site.asked) == 30
+        assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+
+async def test_no_site_of_many_networks_begins_too_many(server: Instance) -> None:
+    """Whoever has a /48 of IPv6 doesn't use up what there is for all."""
+    limits = server.identity.signing_in._limits
+    for number in range(SIGN_INS_OF_WIDE_NETWORK.most):
+        await limits.enter(f"https://{number}.example/", f"2600:1f00:0:{number:x}::1")
+    with pytest.raises(SignInFailed):
+        await limits.enter("https://eve.example/", "2600:1f00:0:ffff::1")
+    await limits.enter("https://eve.example/", "2600:1f00:1::1")

@@ -1,0 +1,203 @@
+"""The first page, the form that checks somebody's page, and the page that is lent to who has no website."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.identity.limits import PAGE_CHECKS_OF_NETWORK
+from microsub.redis.protocol import Redis
+from tests.identity.conftest import ADDRESS
+from tests.support.readers import Instance, instance
+from tests.support.visitor import PASSWORD, Shown, Visitor
+from tests.support.web import Answer, Publisher, publisher
+
+BAD = '<script>alert(1)</script>"'
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as running:
+        yield running
+
+
+def served(site: Publisher, html: str) -> str:
+    """The URL of a page."""
+    return site.serve("/", Answer(html.encode(), headers=[("Content-Type", "text/html")]))
+
+
+async def check(visitor: Visitor, address: str) -> Shown:
+    """Send the form of the first page."""
+    return await visitor.submit(await visitor.get("/"), "/check", address=address)
+
+
+async def test_the_first_page_says_what_belongs_on_ones_page(ann: Visitor) -> None:
+    """The line for readers, those for this server as provider, the endpoint, and the ways on."""
+    shown = await ann.get("/")
+    assert shown.title == "This is a Microsub server"
+    for line in (
+        '<link rel="microsub" href="https://reader.example/microsub/YOUR-NAME">',
+        '<link rel="indieauth-metadata" href="https://reader.example/.well-known/oauth-authorization-server">',
+        '<link rel="authorization_endpoint" href="https://reader.example/auth">',
+        '<link rel="token_endpoint" href="https://reader.example/token">',
+    ):
+        assert line in shown.text
+    links = {node.attributes.get("href") for node in shown.tree.css("a")}
+    assert "/sign-in" in links
+    assert not {"/health", "/metrics"} & links, "which are the admin's affair"
+
+
+async def test_who_is_signed_in_gets_lines_to_copy(ann: Visitor, signed_in) -> None:
+    """With the own name, and the own address in the form."""
+    await signed_in(ann)
+    shown = await ann.get("/")
+    assert '<link rel="microsub" href="https://reader.example/microsub/ann">' in shown.text
+    assert "YOUR-NAME" not in shown.text
+    assert shown.form("/check", address="https://ann.example/")
+
+
+async def test_the_lines_lead_where_this_server_answers(ann: Visitor) -> None:
+    """What people are told to write down is there."""
+    shown = await ann.get("/")
+    lines = [line for block in shown.tree.css("pre") for line in block.text().splitlines()]
+    paths = [line.partition('href="')[2].partition('"')[0].removeprefix(ADDRESS) for line in lines]
+    assert len(paths) == 4
+    for path in paths:
+        assert (await ann.client.get(path)).status_code in {200, 400, 401}, path
+
+
+async def test_a_page_is_checked(ann: Visitor, site: Publisher) -> None:
+    """What is there, what is missing, how to correct it, and whom it concerns."""
+    url = served(site, '<link rel="microsub" href="https://reader.example/microsub/ann">')
+    shown = await check(ann, url)
+    assert (shown.status, shown.title) == (200, f"What is found at {url}")
+    assert "Good: microsub – https://reader.example/microsub/ann, this server's endpoint for ann." in shown.text
+    assert "Problem: provider" in shown.text
+    assert '<link rel="token_endpoint" href="https://reader.example/token">' in shown.text
+    assert "Concerns IndiePass iOS, Ekstereye." in shown.text
+    assert shown.form("/check", address=url)
+
+
+async def test_how_a_page_compares_is_told_to_its_owner_alone(
+    ann: Visitor, other: Visitor, site: Publisher, signed_in
+) -> None:
+    """A stranger learns of nobody's `me`, nor whether there is such a user."""
+    url = served(site, '<link rel="microsub" href="https://reader.example/microsub/ann">')
+    nobody = site.serve(
+        "/nobody",
+        Answer(
+            b'<link rel="microsub" href="https://reader.example/microsub/nobody">',
+            headers=[("Content-Type", "text/html")],
+        ),
+    )
+    stranger = [await check(other, address) for address in (url, nobody)]
+    assert not any("account" in shown.text for shown in stranger)
+    await signed_in(ann)
+    assert "the user ann is https://ann.example/ here" in (await check(ann, url)).text
+
+
+async def test_nobody_checks_all_the_time(ann: Visitor) -> None:
+    """429 with Retry-After beyond the limit, whichever browser it is."""
+    for number in range(PAGE_CHECKS_OF_NETWORK.most):
+        assert (await check(ann, f"http://10.0.0.{number + 1}/")).status == 200
+    shown = await check(ann, "http://10.0.1.1/")
+    assert shown.status == 429
+    assert int(shown.response.headers["retry-after"]) > 0
+
+
+async def test_what_is_no_address_uses_up_no_check(ann: Visitor, site: Publisher) -> None:
+    """Only checks that are made count, however often something else is sent."""
+    for address in ("", " ", "nonsense nonsense", "ftp://a.example/", "http://") * PAGE_CHECKS_OF_NETWORK.most:
+        assert (await check(ann, address)).status == 400
+    assert (await check(ann, served(site, ""))).status == 200
+
+
+async def test_only_our_own_form_checks(ann: Visitor, site: Publisher) -> None:
+    """No other site makes this server ask somebody."""
+    url = served(site, "")
+    await ann.get("/")
+    assert (await ann.post("/check", {"address": url})).status == 403
+    page = await ann.get("/check")
+    assert page.title == "Check your page"
+    assert (await ann.submit(page, "/check", address=url)).status == 200
+    assert {asked.method for asked in site.asked} == {"HEAD", "GET"}
+
+
+async def test_without_an_address_of_its_own_the_page_says_so(real_redis: Redis) -> None:
+    """By another name than this machine's forms can't be trusted; the lines are shown as the browser sees them."""
+    async with instance(real_redis) as made:
+        strange, near = Visitor(made.app, "http://reader.lan"), Visitor(made.app, "http://127.0.0.1:8080")
+        shown = await strange.get("/")
+        assert "http://reader.lan/microsub" in shown.text
+        assert "MICROSUB_BASE_URL" in shown.text
+        assert not shown.tree.css("form")
+        assert (await near.get("/")).form("/check")
+        await strange.aclose()
+        await near.aclose()
+
+
+async def test_under_a_path_all_addresses_have_it(real_redis: Redis) -> None:
+    """Where the server lives beside others."""
+    async with instance(real_redis, base_url="https://example.com/reader") as made:
+        visitor = Visitor(made.app, "https://example.com")
+        shown = await visitor.get("/")
+        assert "https://example.com/reader/microsub/YOUR-NAME" in shown.text
+        assert shown.form("/reader/check")
+        await visitor.aclose()
+
+
+LINES = {
+    "indieauth-metadata": "https://reader.example/.well-known/oauth-authorization-server",
+    "authorization_endpoint": "https://reader.example/auth",
+    "token_endpoint": "https://reader.example/token",
+    "microsub": "https://reader.example/microsub/carol",
+}
+
+
+async def test_the_lines_stand_in_head_and_headers(ann: Visitor) -> None:
+    """For GET and HEAD alike; browsers may read them from elsewhere; nobody gets a cookie."""
+    page = await ann.get("/u/carol")
+    links = page.tree.css("html > head > link")
+    found = {node.attributes["rel"]: node.attributes["href"] for node in links}
+    assert LINES.items() <= found.items()
+    header = ", ".join(f'<{url}>; rel="{rel}"' for rel, url in LINES.items())
+    head = await ann.client.head("/u/carol")
+    for response in (page.response, head):
+        assert (response.status_code, response.headers["link"]) == (200, header)
+        assert response.headers["access-control-allow-origin"] == "*"
+        assert response.headers["cache-control"] == "public, max-age=300"
+        assert "set-cookie" not in response.headers
+    card = page.tree.css_first(".h-card")
+    assert (card.text(), card.attributes["href"]) == ("carol", "https://reader.example/u/carol")
+
+
+async def test_it_tells_nobody_who_has_an_account(ann: Visitor) -> None:
+    """Every name has one, and they differ in the name alone."""
+    known, unknown = await ann.get("/u/ann"), await ann.get("/u/nobdy")
+    assert known.status == unknown.status == 200
+    assert unknown.response.text.replace("nobdy", "ann") == known.response.text
+    assert known.response.headers["link"] == unknown.response.headers["link"].replace("nobdy", "ann")
+
+
+@pytest.mark.parametrize("name", ["a.b", "x" * 65, "%3Cscript%3E", "a%20b"])
+async def test_what_can_be_nobodys_name_has_none(ann: Visitor, name: str) -> None:
+    """Names are letters, digits, _ and -."""
+    assert (await ann.get(f"/u/{name}")).status == 404
+
+
+async def test_a_slash_makes_nobody_another_person(ann: Visitor) -> None:
+    """It leads to the one address for good."""
+    shown = await ann.get("/u/carol/")
+    assert (shown.status, shown.location) == (301, "https://reader.example/u/carol")
+
+
+async def test_one_signs_in_by_it(server: Instance, ann: Visitor) -> None:
+    """With the address in place of the name, and is shown with it."""
+    await server.accounts.add_user("carol", "", server.now)
+    await server.identity.local.enrolling.set_password("carol", PASSWORD, server.now)
+    for who in ("https://reader.example/u/carol", "reader.example/u/carol", "carol"):
+        page = await ann.get("/sign-in")
+        shown = await ann.submit(page, "/sign-in/local", who=who, password=PASSWORD)
+        assert shown.location == "/account", shown.text
+    assert "https://reader.example/u/carol" in (await ann.get("/account")).text

@@ -1,0 +1,122 @@
+"""A host and a URL have one form for each purpose, wherever they are written, stored, compared or asked."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from microsub.configuration.document import examine
+from microsub.fetch.targets import target_of
+from microsub.identity.passkeys import relying_party
+from microsub.identity.protocol.links import canonical_me, site_of_me
+from microsub.kit.http.headers import origin
+from microsub.kit.identifiers import identifier
+from microsub.kit.urls import (
+    ascii_host,
+    canonical_feed_url,
+    domain,
+    host_of,
+    is_usable,
+    normalise_person,
+    normalise_profile,
+    normalise_url,
+)
+
+HOSTS = {
+    "straße.example": "xn--strae-oqa.example",
+    "STRAẞE.example": "xn--strae-oqa.example",
+    "XN--STRAE-OQA.example": "xn--strae-oqa.example",
+    "STRASSE.example": "strasse.example",
+    "strasse.example.": "strasse.example",
+    "bücher.example:443": "xn--bcher-kva.example",
+    "☃.example": "xn--n3h.example",
+    "A.Example": "a.example",
+    "[2001:DB8:0:0::1]": "2001:db8::1",
+    "[2001:db8::1]:443": "2001:db8::1",
+}
+
+
+def test_a_joiner_that_changes_nothing_is_kept() -> None:
+    """Browsers refuse such a host; left out, it would lead to another one."""
+    assert ascii_host("a\u200db.example") == "a\u200db.example"
+
+
+@pytest.mark.parametrize(("written", "host"), HOSTS.items())
+def test_a_host_has_one_form(written: str, host: str) -> None:
+    """In backend.json and the store, where it is asked, and where it says who somebody is."""
+    url, place = f"https://{written}/", f"[{host}]" if ":" in host else host
+    assert ascii_host(written.removesuffix(":443").strip("[]")) == host
+    assert host_of(url) == target_of(url).host == host
+    assert canonical_feed_url(url) == normalise_url(url) == target_of(url).url == f"https://{place}/"
+    assert normalise_profile(url) == normalise_person(written) == f"https://{place}/"
+    assert identifier(url).url == f"https://{place}/"
+    assert origin(url) == f"https://{place}"
+    if ":" not in host:
+        assert domain(written.removesuffix(":443")) == host
+        assert site_of_me(canonical_me(url, private=True)) == host
+        party = relying_party(url)
+        assert party is not None
+        assert party.id == host
+
+
+def test_the_file_takes_for_one_feed_what_the_store_takes_for_one() -> None:
+    """`straße` and its punycode are one host, and `strasse` is another."""
+    hosts = ("straße.example", "xn--strae-oqa.example", "strasse.example")
+    feeds = [f"https://{host}/feed" for host in hosts]
+    for kept, same in ((feeds, True), (feeds[::2], False)):
+        document = {"version": 1, "users": {"ann": {"channels": [{"name": "A", "feeds": kept}]}}}
+        report = examine(orjson.dumps(document), "backend.json", {})
+        assert any("each feed once" in str(problem) for problem in report.problems) is same
+        assert (len({canonical_feed_url(feed) for feed in kept}) < len(kept)) is same
+
+
+SAME_FEED = [
+    ("https://A.example", "https://a.example/"),
+    ("HTTPS://a.example:443/", "https://a.example/"),
+    ("http://a.example:80/x#y", "http://a.example/x"),
+    ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+]
+OTHER_FEED = [
+    ("https://a.example/x", "https://a.example/x/"),
+    ("https://a.example/", "http://a.example/"),
+    ("https://a.example/?a", "https://a.example/?b"),
+    ("https://a.example:8443/", "https://a.example/"),
+    ("https://u:p@a.example/", "https://a.example/"),
+]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"), [*((*pair, True) for pair in SAME_FEED), *((*pair, False) for pair in OTHER_FEED)]
+)
+def test_spellings_of_a_feed(one: str, other: str, same: bool) -> None:
+    """Scheme, port, path, query and user tell feeds apart; case, default port and fragment don't."""
+    assert (canonical_feed_url(one) == canonical_feed_url(other)) is same
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://A.example/", "https://a.example"),
+        ("https://a.example/x/", "https://a.example/x"),
+        ("a.example", "http://a.example:80/"),
+    ],
+)
+def test_spellings_of_a_person(one: str, other: str) -> None:
+    """Scheme, slash at the end and default port make no other person."""
+    assert normalise_person(one) == normalise_person(other)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://[", "mailto:a@b", "x", "", "https:///x", "https://a.example:x/", "https://a b.example/", "ftp://a/"],
+)
+def test_what_cannot_be_requested_compares_as_it_is(url: str) -> None:
+    """Comparing never fails."""
+    assert canonical_feed_url(url) == url
+    assert not is_usable(url)
+
+
+@pytest.mark.parametrize("text", ["com", "localhost", "127.0.0.1", "a..example", "a.example..", "*.a.example", "a/b.c"])
+def test_what_is_no_domain(text: str) -> None:
+    """A domain that stands for everybody below it has two labels at least."""
+    assert domain(text) is None

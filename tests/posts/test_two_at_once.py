@@ -1,0 +1,302 @@
+"""Two documents of one feed, handled at the same time or out of order: the later one counts, and all is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from microsub.delivery.dead_letters import DeadLetters
+from microsub.delivery.look_ups import Completing, Populate
+from microsub.feeds.events import Events
+from microsub.fetch import FetchFailed, FetchRequest, FetchResult
+from microsub.posts.items import Items
+from microsub.posts.values import EntriesFound, ItemIncomplete, ItemsStored
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Message, Stream
+from tests.support.parsing import PARSER
+from tests.support.polling import World, dated, rss, world
+from tests.support.posts import NOON, candidate
+from tests.support.redis_wrappers import Between, once
+from tests.support.web import Publisher, publisher
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture
+async def it(redis: Redis) -> AsyncIterator[World]:
+    async with world(redis) as found:
+        yield found
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as found:
+        yield found
+
+
+def storing(it: World, redis: Redis | Between | None = None) -> Callable[[EntriesFound], Awaitable[None]]:
+    """What stores posts in a process, whose connection may be a special one."""
+    return it.make_ingest(redis or it.redis).add_found
+
+
+def message(feed: str, place: int, *texts: str, **changes: Any) -> EntriesFound:
+    """The `place`th document of a feed; its posts have one number each and these texts."""
+    posts = tuple(candidate(f"post{n}", text=text, **changes) for n, text in enumerate(texts))
+    return EntriesFound(feed, NOON, posts, NOON + place / 1000)
+
+
+async def text_of(it: World, feed: str, name: str = "post0") -> str:
+    found = await it.items.by_guid(feed, f"https://blog.example/{name}")
+    assert found is not None
+    return str(orjson.loads(found["Data"])["content"]["text"])
+
+
+async def told(it: World) -> list[ItemsStored]:
+    rows = await it.redis.command("XRANGE", "stream:{stored}", "-", "+")
+    return [
+        ItemsStored.of({name.decode(): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)})
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("late", [1, 2])
+async def test_of_two_documents_with_a_new_post_the_later_one_counts(it, late):
+    """Whichever of them wins the claim: the store has what the later one says."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    documents = {1: message(feed.id, 1, "first"), 2: message(feed.id, 2, "second")}
+    slow = storing(it, Between(it.redis, once("item_claim", lambda: storing(it)(documents[3 - late]))))
+    await slow(documents[late])
+    assert await text_of(it, feed.id) == "second"
+
+
+async def test_a_post_that_says_again_what_it_said_is_not_overwritten_by_what_it_said_between(it):
+    """Three documents, the second of which is slow: the third one confirms the first, and counts."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first"))
+    slow = storing(it, Between(it.redis, once("item_update", lambda: storing(it)(message(feed.id, 3, "first")))))
+    await slow(message(feed.id, 2, "second"))
+    assert await text_of(it, feed.id) == "first"
+
+
+async def test_an_edit_is_told_though_another_document_took_its_mark_away_and_its_worker_died(it):
+    """Another worker finds the mark before the edit is written, tells, and takes it away. The next attempt tells."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first", "other"))
+    edit = message(feed.id, 2, "second", author="https://new.example/")
+
+    async def other_document() -> None:
+        await storing(it)(EntriesFound(feed.id, NOON, (candidate("post1", text="edited"),), NOON + 0.003))
+
+    taken = False
+
+    async def before(name: str, _args: Any) -> None:
+        nonlocal taken
+        if name == "item_update" and not taken:
+            taken = True
+            await other_document()
+        if name == "stream_add":
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        await storing(it, Between(it.redis, before))(edit)
+    count = len(await told(it))
+    await storing(it)(edit)
+    after = (await told(it))[count:]
+    item = await it.items.by_guid(feed.id, "https://blog.example/post0")
+    assert [news.edited for news in after] == [(item["ID"],)]
+    await storing(it)(edit)
+    assert len(await told(it)) == count + 1
+
+
+class Nobody:
+    """Every page is gone."""
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        return FetchFailed(request.url, "http", "404", 404)
+
+
+async def test_what_look_ups_found_is_told_after_a_crash(it):
+    """The author is written, and the worker dies before it tells the timelines' rules: the next attempt does."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first", incomplete=True))
+    item = await it.items.by_guid(feed.id, "https://blog.example/post0")
+
+    class Found(Completing):
+        async def complete(self, entry, source=None):
+            return replace(entry, author=replace(entry.author, url="https://ann.example/", name="Anna"))
+
+    def populate(redis: Any) -> Populate:
+        completing = Found(Nobody(), PARSER)
+        return Populate(it.feeds, Items(redis), completing, Stream(redis, "stored"), it.announcing, clock=it.clock)
+
+    async def die() -> None:
+        raise KilledError
+
+    asked = Message("1-1", ItemIncomplete(item["ID"], item["version"]).to_fields())
+    before = len(await told(it))
+    with pytest.raises(KilledError):
+        await populate(Between(it.redis, once("stream_add", die)))(asked)
+    await populate(it.redis)(asked)
+    assert [news.edited for news in (await told(it))[before:]] == [(item["ID"],)]
+    await populate(it.redis)(asked)
+    assert len(await told(it)) == before + 1
+
+
+async def test_what_another_worker_tells_after_a_crash_carries_the_guid(it):
+    """The worker that stored a post and an edit dies before it tells; who takes over tells of both, with their guids.
+
+    Of a post that was deleted meanwhile nothing is told.
+    """
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first"))
+    last = await Events(it.redis).last()
+
+    async def die() -> None:
+        raise KilledError
+
+    edit = message(feed.id, 2, "second", "new", "deleted")
+    with pytest.raises(KilledError):
+        await storing(it, Between(it.redis, once("stream_add", die)))(edit)
+    deleted = await it.items.by_guid(feed.id, "https://blog.example/post2")
+    await it.redis.command("DEL", keys.item(deleted["ID"]))
+    await storing(it)(message(feed.id, 3, "third"))
+    events = await Events(it.redis).since(last)
+    assert {event.guid for event in events} == {"https://blog.example/post0", "https://blog.example/post1"}
+
+
+async def test_a_dead_letter_that_is_tried_again_overwrites_no_later_edit(it):
+    """It keeps the place that it had among the documents of its feed."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    dead = DeadLetters(it.redis)
+    await dead.add("entries", Message("", message(feed.id, 1, "first").to_fields()), "it failed", NOON)
+    await storing(it)(message(feed.id, 2, "second"))
+    assert await dead.retry(await dead.list(), storing(it)) == []
+    assert await dead.count() == 0
+    assert await text_of(it, feed.id) == "second"
+
+
+async def test_an_edit_that_is_taken_back_after_a_crash_is_taken_back(it, site, monkeypatch):
+    """The worker hands the edit on and dies; the next poll finds the document as it was before, to the letter."""
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
+
+    async def die(*_args: object, **_named: object) -> bool:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(it.feeds, "settle", die)
+        with pytest.raises(KilledError):
+            await it.poller.poll(feed.id)
+    site.serve_document("/feed", rss(dated(2)))
+    await it.poller.poll(feed.id)
+    await it.stages.run_once()
+    assert '"name":"Post 2"' in (await it.texts())[0]
+
+
+class Slow:
+    """A fetcher whose caller gets the publisher's answer when `go` is set."""
+
+    def __init__(self, fetcher: Any) -> None:
+        self._fetcher = fetcher
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        result: FetchResult = await self._fetcher.fetch(request)
+        self.asked.set()
+        await self.go.wait()
+        return result
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("says", ["", "<description>Taken back</description>"])
+async def test_a_poll_that_knew_nothing_of_an_edit_says_nothing_of_it(it, site, monkeypatch, dies, says):
+    """One worker has read an edit and stood still; another one finds the document without the edit, as it was or with
+    another description, and ends its poll behind the first one's, of which it hasn't heard: the next poll reads the
+    document all the same.
+    """
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
+    first, second = Slow(it.fetcher), Slow(it.fetcher)
+    stale = asyncio.create_task(it.make_poller(fetcher=first).poll(feed.id))  # type: ignore[arg-type]
+    await first.asked.wait()
+    site.serve_document("/feed", rss(dated(2), extra=says))
+    later = asyncio.create_task(it.make_poller(fetcher=second).poll(feed.id))  # type: ignore[arg-type]
+    await second.asked.wait()
+    with monkeypatch.context() as patch:
+        if dies:
+
+            async def die(*_args: object, **_named: object) -> bool:
+                raise KilledError
+
+            patch.setattr(it.feeds, "settle", die)
+        first.go.set()
+        assert isinstance((await asyncio.gather(stale, return_exceptions=True))[0], KilledError) == dies
+    second.go.set()
+    await later
+    await it.stages.run_once()
+    await it.poll(feed)
+    assert '"name":"Post 2"' in (await it.texts())[0]
+
+
+@pytest.mark.parametrize("dies", [True, False])
+@pytest.mark.parametrize("stands_at", ["item_claim", "item_update", "stream_add"])
+async def test_an_edit_of_an_older_reading_never_replaces_what_a_newer_one_found(it, site, stands_at, dies):
+    """A worker has read an edit and stands still before any step of storing it. Another one finds that the edit was
+    taken back, and its poll ends. Then the first one goes on, and loses its lease or dies: readers see what the newer
+    reading found.
+    """
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
+
+    async def meanwhile() -> None:
+        site.serve_document("/feed", rss(dated(2)))
+        await it.poll(feed)
+
+    late = once(stands_at, meanwhile)
+
+    async def before(name: str, args: Any) -> None:
+        if dies and name == "feed_write":
+            raise KilledError
+        await late(name, args)
+
+    ends = await asyncio.gather(it.make_poller(redis=Between(it.redis, before)).poll(feed.id), return_exceptions=True)
+    assert isinstance(ends[0], KilledError) == dies
+    await it.stages.run_once()
+    assert '"name":"Post 2"' in (await it.texts())[0]
+    await it.poll(feed)
+    assert '"name":"Post 2"' in (await it.texts())[0]
+
+
+async def test_a_reading_that_was_overtaken_before_it_was_compared_changes_nothing(it, site):
+    """A worker stands still with a document in hand until another one has read a newer one: nothing of the old one is
+    written, neither of its posts nor of the feed.
+    """
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)], title="Edited"))
+    slow = Slow(it.fetcher)
+    stale = asyncio.create_task(it.make_poller(fetcher=slow).poll(feed.id))  # type: ignore[arg-type]
+    await slow.asked.wait()
+    site.serve_document("/feed", rss(dated(2)))
+    await it.poll(feed)
+    record = await it.record(feed)
+    slow.go.set()
+    await stale
+    await it.stages.run_once()
+    assert '"name":"Post 2"' in (await it.texts())[0]
+    assert await it.record(feed) == record

@@ -1,0 +1,90 @@
+"""A Redis that isn't ours to configure: what of its settings may lose data, and whether it takes writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from microsub import wiring
+from microsub.errors import StoreFull
+from microsub.redis.connect import connect, doubts, doubts_about
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.presence import Presence
+from microsub.redis.protocol import Redis
+from microsub.settings import Settings
+from tests.support.invariants import all_keys
+
+
+@pytest.mark.parametrize(
+    ("info", "named"),
+    [
+        ("# Memory\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n", []),
+        ("maxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n", ["allkeys-lru"]),
+        ("maxmemory_policy:volatile-ttl\r\naof_enabled:0\r\n", ["volatile-ttl", "appendonly"]),
+        ("nothing that we know\r\n", []),
+        ("", []),
+    ],
+)
+def test_settings_that_lose_data_are_named(info: str, named: list[str]) -> None:
+    """Any policy that evicts, and no append-only file; what a server doesn't tell is not held against it."""
+    sentences = doubts_about(info)
+    assert len(sentences) == len(named)
+    assert all(word in sentence for word, sentence in zip(named, sentences, strict=True))
+
+
+async def test_a_server_says_so_once_at_start(tmp_path: Path) -> None:
+    """In the log, for a Redis of somebody else's; about the embedded one there is nothing to say."""
+    server = start_embedded(tmp_path)
+    try:
+        settings = Settings(redis_url=server.url)
+        async with wiring.stores.open_stores(settings, create=True) as stores:
+            with capture_logs() as lines:
+                await wiring.stores.warn_of_losses(settings, stores)
+            assert lines == []
+            for name, value in (("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")):
+                await stores.redis.command("CONFIG", "SET", name, value)
+            with capture_logs() as lines:
+                await wiring.stores.warn_of_losses(settings, stores)
+                await wiring.stores.warn_of_losses(Settings(data_dir=tmp_path), stores)
+            assert [line["log_level"] for line in lines] == ["warning", "warning"]
+    finally:
+        server.stop()
+
+
+async def test_a_redis_that_does_not_tell_is_used_all_the_same(tmp_path: Path) -> None:
+    """Rented ones may forbid `INFO`."""
+    server = start_embedded(tmp_path)
+    redis = await connect(server.url)
+    try:
+        await redis.command("ACL", "SETUSER", "default", "-info")
+        assert await doubts(redis) == []
+        await redis.command("ACL", "SETUSER", "default", "+info")
+    finally:
+        await redis.aclose()
+        server.stop()
+
+
+async def test_the_probe_leaves_nothing_for_long(redis: Redis) -> None:
+    """Its key has a time to live; the fixture would fail otherwise."""
+    await Presence(redis).probe()
+    (name,) = await all_keys(redis)
+    assert 0 < await redis.command("TTL", name) <= 60
+
+
+async def test_the_probe_finds_a_full_redis(tmp_path: Path) -> None:
+    """A Redis that answers but refuses writes is told from one that has room again."""
+    server = start_embedded(tmp_path)
+    redis = await connect(server.url)
+    try:
+        presence = Presence(redis)
+        await redis.command("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(StoreFull, match="maxmemory"):
+            await presence.probe()
+        assert await presence.last_sign() is None, "reading goes on"
+        await redis.command("CONFIG", "SET", "maxmemory", "0")
+        await presence.probe()
+    finally:
+        await redis.aclose()
+        server.stop()

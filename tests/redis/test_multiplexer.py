@@ -1,0 +1,392 @@
+"""One connection, many callers: order, cancellation, losses, errors. On a real Redis, or one that misbehaves."""
+
+import asyncio
+import ssl
+import subprocess
+
+import pytest
+import redis as redis_py
+from redis.exceptions import OutOfMemoryError, ResponseError
+
+from microsub.errors import ConfigError, StoreFull, StoreUnavailable
+from microsub.redis.connect import connect
+from microsub.redis.multiplexer import AT_ONCE, Multiplexed, translate
+from microsub.redis.protocol import Script
+from tests.support.cluster import free_ports, serving
+from tests.support.waiting import wait_until
+
+ECHO = Script("echo", "return {KEYS[1], ARGV[1]}")
+
+
+@pytest.fixture
+async def redis(redis_url):
+    connection = Multiplexed(redis_url)
+    yield connection
+    await connection.aclose()
+
+
+@pytest.fixture
+def outside(redis_url):
+    """Another client, for what the tested one must not see."""
+    with redis_py.Redis.from_url(redis_url) as client:
+        yield client
+
+
+async def test_replies_are_as_redis_sends_them(redis):
+    """Bytes, integers, None and lists of these, whatever the command."""
+    assert await redis.command("SET", "a", "x") == b"OK"
+    assert await redis.command("GET", "a") == b"x"
+    assert await redis.command("GET", "none") is None
+    assert await redis.command("HSET", "h", "ä", 1.5) == 1
+    assert await redis.command("HGETALL", "h") == ["ä".encode(), b"1.5"]
+    assert await redis.command("ZADD", "z", 1.25, b"m") == 1
+    assert await redis.command("ZRANGE", "z", 0, -1, "WITHSCORES") == [b"m", b"1.25"]
+    assert await redis.command("SMEMBERS", "none") == []
+    assert await redis.command("EVAL", "return {1, {'two', false}}", 0) == [1, [b"two", None]]
+
+
+async def test_every_caller_gets_their_own_reply(redis):
+    """A thousand callers at once, single commands, pipelines and scripts mixed, one connection."""
+
+    async def caller(number: int) -> None:
+        key = f"k{number}"
+        assert await redis.command("SET", key, number) == b"OK"
+        if number % 3 == 0:
+            assert await redis.pipeline([("GET", key), ("STRLEN", key)]) == [b"%d" % number, len(str(number))]
+        elif number % 3 == 1:
+            assert await redis.script(ECHO, [key], [number]) == [key.encode(), b"%d" % number]
+        else:
+            assert await redis.command("GET", key) == b"%d" % number
+
+    await asyncio.gather(*(caller(number) for number in range(1000)))
+
+
+async def test_all_callers_share_one_connection(redis, outside):
+    """However many calls are in flight."""
+    before = int(outside.info("stats")["total_connections_received"])
+    await asyncio.gather(*(redis.command("INCR", "n") for _ in range(200)))
+    assert int(outside.info("stats")["total_connections_received"]) == before + 1
+
+
+async def test_many_calls_of_one_turn_are_written_together(redis, outside):
+    """While Redis has enough to do, what gathers during a turn of the event loop is one write."""
+    await redis.command("PING")
+
+    def reads() -> int:
+        return int(outside.info("stats")["total_reads_processed"])
+
+    before = reads()
+    await asyncio.gather(*(redis.command("INCR", "n") for _ in range(100)))
+    assert reads() - before < AT_ONCE + 5
+
+
+async def test_a_large_value_passes_both_ways(redis):
+    """Some megabytes at once, while others go on."""
+    large = b"\r\n$" * 2_000_000
+    results = await asyncio.gather(
+        redis.command("SET", "large", large), *(redis.command("INCR", "n") for _ in range(50))
+    )
+    assert results[1:] == list(range(1, 51))
+    assert await redis.command("GET", "large") == large
+
+
+async def test_a_cancelled_caller_shifts_nobodys_reply(redis):
+    """Before the write and after it: the reply of who has left is dropped, everybody else's arrives."""
+    await redis.command("PING")
+    for turns in range(4):
+        tasks = [asyncio.create_task(redis.command("ECHO", str(number))) for number in range(100)]
+        batches = [asyncio.create_task(redis.pipeline([("ECHO", "x"), ("ECHO", str(n))])) for n in range(20)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for task in [*tasks[::2], *batches[::2]]:
+            task.cancel()
+        kept = await asyncio.gather(*tasks[1::2])
+        assert kept == [b"%d" % number for number in range(1, 100, 2)]
+        assert [reply[1] for reply in await asyncio.gather(*batches[1::2])] == [b"%d" % n for n in range(1, 20, 2)]
+        await asyncio.gather(*tasks, *batches, return_exceptions=True)
+    assert await redis.command("ECHO", "still in step") == b"still in step"
+
+
+async def test_a_cancelled_caller_does_not_take_the_connection_away(redis_url):
+    """Whoever happens to start connecting may leave; the others still get connected."""
+    redis = Multiplexed(redis_url)
+    first = asyncio.create_task(redis.command("PING"))
+    others = [asyncio.create_task(redis.command("ECHO", str(number))) for number in range(3)]
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await asyncio.gather(*others) == [b"0", b"1", b"2"]
+    await redis.aclose()
+
+
+async def test_an_error_reaches_its_caller_alone(redis):
+    """In a single call it is raised; in a pipeline the others have run when the first one is raised."""
+    await redis.command("SET", "text", "x")
+    good, bad = await asyncio.gather(
+        redis.command("GET", "text"), redis.command("INCR", "text"), return_exceptions=True
+    )
+    assert good == b"x"
+    assert isinstance(bad, ResponseError)
+    with pytest.raises(ResponseError, match="not an integer"):
+        await redis.pipeline([("SET", "a", 1), ("INCR", "text"), ("LPUSH", "text", 1), ("SET", "b", 2)])
+    assert await redis.pipeline([("GET", "a"), ("GET", "b")]) == [b"1", b"2"]
+    assert await redis.pipeline([]) == await redis.scripts([]) == []
+
+
+async def test_an_unknown_script_is_loaded(redis):
+    """Also after the server has forgotten it, and for several at once."""
+    other = Script("other", "return ARGV[1]")
+    assert await redis.script(ECHO, ["k"], [1]) == [b"k", b"1"]
+    await redis.command("SCRIPT", "FLUSH")
+    calls = [(ECHO, ["a"], [1]), (other, [], ["two"]), (ECHO, ["b"], ["3"])]
+    assert await redis.scripts(calls) == [[b"a", b"1"], b"two", [b"b", b"3"]]
+    await redis.command("SCRIPT", "FLUSH")
+    assert await asyncio.gather(*(redis.script(ECHO, ["k"], [n]) for n in range(20))) == [
+        [b"k", b"%d" % n] for n in range(20)
+    ]
+
+
+async def test_a_script_error_is_a_bug_and_stays_one(redis):
+    """It is raised as it is, from one call and from several."""
+    broken = Script("broken", "return redis.call('INCR', 'text')")
+    await redis.command("SET", "text", "x")
+    with pytest.raises(ResponseError, match="not an integer"):
+        await redis.script(broken, [])
+    with pytest.raises(ResponseError, match="not an integer"):
+        await redis.scripts([(ECHO, ["a"], [1]), (broken, [], [])])
+
+
+async def test_a_full_redis_refuses_with_a_clear_error(redis, outside):
+    """`maxmemory` reached: every kind of write raises StoreFull, reading goes on, nothing is half written."""
+    write = Script("write", "redis.call('SET', KEYS[1], 'x') redis.call('SET', KEYS[2], 'x')")
+    await redis.command("SET", "before", "x")
+    outside.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(StoreFull, match="refuses writes"):
+            await redis.command("SET", "a", "x")
+        with pytest.raises(StoreFull):
+            await redis.pipeline([("GET", "before"), ("SET", "a", "x")])
+        with pytest.raises(StoreFull):
+            await redis.script(write, ["{a}1", "{a}2"])
+        with pytest.raises(StoreFull):
+            await redis.scripts([(write, ["{a}1", "{a}2"], [])])
+        assert await redis.command("GET", "before") == b"x"
+        assert await redis.command("EXISTS", "a", "{a}1", "{a}2") == 0
+    finally:
+        outside.config_set("maxmemory", 0)
+    assert await redis.command("SET", "a", "x") == b"OK"
+
+
+async def test_a_lost_connection_fails_what_is_outstanding_and_the_next_call_works(redis, outside):
+    """Whoever waits hears of it at once; the next call connects anew."""
+    identity = await redis.command("CLIENT", "ID")
+    waiting = [asyncio.create_task(redis.command("BLPOP", "never", 0)) for _ in range(3)]
+    batch = asyncio.create_task(redis.pipeline([("GET", "a"), ("GET", "b")]))
+
+    def blocked() -> bool:
+        return "cmd=blpop" in "".join(str(client) for client in outside.client_list()).replace("'", "").replace(
+            ": ", "="
+        )
+
+    await wait_until(blocked)
+    outside.client_kill_filter(_id=identity)
+    for outcome in await asyncio.gather(*waiting, batch, return_exceptions=True):
+        assert isinstance(outcome, StoreUnavailable)
+    assert await redis.command("CLIENT", "ID") != identity
+
+
+async def test_a_connection_lost_while_idle_is_noticed(redis, outside):
+    """No call is wasted on finding it out."""
+    identity = await redis.command("CLIENT", "ID")
+    outside.client_kill_filter(_id=identity)
+    await wait_until(lambda: redis._link.lost)
+    assert await redis.command("ECHO", "x") == b"x"
+
+
+async def test_nothing_listens(tmp_path):
+    """StoreUnavailable, for each caller and again for the next."""
+    redis = Multiplexed(f"unix://{tmp_path}/none.sock")
+    outcomes = await asyncio.gather(*(redis.command("PING") for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+    with pytest.raises(StoreUnavailable):
+        await redis.scripts([(ECHO, ["a"], [1])])
+    await redis.aclose()
+
+
+async def test_a_closed_connection_says_so(redis_url):
+    """Outstanding calls fail, and so does every later one; closing twice is fine."""
+    redis = Multiplexed(redis_url)
+    await redis.command("PING")
+    waiting = asyncio.create_task(redis.command("BLPOP", "never", 0))
+    await asyncio.sleep(0)
+    await redis.aclose()
+    await redis.aclose()
+    with pytest.raises(StoreUnavailable):
+        await waiting
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await redis.command("PING")
+
+
+async def test_closing_while_connecting():
+    """Nobody waits for ever."""
+
+    async def silent(reader, writer):
+        await reader.read()
+
+    async with serving(silent) as url:
+        redis = Multiplexed(f"{url}?db=3")  # selecting a database needs an answer
+        call = asyncio.create_task(redis.command("PING"))
+        await wait_until(lambda: redis._connecting is not None)
+        await redis.aclose()
+        with pytest.raises((StoreUnavailable, asyncio.CancelledError)):
+            await call
+
+
+async def test_a_server_that_falls_silent_is_given_up():
+    """Without any reply for the whole of the time limit, all callers get an error, and a new connection is tried."""
+    connections = []
+
+    async def deaf(reader, writer):
+        connections.append(1)
+        await reader.read()
+
+    async with serving(deaf) as url:
+        redis = Multiplexed(url, reply_timeout=0.05)
+        for attempt in (1, 2):
+            with pytest.raises(StoreUnavailable, match="no reply"):
+                await redis.command("PING")
+            assert len(connections) == attempt
+        await redis.aclose()
+
+
+async def test_a_slow_server_is_not_given_up():
+    """As long as replies come, each in less than the time limit, the connection stays."""
+
+    turn = asyncio.Semaphore(0)
+
+    async def slow(reader, writer):
+        while data := await reader.read(1000):
+            for _ in range(data.count(b"PING")):
+                await turn.acquire()
+                writer.write(b"+PONG\r\n")
+
+    async with serving(slow) as url:
+        redis = Multiplexed(url, reply_timeout=3600)
+        calls = [asyncio.create_task(redis.command("PING")) for _ in range(12)]
+        await wait_until(lambda: redis._link is not None and len(redis._link._waiting) == len(calls))
+        link = redis._link
+        for _ in calls:  # each time the limit is over, one more reply has come
+            before = link._replies
+            turn.release()
+            await wait_until(lambda before=before: link._replies > before)
+            link._check(before)
+        assert await asyncio.gather(*calls) == [b"PONG"] * 12
+        assert redis._link is link
+        await redis.aclose()
+
+
+@pytest.mark.parametrize("reply", [b"+OK\r\n+OK\r\n", b"?what\r\n", b"-LOADING Redis is loading\r\n", b"$5\r\nab"])
+async def test_a_server_that_breaks_the_protocol_is_left(reply):
+    """Too many replies, no reply at all, half a one: callers get an error, never somebody else's reply."""
+
+    async def strange(reader, writer):
+        await reader.read(1000)
+        writer.write(reply)
+        await writer.drain()
+
+    async with serving(strange) as url:
+        redis = Multiplexed(url)
+        outcome = (await asyncio.gather(redis.command("PING"), return_exceptions=True))[0]
+        assert outcome == b"OK" or isinstance(outcome, StoreUnavailable)
+        await wait_until(lambda: redis._link.lost)
+        await redis.aclose()
+
+
+SHA = "1bcb3a5d" * 5
+REASON = "command not allowed when used memory > 'maxmemory'."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OutOfMemoryError(f"{REASON} script: {SHA}, on @user_script:9."),
+        ResponseError(f"ERR Error running script (call to f_{SHA}): @user_script:9: @user_script: 9: -OOM {REASON} "),
+        OutOfMemoryError(REASON),
+        ResponseError(f"MISCONF {REASON}"),
+    ],
+)
+def test_the_place_in_a_script_is_left_out(error: Exception) -> None:
+    """As Redis 7 and Redis 6 word it."""
+    translated = translate(error)
+    assert isinstance(translated, StoreFull)
+    assert (
+        str(translated).strip().removeprefix("Redis refuses writes: ").removeprefix("OOM ").removeprefix("MISCONF ")
+        == REASON
+    )
+
+
+# --- URLs --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_database_of_the_url_counts(redis_server):
+    """`?db=` of a unix socket, as `/n` of an address, selects the database."""
+    first = await connect(f"{redis_server.url}?db=1")
+    second = await connect(f"{redis_server.url}?db=2")
+    await first.command("SET", "here", 1)
+    assert await second.command("EXISTS", "here") == 0
+    await first.command("DEL", "here")
+    await first.aclose()
+    await second.aclose()
+
+
+@pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "redis+sentinel://a", ""])
+async def test_other_urls_are_refused(url):
+    """The error names what was found and what is possible."""
+    with pytest.raises(ConfigError, match=r"rediss://.*redis\+cluster://"):
+        await connect(url)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    """A Redis with TLS and a password on a TCP port; the URL, or None where redis-server was built without TLS."""
+
+    from microsub.redis.embedded.server import programs
+
+    folder = tmp_path_factory.mktemp("tls")
+    certificate = [
+        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+        *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"),
+    ]
+    try:
+        subprocess.run(certificate, cwd=folder, check=True, capture_output=True)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("no openssl to make a certificate with")
+    (port,) = free_ports(1)
+    options = {
+        "port": "0", "tls-port": str(port), "bind": "127.0.0.1", "tls-cert-file": "cert.pem",
+        "tls-key-file": "key.pem", "tls-ca-cert-file": "cert.pem", "tls-auth-clients": "no",
+        "requirepass": "p@ss", "save": "", "dir": str(folder),
+    }  # fmt: skip
+    args = [part for name, value in options.items() for part in (f"--{name}", value)]
+    child = subprocess.Popen([programs()[0].path, *args], cwd=folder, stdout=subprocess.PIPE, text=True)
+    for line in child.stdout:
+        if "Ready to accept connections" in line:
+            break
+    else:
+        pytest.skip("this redis-server was built without TLS")
+    yield f"rediss://:p%40ss@127.0.0.1:{port}/1", str(folder / "cert.pem")
+    child.terminate()
+    child.communicate()
+
+
+async def test_tls_and_password(secured):
+    """`rediss://` verifies the server and signs in; a wrong password or an unknown certificate is no connection."""
+    url, certificate = secured
+    redis = await connect(f"{url}?ssl_ca_certs={certificate}")
+    assert await redis.command("SET", "a", 1) == b"OK"
+    assert await redis.script(ECHO, ["k"], [1]) == [b"k", b"1"]
+    await redis.aclose()
+    with pytest.raises(StoreUnavailable):
+        await connect(url.replace("p%40ss", "wrong") + f"?ssl_ca_certs={certificate}")
+    with pytest.raises(StoreUnavailable):
+        await connect(url)
+    assert ssl.HAS_TLSv1_2

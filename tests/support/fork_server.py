@@ -1,0 +1,287 @@
+"""Processes of the product, forked from one that has loaded it: starting Python and loading it takes a second each.
+
+A fork server has no threads and has done nothing but import. A child has the arguments, environment and files that it
+is given, a session of its own, and runs a module as `python -m` does, to the normal end of an interpreter. The worker
+that a server has beside it is forked the same way.
+
+`python fork_server.py SOCKET MODULE ARGUMENTS…` has a fork server that is there run a module in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+TYPE_CHECKING = False  # what runs one command by a fork server loads little
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import IO, Any
+
+
+class Process:
+    """A running program. `poll` gives its exit code, the negative number of the signal that ended it, or None."""
+
+    def __init__(self, pid: int, poll: Callable[[], int | None]) -> None:
+        self.pid = pid
+        self.poll = poll
+
+    @property
+    def returncode(self) -> int | None:
+        """As it is at this moment."""
+        return self.poll()
+
+    async def wait(self) -> int:
+        """Its exit code, when it has ended."""
+        import asyncio
+
+        pause = 0.002
+        while (code := self.poll()) is None:
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, 0.03)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Raises ProcessLookupError for one that has ended."""
+        if self.poll() is not None:
+            raise ProcessLookupError(self.pid)
+        os.kill(self.pid, number)
+
+    def end(self, seconds: float) -> None:
+        """Have it end, outside of an event loop; kill it where it doesn't within so many seconds."""
+        until = time.monotonic() + seconds
+        if self.poll() is None:
+            self.terminate()
+        while self.poll() is None:
+            if time.monotonic() > until:
+                self.kill()
+            time.sleep(0.01)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def started(arguments: Sequence[str], environment: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]) -> Process:
+    """Python with these arguments, started as usual."""
+    import subprocess
+
+    child = subprocess.Popen([sys.executable, *arguments], env=environment, stdout=stdout, stderr=stderr)
+    return Process(child.pid, child.poll)
+
+
+def forked(
+    address: str, module: str, arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[int]
+) -> Process:
+    """Run `python -m module arguments…` by the fork server at that address; `files` are its standard ones."""
+    link = socket.socket(socket.AF_UNIX)
+    link.connect(address)
+    request = {"module": module, "arguments": list(arguments), "environment": dict(environment), "folder": os.getcwd()}
+    body = json.dumps(request).encode()
+    socket.send_fds(link, [len(body).to_bytes(4, "big")], files)
+    link.sendall(body)
+    return Process(int(_line(link)), _Ending(link).poll)
+
+
+class _Ending:
+    """The exit code of a forked process, as the fork server says it."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        if self._code is None and select.select([self._link], [], [], 0)[0]:
+            self._code = int(_line(self._link))
+            self._link.close()
+        return self._code
+
+
+def _line(link: socket.socket) -> bytes:
+    said = b""
+    while not said.endswith(b"\n"):
+        byte = link.recv(1)
+        assert byte, "the fork server of the tests has ended"
+        said += byte
+    return said
+
+
+class ForkServer:
+    """The fork server of this process; it ends with it."""
+
+    def __init__(self, folder: Path) -> None:
+        import subprocess
+
+        self.address = str(folder / "fork")
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", __name__, self.address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._server.stdout is not None
+        assert self._server.stdout.readline() == b"ready\n"
+
+    def start(
+        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], out: IO[bytes], err: IO[bytes]
+    ) -> Process:
+        """Run `python -m module arguments…` there. Its standard input is empty."""
+        with open(os.devnull, "rb") as nothing:
+            files = [nothing.fileno(), out.fileno(), err.fileno()]
+            return forked(self.address, module, arguments, environment, files)
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+_servers: dict[int, ForkServer] = {}
+
+
+def fork_server() -> ForkServer:
+    """The one of this process."""
+    if os.getpid() not in _servers:
+        import atexit
+        import tempfile
+        from pathlib import Path
+
+        folder = tempfile.TemporaryDirectory(prefix="fork-")
+        made = _servers[os.getpid()] = ForkServer(Path(folder.name))
+        atexit.register(folder.cleanup)
+        atexit.register(made.close)
+    return _servers[os.getpid()]
+
+
+# --- the server's side -----------------------------------------------------------------------------------------------
+
+
+def _load() -> None:
+    import gc
+    import importlib
+    import pkgutil
+
+    import microsub
+
+    found = [each.name for each in pkgutil.walk_packages(microsub.__path__, "microsub.")]
+    loaded_by_name = ("uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto", "uvicorn.logging")
+    for name in ("microsub.cli", *found, *loaded_by_name):
+        if not name.endswith(("__main__", "_process")):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(listener: socket.socket) -> dict[str, Any]:
+    """Fork until the standard input ends. Returns in each child, with what it has to do."""
+    links: dict[int, socket.socket] = {}
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    while True:
+        ready = select.select([0, wake, listener], [], [])[0]
+        if wake in ready:
+            os.read(wake, 4096)
+            _reap(links)
+        if 0 in ready:
+            os._exit(0)
+        if listener not in ready:
+            continue
+        link, _ = listener.accept()
+        head, files, *_ = socket.recv_fds(link, 4, 3)
+        body, size = b"", int.from_bytes(head, "big")
+        while len(body) < size:
+            body += link.recv(size - len(body))
+        pid = os.fork()
+        if pid:
+            links[pid] = link
+            link.sendall(b"%d\n" % pid)
+            for file in files:
+                os.close(file)
+            continue
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        for open_here in (*files, wake, woken):
+            os.close(open_here)
+        for connected in (listener, link, *links.values()):
+            connected.close()
+        request: dict[str, Any] = json.loads(body)
+        return request
+
+
+def _reap(links: dict[int, socket.socket]) -> None:
+    while links:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with links.pop(pid) as link:
+            try:
+                link.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+            except OSError:  # nobody waits for it any more
+                continue
+
+
+def _run(request: dict[str, Any], address: str) -> None:
+    import runpy
+
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    time.tzset()
+    _count_for_others()
+    _fork_beside(address)
+    sys.argv[1:] = request["arguments"]
+    sys.modules.pop(request["module"], None)
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+
+
+def _count_for_others() -> None:
+    """The client library decides when it is loaded whether it counts in files, which other processes read."""
+    from prometheus_client import REGISTRY, values
+
+    from microsub.metrics import FOLDER_VARIABLE
+
+    if FOLDER_VARIABLE in os.environ:
+        values.ValueClass = values.get_value_class()
+        for metric in REGISTRY._collector_to_names:
+            if hasattr(metric, "_metric_init") and metric._is_observable():
+                metric._metric_init()
+
+
+def _fork_beside(address: str) -> None:
+    """Have a server's worker forked too."""
+    import asyncio
+
+    async def fork(_python: str, _m: str, module: str, *, env: dict[str, str], **_files: Any) -> Process:
+        end, held = os.pipe()
+        with open(end, "rb") as parent, open(os.devnull, "wb") as nothing:
+            process = forked(address, module, (), env, [parent.fileno(), nothing.fileno(), 2])
+        process.stdin = os.fdopen(held, "wb")  # type: ignore[attr-defined]  # it ends with us
+        return process
+
+    asyncio.create_subprocess_exec = fork  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        _process = forked(sys.argv[1], sys.argv[2], sys.argv[3:], os.environ, [0, 1, 2])
+        while (_code := _process.poll()) is None:
+            time.sleep(0.005)
+        sys.exit(_code)
+    with socket.socket(socket.AF_UNIX) as _listener:
+        _listener.bind(sys.argv[1])
+        _listener.listen(64)
+        _load()
+        print("ready", flush=True)
+        _todo = _serve(_listener)
+    _run(_todo, sys.argv[1])

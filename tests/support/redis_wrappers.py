@@ -1,0 +1,207 @@
+"""Wrappers of a connection to Redis: one counts round trips, one lets things happen between them, one dies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from redis.exceptions import NoScriptError, RedisError
+
+from microsub.redis.multiplexer import all_good, translate
+from microsub.redis.protocol import Arg, Command, Redis, Script
+
+
+class Wrapped:
+    """A Redis for which a subclass says what comes of each round trip."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """`run` does it; the first call of several gives the name, where a script's is its own, and the arguments."""
+        return await run()
+
+    async def command(self, *args: Any) -> Any:
+        return await self._trip(args[0], args, lambda: self._redis.command(*args))
+
+    async def pipeline(self, commands: Any) -> Any:
+        name, args = (commands[0][0], commands[0]) if commands else ("", ())
+        return await self._trip(name, args, lambda: self._redis.pipeline(commands))
+
+    async def script(self, script: Any, keys: Any, args: Any = ()) -> Any:
+        return await self._trip(script.name, args, lambda: self._redis.script(script, keys, args))
+
+    async def scripts(self, calls: Any) -> Any:
+        name, args = (calls[0][0].name, calls[0][2]) if calls else ("", ())
+        return await self._trip(name, args, lambda: self._redis.scripts(calls))
+
+    def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        return self._redis.scan(count)
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+
+class CountingRedis(Wrapped):
+    """`trips` is how often something was sent, a pipeline once."""
+
+    trips = 0
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        self.trips += 1
+        return await run()
+
+
+class Between(Wrapped):
+    """What another process does at the worst moment: `before(name, args)` happens before each call."""
+
+    def __init__(self, redis: Redis, before: Callable[[str, Any], Awaitable[None]]) -> None:
+        super().__init__(redis)
+        self._before = before
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        if name:
+            await self._before(name, args)
+        return await run()
+
+
+def once(name: str, act: Callable[[], Awaitable[object]]) -> Callable[[str, Any], Awaitable[None]]:
+    """Do `act` before the first call of that name."""
+    done = False
+
+    async def before(called: str, _args: Any) -> None:
+        nonlocal done
+        if called == name and not done:
+            done = True
+            await act()
+
+    return before
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing may catch this."""
+
+
+class Killing(Wrapped):
+    """A Redis whose client is killed before its nth round trip, or just after the server did it.
+
+    With another `error` it is Redis that fails, from that trip on.
+    """
+
+    error: type[BaseException] = KilledError
+    trips = 0
+    kill_at: int | None = None
+    after = False
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        self.trips += 1
+        if self.kill_at is not None and self.trips >= self.kill_at:
+            if self.after and self.trips == self.kill_at:
+                await run()
+            raise self.error
+        return await run()
+
+
+async def killed_anywhere(
+    redis: Killing,
+    prepare: Callable[[], Awaitable[object]],
+    act: Callable[[], Awaitable[object]],
+    state: Callable[[], Awaitable[object]],
+    again: Callable[[], Awaitable[object]] | None = None,
+) -> int:
+    """Assert that `act`, killed before or after any of its round trips, leads with `again` (`act` itself, where none
+    is given) to the state that it leads to undisturbed; how many round trips it takes.
+    """
+    await redis.command("FLUSHDB")
+    await prepare()
+    begun = redis.trips
+    await act()
+    steps = redis.trips - begun
+    wanted = await state()
+    for step in range(1, steps + 1):
+        for redis.after in (False, True):
+            await redis.command("FLUSHDB")
+            await prepare()
+            redis.kill_at = redis.trips + step
+            with pytest.raises(KilledError):
+                await act()
+            redis.kill_at = None
+            await (again or act)()
+            place = f"killed {'after' if redis.after else 'before'} step {step} of {steps}"
+            found = await state()
+            assert found == wanted, f"{place}: {found}, expected {wanted}"
+    return steps
+
+
+_BATCH = 500
+_FAILURES = (RedisError, OSError)
+
+
+class ClientRedis:
+    """Takes over `client` (`redis.asyncio.Redis`, RESP2, not decoding): its reply parsing is switched off, and
+    `aclose` closes it.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        client.response_callbacks.clear()
+
+    async def command(self, *args: Arg) -> Any:
+        """See `Redis.command`."""
+        try:
+            return await self._client.execute_command(*args)
+        except _FAILURES as error:
+            raise translate(error) from error
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See `Redis.pipeline`."""
+        return all_good(await self._run(commands))
+
+    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+        """See `Redis.script`."""
+        return (await self.scripts([(script, keys, args)]))[0]
+
+    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
+        """See `Redis.scripts`."""
+        commands: list[Command] = [("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
+        replies = await self._run(commands)
+        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:
+            for script in {calls[index][0].sha: calls[index][0] for index in unknown}.values():
+                await self.command("SCRIPT LOAD", script.text)
+            again = await self._run([commands[index] for index in unknown])
+            for index, reply in zip(unknown, again, strict=True):
+                replies[index] = reply
+        return all_good(replies)
+
+    async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        """See `Redis.scan`."""
+        cursor: Any = b"0"
+        while True:
+            cursor, found = await self.command("SCAN", cursor, "COUNT", count)
+            if found:
+                yield found
+            if int(cursor) == 0:
+                return
+
+    async def _run(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies in order, errors among them as values."""
+        replies: list[Any] = []
+        try:
+            for start in range(0, len(commands), _BATCH):
+                pipeline = self._pipeline()
+                for command in commands[start : start + _BATCH]:
+                    # Queues the command; a pipeline runs nothing before `execute`.
+                    pipeline.execute_command(*command)
+                replies += await pipeline.execute(raise_on_error=False)
+        except _FAILURES as error:
+            raise translate(error) from error
+        return replies
+
+    def _pipeline(self) -> Any:
+        return self._client.pipeline(transaction=False)
+
+    async def aclose(self) -> None:
+        """See `Redis.aclose`."""
+        await self._client.aclose()

@@ -1,0 +1,331 @@
+"""Cleanup of timelines: by age of reading, by age unread, by number; its dry run says the same."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import structlog
+
+from microsub.configuration.model import UserSettings
+from microsub.configuration.store import Applied
+from microsub.identity.store.accounts import User
+from microsub.kit.periodic import RoundTiming
+from microsub.model.reader import TimelineItem
+from microsub.redis import keys
+from microsub.redis.due import SHARDS
+from microsub.redis.protocol import Redis
+from microsub.timelines.retention import DAY, RESTORABLE, SOONEST, Retention, is_overdue
+from microsub.timelines.rules import Rules
+from tests.support.one_reader import ANN, NOW, OneReader, item
+from tests.support.waiting import wait_until
+
+SHARD = zlib.crc32(ANN.encode()) % SHARDS
+
+
+@dataclass
+class Keep:
+    """Limits that a test can change."""
+
+    keep_read_days: float | None = 7
+    keep_unread_days: float | None = 180
+    max_items: int | None = 2000
+
+
+class Cleaned(OneReader):
+    """A reader whose timelines are cleaned up."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.keep = Keep()
+        self.declared: Collection[str] | None = ()
+        self.retention = Retention(
+            self.redis, self.accounts, self.channels, self.items, self.limits, self.declared_users
+        )
+
+    async def declared_users(self) -> Collection[str] | None:
+        return self.declared
+
+    async def limits(self, user: str, uid: str) -> Keep:
+        return self.keep
+
+    async def clean(self, now: float) -> dict[str, object]:
+        """Clean up, after a dry run that announces exactly this and changes nothing."""
+        before = await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1)
+        planned = await self.retention.plan(now)
+        assert await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1) == before
+        done = await self.retention.run(now)
+        assert (done.channels, done.users) == (planned.channels, planned.users)
+        assert (planned.dry_run, done.dry_run) == (True, False)
+        assert (await self.retention.plan(now)).channels == ()
+        report = done.as_dict()
+        return {name: report[name] for name in ("read", "unread", "over_limit")}
+
+
+@pytest.fixture
+async def world(redis: Redis) -> Cleaned:
+    world = Cleaned(redis)
+    await world.begin()
+    return world
+
+
+def aged(number: int, days: float, **more: object) -> TimelineItem:
+    return item(number, NOW - days * DAY, **more)
+
+
+async def test_read_items_leave_some_days_after_reading(world: Cleaned) -> None:
+    """Seven days after reading an item leaves, muted or not, and never returns; what is marked unread again stays."""
+    await world.add("home", *(item(n, NOW, author="https://a.example/" if n == 4 else "") for n in range(1, 6)))
+    await world.timelines.mark_read(ANN, "home", ["1", "4", "5"], NOW)
+    await world.timelines.mark_read(ANN, "home", ["2"], NOW + 1)
+    await world.timelines.mark_unread(ANN, "home", ["5"], NOW + 2)
+    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
+    assert await world.clean(NOW + 7 * DAY) == {"read": 2, "unread": 0, "over_limit": 0}
+    assert await world.ids("home") == ["5", "3", "2"]
+    assert (await world.add("home", item(1, NOW), item(4, NOW))).suppressed == ("4", "1")
+
+
+async def test_unread_items_leave_when_old_in_every_respect(world: Cleaned) -> None:
+    """Only when published, discovered and followed long ago an unread item leaves."""
+    await world.channels.unfollow(ANN, "home", "1")
+    await world.follow("home", "1", NOW - 200 * DAY)
+    await world.follow("home", "2", NOW - 10 * DAY)
+    await world.add("home", aged(1, 190), aged(2, 190), aged(3, 10), aged(4, 190))
+    await world.add("home", aged(5, 190), feed="2")
+    world.items.discovered["2"] = NOW - DAY
+    await world.timelines.mark_read(ANN, "home", ["4"], NOW)
+    assert await world.clean(NOW) == {"read": 0, "unread": 1, "over_limit": 0}
+    assert await world.ids("home") == ["3", "5", "4", "2"]
+    assert (await world.add("home", aged(1, 190))).suppressed == ("1",)
+
+
+async def test_old_muted_items_leave_too(world: Cleaned) -> None:
+    """What is muted is not kept longer than what is shown."""
+    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
+    await world.channels.unfollow(ANN, "home", "1")
+    await world.follow("home", "1", NOW - 400 * DAY)
+    await world.add("home", aged(1, 300, author="https://a.example/"), aged(2, 1, author="https://a.example/"))
+    assert await world.clean(NOW) == {"read": 0, "unread": 1, "over_limit": 0}
+    assert await world.redis.command("ZRANGE", keys.hidden(ANN, "home"), 0, -1) == [b"2"]
+
+
+async def test_the_oldest_beyond_the_limit_leave(world: Cleaned) -> None:
+    """A timeline over its limit loses its oldest items, whether read or not, also many batches of them."""
+    await world.add("home", *(item(n, NOW + n) for n in range(1, 2601)))
+    await world.timelines.mark_read(ANN, "home", ["3", "2600"], NOW)
+    world.keep.max_items = 100
+    assert await world.clean(NOW) == {"read": 0, "unread": 0, "over_limit": 2500}
+    assert await world.unread("home") == 99
+
+
+async def test_all_three_in_one_run(world: Cleaned) -> None:
+    """The dry run counts an item once, though two limits would take it."""
+    await world.channels.unfollow(ANN, "home", "1")
+    await world.follow("home", "1", NOW - 400 * DAY)
+    await world.add("home", *(aged(n, 300 - n) for n in range(1, 100)))
+    await world.timelines.mark_read(ANN, "home", ["1", "99"], NOW - 8 * DAY)
+    world.keep.keep_unread_days = 250
+    world.keep.max_items = 20
+    assert await world.clean(NOW) == {"read": 2, "unread": 49, "over_limit": 28}
+
+
+async def test_zero_keeps_for_ever(world: Cleaned) -> None:
+    """With all limits at 0 nothing ever leaves."""
+    world.keep = Keep(0, 0, 0)
+    await world.add("home", aged(1, 9000), aged(2, 9000))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    assert await world.clean(NOW + 9000 * DAY) == {"read": 0, "unread": 0, "over_limit": 0}
+
+
+async def test_removed_channels_go_after_thirty_days(world: Cleaned) -> None:
+    """A removed channel can be restored for 30 days, then it is deleted."""
+    await world.channels.disable(ANN, "home", NOW)
+    assert (await world.retention.run(NOW + RESTORABLE - 1)).channels == ()
+    (cleanup,) = (await world.retention.run(NOW + RESTORABLE)).channels
+    assert (cleanup.uid, cleanup.deleted) == ("home", True)
+    assert await world.redis.command("KEYS", "*:home*") == []
+    assert not await world.channels.delete_removed(ANN, "work")
+
+
+async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
+    """With everything that is theirs; until then all can be restored. A dry run only tells, and others keep theirs."""
+    for name in (ANN, "bob"):
+        await world.accounts.add_user(name, "", NOW)
+        await world.accounts.create_token(name, ["read"], "app", NOW)
+        await Applied(world.redis).set_user(name, UserSettings(max_items=7))
+        await Rules(world.redis, world.items).mute(name, "global", "https://a.example/", NOW)
+        await world.channels.create(name, "Put aside", NOW, "aside")
+        await world.channels.disable(name, "aside", NOW + 9 * DAY)
+    await world.add("home", item(1), item(2), item(3))
+    await world.timelines.remove(ANN, "home", ["1"], NOW)
+    await world.timelines.mark_read(ANN, "home", ["2"], NOW + 30 * DAY)
+    await world.accounts.disable_user(ANN, NOW)
+    with structlog.testing.capture_logs() as lines:
+        assert (await world.retention.run(NOW + RESTORABLE - 1)).users == ()
+        assert (await world.retention.plan(NOW + RESTORABLE)).users == (ANN,)
+        assert await world.accounts.user(ANN)
+        assert (await world.retention.run(NOW + RESTORABLE)).users == (ANN,)
+    assert [line["user"] for line in lines if line["event"] == "user_deleted"] == [ANN]
+    assert await world.redis.command("KEYS", f"*{{{ANN}}}*") == []
+    assert [user.name for user in await world.accounts.users()] == ["bob"]
+    assert await world.redis.command("SMEMBERS", keys.users()) == [b"bob"]
+    assert (await Applied(world.redis).in_force()).users.keys() == {"bob"}
+    assert len(await world.accounts.tokens("bob")) == 1
+    assert await world.channels.removed("bob") == {"aside": NOW + 9 * DAY}
+    assert (await world.retention.plan(NOW + RESTORABLE)).as_dict()["users"] == []
+
+
+async def test_users_in_the_file_are_not_deleted(world: Cleaned) -> None:
+    """Whoever stands there again will be restored when it is applied; where it can't be read, nobody is deleted."""
+    await world.accounts.disable_user(ANN, NOW)
+    for declared in ({ANN}, None):
+        world.declared = declared
+        assert (await world.retention.plan(NOW + RESTORABLE)).users == ()
+        assert (await world.retention.run(NOW + RESTORABLE)).users == ()
+    assert await world.accounts.user(ANN)
+
+
+@pytest.mark.parametrize("disabled_again", [True, False])
+async def test_a_user_who_comes_back_during_the_deletion_stays(world: Cleaned, disabled_again: bool) -> None:
+    """Restored, or restored and disabled anew: the next step finds that out, and what is left stays."""
+    await world.add("home", item(1))
+    await world.accounts.disable_user(ANN, NOW)
+    (found,) = await world.accounts.users()
+    await world.accounts.restore_user(ANN)
+    if disabled_again:
+        await world.accounts.disable_user(ANN, NOW + 1)
+    assert not await world.accounts.delete_disabled(found)
+    assert await world.ids("home") == ["1"]
+
+
+async def test_a_channel_made_during_the_deletion_is_found_by_the_next(
+    world: Cleaned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user goes last, and not before all channels."""
+    await world.accounts.disable_user(ANN, NOW)
+    (found,) = await world.accounts.users()
+    script = world.redis.script
+
+    async def meanwhile(*arguments: Any) -> Any:
+        done = await script(*arguments)
+        monkeypatch.undo()
+        await world.channels.create(ANN, "New", NOW, "new")
+        return done
+
+    monkeypatch.setattr(world.redis, "script", meanwhile)
+    assert not await world.accounts.delete_disabled(found)
+    assert await world.accounts.delete_disabled(found)
+    assert await world.redis.command("KEYS", f"*{{{ANN}}}*") == []
+
+
+@pytest.mark.parametrize(
+    ("created", "disabled", "overdue"),
+    [
+        (NOW, None, False),
+        (NOW, NOW, True),
+        (NOW, NOW + 1, False),
+        (NOW, 0.0, False),
+        (NOW, NOW - 1, False),
+        (0.0, NOW, False),
+        (NOW, float("nan"), False),
+        (NOW, float("inf"), False),
+    ],
+)
+def test_who_may_be_deleted(created: float, disabled: float | None, overdue: bool) -> None:
+    """Nobody who is active, and nobody whose times can't be right."""
+    assert is_overdue(User(ANN, "", created, disabled), NOW + RESTORABLE) is overdue
+
+
+async def test_vanished_items_are_forgotten_late(world: Cleaned) -> None:
+    """The leaving of an item is remembered while the item exists, and 30 days in any case."""
+    await world.add("home", item(1), item(2), item(3))
+    await world.timelines.remove(ANN, "home", ["1", "2"], NOW)
+    await world.timelines.remove(ANN, "home", ["3"], NOW + DAY)
+    del world.items.items["1"], world.items.items["3"]
+    for seconds, left in ((0, [b"1", b"2", b"3"]), (2, [b"2", b"3"])):
+        await world.retention.visit(f"{ANN} home", NOW + RESTORABLE + seconds, 0.5)
+        assert await world.redis.command("ZRANGE", keys.gone(ANN, "home"), 0, -1) == left
+
+
+@pytest.mark.parametrize(
+    ("keep", "days"),
+    [
+        (Keep(keep_read_days=8.5, keep_unread_days=0), 0.5),
+        (Keep(keep_read_days=8.1, keep_unread_days=0), 0.25),
+        (Keep(keep_read_days=0, keep_unread_days=20), 0.75),
+        (Keep(keep_read_days=40, keep_unread_days=40), 1),
+        (Keep(0, 0, 0), 1),
+    ],
+)
+async def test_a_channel_is_looked_at_when_its_next_item_is_due(world: Cleaned, keep: Keep, days: float) -> None:
+    """One was read 8 days ago, one was published 19 1/4 days ago; at the soonest after six hours, and once a day."""
+    await world.add("home", aged(1, 1), aged(2, 19.25))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW - 8 * DAY)
+    world.keep = keep
+    cleanup, again = await world.retention.visit(f"{ANN} home", NOW, 0.0)
+    assert cleanup.total == 0
+    assert again == NOW + days * DAY
+
+
+async def test_a_channel_that_is_gone_is_not_looked_at_again(world: Cleaned) -> None:
+    """Removed or deleted; when it is restored, the daily look finds it."""
+    await world.channels.disable(ANN, "home", NOW)
+    await world.channels.delete(ANN, "work")
+    for uid in ("home", "work"):
+        assert (await world.retention.visit(f"{ANN} {uid}", NOW, 0.0))[1] is None
+
+
+async def test_reports_can_be_read(world: Cleaned) -> None:
+    """The text names channel and numbers, and says whether it was a dry run."""
+    await world.add("home", item(1), item(2))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW - 8 * DAY)
+    assert (await world.retention.plan(NOW)).as_text().startswith("ann/home: 1 read, ")
+    assert "1 items would leave" in (await world.retention.plan(NOW)).as_text()
+
+
+async def test_a_channel_deleted_during_cleanup_stops_nothing(world: Cleaned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other channels are cleaned up all the same."""
+    await world.follow("work", "1", NOW - 300 * DAY)
+    for uid in ("home", "work"):
+        await world.channels.unfollow(ANN, uid, "1")
+        await world.follow(uid, "1", NOW - 300 * DAY)
+        await world.add(uid, aged(1, 200))
+    look_up = world.items.fields
+
+    async def deleted_meanwhile(ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        monkeypatch.undo()
+        await world.channels.delete(ANN, "home")
+        return await look_up(ids, names)
+
+    monkeypatch.setattr(world.items, "fields", deleted_meanwhile)
+    await world.retention.run(NOW)
+    assert await world.ids("work") == []
+
+
+async def test_it_goes_by_what_is_due(world: Cleaned) -> None:
+    """Data of an earlier version has no due times: a daily look plans them, and items leave when they are due, of
+    channels that were made since too.
+    """
+    await world.add("home", item(1, NOW), item(2, NOW))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    now = NOW + 6 * DAY
+    task = asyncio.create_task(world.retention.run_for_ever(RoundTiming(lambda: now, 0.01, steady=lambda: now)))
+
+    async def planned() -> bool:
+        at = await world.redis.command("ZSCORE", keys.due("retention", SHARD), f"{ANN} home")
+        return bool(float(at) > now + 600)
+
+    await world.retention.look_for_channels(now)
+    now += SOONEST
+    await wait_until(planned)
+    assert await world.ids("home") == ["2", "1"]
+    now = NOW + 7 * DAY + SOONEST
+    await wait_until(planned)
+    assert await world.ids("home") == ["2"]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

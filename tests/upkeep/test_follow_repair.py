@@ -1,0 +1,130 @@
+"""Followers and schedule come back to what the channels say, whatever left them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+
+import pytest
+
+from microsub.kit.periodic import RoundTiming
+from microsub.kit.urls import host_of
+from microsub.redis import keys
+from microsub.redis.due import SHARDS
+from microsub.redis.protocol import Redis
+from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
+from tests.support.polling import unschedule
+from tests.support.posts import NOON
+from tests.support.readers import Instance, Reader, instance, posts
+from tests.support.waiting import wait_until
+
+FEED = "https://blog.example/feed"
+
+
+@pytest.fixture
+async def server(redis: Redis):  # type: ignore[no-untyped-def]
+    async with instance(redis) as made:
+        yield made
+
+
+@pytest.fixture
+async def alice(server: Instance) -> Reader:
+    return await server.reader("alice", "home", "later")
+
+
+def follow_repair(server: Instance) -> FollowRepair:
+    return FollowRepair(
+        server.redis, server.accounts, server.channels, server.feeds, server.schedule, server.services.following
+    )
+
+
+async def test_what_is_right_stays(server: Instance, alice: Reader) -> None:
+    """Feeds that are followed, and one that nobody follows any more."""
+    await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await alice.post(action="follow", channel="later", url="https://other.example/feed")
+    await alice.post(action="unfollow", channel="later", url="https://other.example/feed")
+    assert await follow_repair(server).run(server.now) == RepairedFollows()
+
+
+async def test_an_address_that_was_lost_leads_to_its_feed_again(server: Instance, alice: Reader) -> None:
+    """No second feed is made, nor a second subscription."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await server.feeds.unsubscribe(feed.id, "alice", "home")
+    await server.redis.command("HDEL", keys.feeds_by_url(), FEED)
+    await follow_repair(server).run(server.now)
+    assert await server.feeds.find(FEED) == feed.id
+    assert await server.feeds.all_ids() == [feed.id]
+    assert [one.feed for one in await server.channels.subscriptions("alice", "home")] == [feed.id]
+
+
+async def test_a_follower_that_the_feed_has_lost(server: Instance, alice: Reader) -> None:
+    """Gets what came meanwhile as unread, and the feed is polled again."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await server.feeds.unsubscribe(feed.id, "alice", "home")
+    await unschedule(server.redis, feed.id, host_of(FEED))
+    await server.publish(FEED, *posts("b", at=NOON + 5000))
+    assert await alice.names("home") == ["a"]
+    assert await follow_repair(server).run(server.now) == RepairedFollows(missing=1)
+    assert await alice.names("home") == ["b", "a"]
+    assert await alice.unread("home") == 2
+    assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
+    assert await server.schedule.holds([(feed.id, host_of(FEED))]) == [True]
+    assert await server.redis.command("TTL", keys.feed(feed.id)) == -1
+
+
+async def test_followers_that_are_none(server: Instance, alice: Reader) -> None:
+    """Of channels that don't follow, were deleted or removed, and of disabled users."""
+    feed = await server.publish(FEED, *posts("a"))
+    bob = await server.reader("bob", "home")
+    for reader, channel in ((alice, "home"), (bob, "home")):
+        await reader.post(action="follow", channel=channel, url=FEED)
+    await server.feeds.subscribe(feed.id, "alice", "later")
+    await server.feeds.subscribe(feed.id, "alice", "nowhere")
+    await server.accounts.disable_user("bob", server.now)
+    await server.channels.disable("alice", "home", server.now)
+    assert await follow_repair(server).run(server.now) == RepairedFollows(surplus=4)
+    assert await server.feeds.subscribers(feed.id) == []
+    assert await server.redis.command("TTL", keys.feed(feed.id)) > 0
+
+
+@pytest.mark.parametrize("level", ["feed", "host"])
+async def test_a_feed_that_nobody_would_ask(server: Instance, alice: Reader, level: str) -> None:
+    """Whether it or its host fell out of the schedule, it is in it again; one that is gone stays out."""
+    feed = await server.publish(FEED, *posts("a"))
+    gone = await server.publish("https://gone.example/feed")
+    await server.feeds.update(gone.id, {"gone": "1"})
+    for url in (FEED, gone.url):
+        await alice.post(action="follow", channel="home", url=url)
+    if level == "feed":
+        await unschedule(server.redis, feed.id, host_of(FEED))
+    else:
+        await server.redis.command("ZREM", keys.hosts_due(), host_of(FEED))
+    assert await follow_repair(server).run(server.now) == RepairedFollows(unscheduled=1)
+    assert await server.schedule.holds([(feed.id, host_of(FEED))]) == [True]
+    assert await follow_repair(server).run(server.now) == RepairedFollows()
+
+
+async def test_a_follow_that_broke_off_is_finished_within_minutes(server: Instance, alice: Reader) -> None:
+    """The process died before the feed knew its follower; who asked for it needn't ask again. Others are left alone."""
+    feed = await server.publish(FEED, *posts("a"))
+    bob = await server.reader("bob", "home")
+    for reader in (alice, bob):
+        await reader.post(action="follow", channel="home", url=FEED)
+        await server.feeds.unsubscribe(feed.id, reader.name, "home")
+    await server.redis.command("ZREM", keys.due("follows", zlib.crc32(b"bob") % SHARDS), "bob")
+    await server.publish(FEED, *posts("b", at=NOON + 5000))
+    repair = follow_repair(server)
+    assert await repair.run_for("nobody", server.now) == RepairedFollows()
+    task = asyncio.create_task(repair.run_for_ever(RoundTiming(lambda: server.now + 30, between=0.01)))
+
+    async def repaired() -> bool:
+        return await alice.names("home") == ["b", "a"]
+
+    await wait_until(repaired)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await server.feeds.subscribers(feed.id) == [("alice", "home")]

@@ -1,0 +1,58 @@
+"""Posts that nobody told the timelines of arrive two rounds later; what is just being told is left alone."""
+
+from __future__ import annotations
+
+from microsub.feeds.events import Events
+from microsub.redis import keys
+from microsub.upkeep.outbox import Reminding
+from tests.support.polling import dated, rss, world
+from tests.support.web import publisher
+
+
+async def test_a_stream_that_was_deleted_by_hand_loses_no_post(redis):
+    """Stored and pending, and the message is gone: told in the second round, once."""
+    async with publisher() as site, world(redis) as it:
+        site.serve_document("/feed", rss(dated(2)))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.poll(feed)
+        ids = [row.id for row in await it.rows()]
+        await it.follow(site.url("/feed", "blog.test"), "bob")
+        await it.redis.command("SADD", keys.feed_pending(feed.id), *ids)
+        service = Reminding(it.feeds, it.items, it.stages.stored, it.announcing)
+        assert await service.run() == 0
+        assert await it.rows("bob") == []
+        assert await service.run() == 2
+        await it.stages.run_once()
+        assert [row.id for row in await it.rows("bob")] == ids
+        assert [row.id for row in await it.rows()] == ids
+        assert [await service.run() for _ in range(3)] == [0, 0, 0]
+
+
+async def test_a_change_that_nobody_announced_is_announced_by_upkeep(redis):
+    """The process that described a feed has died, and nobody describes it again: told in the second round, once."""
+    async with world(redis) as it:
+        feed = await it.feeds.ensure("https://service.test/feed", it.clock())
+        await it.feeds.keep(feed.id)
+        await it.feeds.describe(feed.id, {"title": "New"})
+        service = Reminding(it.feeds, it.items, it.stages.stored, it.announcing)
+        events = Events(it.redis)
+        await service.run()
+        assert await events.since("0") == []
+        await it.feeds.describe(feed.id, {"photo": "https://service.test/p.png"})
+        await service.run()
+        assert await events.since("0") == []
+        for _ in range(3):
+            await service.run()
+        (event,) = await events.since("0")
+        assert (event.kind, event.feed, event.changed) == ("feed_modified", feed.id, ("title", "photo"))
+
+
+async def test_what_comes_and_goes_between_two_rounds_is_no_concern(redis):
+    """Other posts are pending in each round: the pipeline is at work."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        service = Reminding(it.feeds, it.items, it.stages.stored, it.announcing)
+        for number in range(1, 4):
+            await it.redis.command("SADD", keys.feed_pending(feed.id), number)
+            assert await service.run() == 0
+            await it.items.done(feed.id, [str(number)])

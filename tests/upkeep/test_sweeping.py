@@ -1,0 +1,405 @@
+"""The sweep: what nobody refers to leaves the store in time, what anybody refers to never does, nothing comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.check.look import look
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.posts import garbage
+from microsub.posts.values import ItemsStored
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Message, Stream
+from microsub.upkeep.sweep import GRACE, Bitmap, Sweeping, SweepReport
+from tests.support.polling import World, dated, rss, world
+from tests.support.redis_wrappers import Between, once
+from tests.support.web import Publisher, publisher
+
+LATER = GRACE + 60
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as found:
+        yield found
+
+
+@pytest.fixture
+async def it(redis: Redis) -> AsyncIterator[World]:
+    async with world(redis) as found:
+        yield found
+
+
+def sweeping(it: World, kept: int = 0) -> Sweeping:
+    async def no_pause(_seconds: float) -> None:
+        return None
+
+    return Sweeping(it.redis, it.accounts, it.feeds, kept=lambda: kept, pause=no_pause)
+
+
+async def ids_of(it: World) -> list[str]:
+    return [row.id for row in await it.rows()]
+
+
+async def followed(it: World, site: Publisher, posts: int, *users: str) -> FeedRecord:
+    """A feed of so many posts that these users follow (Alice alone, if nobody is named), polled once."""
+    site.serve_document("/feed", rss(dated(posts)))
+    for user in users or ("alice",):
+        feed = await it.follow(site.url("/feed", "blog.test"), user)
+    await it.poll(feed)
+    return feed
+
+
+async def followed_without_newest(it: World, site: Publisher, posts: int) -> tuple[FeedRecord, str]:
+    """The same for Alice, who has removed the newest post; the sweep has deleted it, whose id comes along."""
+    feed = await followed(it, site, posts)
+    (gone, *_) = await ids_of(it)
+    await it.timelines.remove("alice", "home", [gone], it.clock())
+    await sweep_for_good(it)
+    return feed, gone
+
+
+async def sweep_for_good(it: World, kept: int = 0) -> None:
+    """One sweep condemns, the next one deletes."""
+    for hours in (0, 1):
+        await sweeping(it, kept).run(it.clock() + hours * LATER)
+
+
+async def much_later(it: World, feed: FeedRecord, days: float) -> None:
+    """Redis' own clock doesn't move: what it forgets after a while is forgotten by hand."""
+    it.clock.advance(days * 86400)
+    await it.redis.command("DEL", keys.feed_marks(feed.id))
+
+
+async def stored(it: World) -> set[str]:
+    return {str(item) async for batch in garbage.stored_ids(it.redis) for item in batch}
+
+
+async def test_only_what_nobody_refers_to_leaves_and_only_an_hour_later(it, site):
+    """Alice removes two posts, Bob still has one of them: one post goes, with the second sweep."""
+    feed = await followed(it, site, 4, "alice", "bob")
+    first, second, *rest = await ids_of(it)
+    await it.timelines.remove("alice", "home", [first, second], it.clock())
+    await it.timelines.remove("bob", "home", [first], it.clock())
+    now = it.clock()
+    assert await sweeping(it).run(now, dry_run=True) == SweepReport(True, reached=3, examined=4, condemned=1)
+    assert await sweeping(it).run(now) == SweepReport(reached=3, examined=4, condemned=1)
+    assert (await sweeping(it).run(now + 60)).deleted == 0
+    assert (await sweeping(it).run(now + LATER, dry_run=True)).deleted == 1
+    assert (await sweeping(it).run(now + LATER)).deleted == 1
+    assert await stored(it) == {second, *rest}
+    assert first not in await it.items.newest(feed.id, 10)
+    assert (await sweeping(it).run(now + 2 * LATER)).deleted == 0
+
+
+async def test_a_deleted_post_never_comes_back_while_its_feed_lists_it(it, site):
+    """Polls, edits, a rebuilt document and a new follower: the tombstone holds."""
+    feed, gone = await followed_without_newest(it, site, 3)
+    edited = [(guid, f"{name} edited", date) for guid, name, date in dated(3)]
+    site.serve_document("/feed", rss(edited))
+    await it.follow(site.url("/feed", "blog.test"), "carol")
+    await it.poll(feed)
+    posts = await it.items.timeline_items(await it.items.newest(feed.id, 10))
+    await it.fan_out.deliver_to("carol", "home", feed.id, posts, it.clock())
+    assert len(await it.rows()) == len(await it.rows("carol")) == 2
+    assert gone not in await stored(it)
+
+
+async def test_tombstones_end_when_the_feed_has_not_listed_the_post_for_more_than_a_year(it, site):
+    """Every document that lists it prolongs that."""
+    feed, _ = await followed_without_newest(it, site, 3)
+    await much_later(it, feed, 300)
+    site.serve_document("/feed", rss(dated(3), extra="<description>news</description>"))
+    await it.poll(feed)
+    await much_later(it, feed, 300)
+    site.serve_document("/feed", rss(dated(2)))
+    await it.poll(feed)
+    assert (await sweeping(it).run(it.clock())).tombstones == 0
+    assert await it.redis.command("HEXISTS", keys.feed_guids(feed.id), "post-3") == 1
+    await much_later(it, feed, 101)
+    site.serve_document("/feed", rss(dated(2), extra="<description>more news</description>"))
+    await it.poll(feed)
+    assert (await sweeping(it).run(it.clock())).tombstones == 1
+    assert await it.redis.command("HEXISTS", keys.feed_guids(feed.id), "post-3") == 0
+
+
+async def test_a_feed_that_says_nothing_for_years_forgets_nothing(it, site):
+    """Unchanged, or out of order, for longer than tombstones last: when it goes on, its old posts are no news."""
+    feed, _ = await followed_without_newest(it, site, 3)
+    await much_later(it, feed, 800)
+    await it.poll(feed)
+    assert (await sweeping(it).run(it.clock())).tombstones == 0
+    site.serve_document("/feed", rss(dated(4)))
+    await it.poll(feed)
+    assert len(await it.rows()) == 3
+    assert (await sweeping(it).run(it.clock())).tombstones == 0
+
+
+async def test_the_newest_of_each_feed_stay_for_new_followers(it, site):
+    """Nobody refers to any of them any more; two are kept."""
+    feed = await followed(it, site, 5)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    await sweep_for_good(it, kept=2)
+    assert await stored(it) == set(ids[:2])
+    assert await it.items.newest(feed.id, 10) == ids[:2]
+
+
+async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
+    """Condemned, then delivered to a new follower: the second sweep leaves it alone."""
+    feed = await followed(it, site, 2)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    now = it.clock()
+    assert (await sweeping(it).run(now)).condemned == 2
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await it.fan_out.deliver_to("bob", "home", feed.id, await it.items.timeline_items(ids), now)
+    assert (await sweeping(it).run(now + LATER)).deleted == 0
+    assert await stored(it) == set(ids)
+
+
+async def test_an_item_that_is_spared_while_it_is_being_deleted_stays_whole(it, site):
+    """The mark is gone when the deletion asks for it: the item keeps its place in the feed."""
+    feed = await followed(it, site, 1)
+    (item,) = await ids_of(it)
+    await garbage.condemn(it.redis, [item], 5.0)
+    doomed = await garbage.candidates(it.redis, [item])
+    await it.items.timeline_items([item])
+    assert await garbage.delete(it.redis, doomed, 6.0) == 0
+    assert await it.items.newest(feed.id, 10) == [item]
+    assert await it.items.get(item)
+
+
+async def test_items_that_no_feed_lists_leave_too(it):
+    """What a crash left behind before its guid was claimed."""
+    await it.redis.command("SET", keys.item_ids(), 7)
+    await it.redis.command("HSET", keys.item("7"), "ID", "7", "feed", "99", "score", "1")
+    now = it.clock()
+    await sweeping(it, kept=300).run(now)
+    assert (await sweeping(it, kept=300).run(now + LATER)).deleted == 1
+    assert await stored(it) == set()
+
+
+async def test_ids_given_out_after_the_beginning_are_exempt(it, site):
+    """What is stored while the sweep walks isn't looked at, though no walk has met it."""
+    sweep = sweeping(it)
+    original = garbage.newest_id
+
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+
+    async def newest_id(redis: Redis) -> int:
+        found = await original(redis)
+        await it.poll(feed)
+        await it.timelines.remove("alice", "home", await ids_of(it), it.clock())
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(garbage, "newest_id", newest_id)
+        assert await sweep.run(it.clock()) == SweepReport()
+    assert (await sweep.run(it.clock())).condemned == 2
+
+
+async def test_nothing_is_swept_while_the_pipeline_is_behind(it, site):
+    """What waits in a stream belongs to timelines that don't know it yet."""
+    await followed(it, site, 2)
+    await it.timelines.remove("alice", "home", await ids_of(it), it.clock())
+    await Stream(it.redis, "stored").add([{"feed": b"1", "new": b"", "edited": b""}])
+    assert await sweeping(it).run(it.clock() + GRACE) == SweepReport()
+    await it.stages.run_once()
+    assert (await sweeping(it).run(it.clock() + GRACE)).condemned == 2
+
+
+async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
+    """At once, for one feed: of five posts the newest, and the one that Alice still has."""
+    feed = await followed(it, site, 5)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", [ids[0], ids[1], ids[2], ids[4]], it.clock())
+    assert await sweeping(it).expire(feed.id, 1, it.clock()) == 3
+    assert await it.items.newest(feed.id, 10) == [ids[0], ids[3]]
+    assert await sweeping(it).expire(feed.id, 1, it.clock()) == 0
+
+
+@pytest.mark.parametrize("moment", ["item_condemn", "item_end", "feed_bury", "timeline_leave", "DEL"])
+async def test_who_takes_a_post_in_while_it_expires_is_left_with_no_hollow_id(it, site, moment):
+    """Bob's timeline gets the posts at any moment of the expiry, from somebody who looked at them long before."""
+    feed = await followed(it, site, 3)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    items = await it.items.timeline_items(ids)
+
+    async def late() -> None:
+        await it.timelines.add("bob", "home", feed.id, items, now=it.clock(), limit=0)
+
+    theirs = Between(it.redis, once(moment, late))
+    await Sweeping(theirs, it.accounts, it.feeds).expire(feed.id, 0, it.clock())  # type: ignore[arg-type]
+    shown = set(await it.redis.command("ZRANGE", keys.posts("bob", "home"), 0, -1))
+    assert {item.decode() for item in shown} <= await stored(it)
+    assert not shown or moment == "item_condemn"
+
+
+async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
+    """The slowest of all: what it looked at is gone, and another feed's reader is none the wiser."""
+    feed = await followed(it, site, 2)
+    ids = await ids_of(it)
+    items = await it.items.timeline_items(ids)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    assert await sweeping(it).expire(feed.id, 0, it.clock()) == 2
+    assert (await it.timelines.add("bob", "home", feed.id, items, now=it.clock(), limit=0)).taken == 0
+    await it.fan_out.deliver_to("bob", "home", feed.id, items, it.clock())
+    await it.fan_out.handle(Message("1-1", ItemsStored(feed.id, tuple(ids)).to_fields()))
+    assert await it.redis.command("ZCARD", keys.posts("bob", "home")) == 0
+
+
+async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site, monkeypatch):
+    """An id in a timeline whose post is gone: the next sweep lets go of it for good, unread or muted or removed."""
+    feed = await followed(it, site, 3)
+    ids = await ids_of(it)
+    items = await it.items.timeline_items(ids)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await it.follow(site.url("/feed", "blog.test"), "carol")
+    assert await sweeping(it).expire(feed.id, 0, it.clock()) == 3
+
+    async def die(*_args: object) -> set[str]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("microsub.timelines.add.take_back", die)
+        for user in ("bob", "carol"):
+            with pytest.raises(KeyboardInterrupt):
+                await it.timelines.add(user, "home", feed.id, items, now=it.clock(), limit=0)
+    await it.channels.disable("carol", "home", it.clock())
+    assert len(await ids_of_user(it, "bob")) == 3
+    assert (await sweeping(it).run(it.clock(), dry_run=True)).hollow == 3
+    assert len(await ids_of_user(it, "bob")) == 3
+    assert (await sweeping(it).run(it.clock())).hollow == 3
+    assert (await sweeping(it).run(it.clock())).hollow == 0
+    for user in ("bob", "carol"):
+        assert await it.redis.command("ZCARD", keys.posts(user, "home")) == 0
+        assert await it.redis.command("ZCARD", keys.unread(user, "home")) == 0
+        assert await it.timelines.left_for_good(user, "home", ids) == set(ids)
+    await it.channels.restore("carol", "home")
+    assert (await look(it.redis, it.clock())).found == []
+
+
+async def test_what_is_stored_while_the_sweep_looks_is_not_hollow(it, site):
+    """Only ids that were given out before the sweep began are judged, and each is asked for once more."""
+    await followed(it, site, 3)
+    assert (await sweeping(it).run(it.clock())).hollow == 0
+    assert len(await ids_of(it)) == 3
+
+
+async def ids_of_user(it: World, user: str) -> list[str]:
+    return [row.id for row in await it.rows(user)]
+
+
+async def test_an_expiry_that_broke_off_is_finished_by_the_next(it, site):
+    """Posts that are retired and not erased are nobody's, and in nobody's way."""
+    feed = await followed(it, site, 2)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+
+    async def die() -> None:
+        raise KeyboardInterrupt
+
+    theirs = Sweeping(Between(it.redis, once("feed_bury", die)), it.accounts, it.feeds)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        await theirs.expire(feed.id, 0, it.clock())
+    assert await it.items.timeline_items(ids) == []
+    assert await sweeping(it).expire(feed.id, 0, it.clock()) == 2
+    assert await stored(it) == set()
+
+
+URL = "https://blog.test/feed"
+
+
+async def end(it: World, *feeds: str) -> None:
+    """Thirty days after the last follower: what Redis does by itself."""
+    for feed in feeds:
+        for key in (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_edition, keys.feed_subscribers):
+            await it.redis.command("DEL", key(feed))
+
+
+async def test_the_url_of_a_feed_that_is_gone_is_forgotten_an_hour_later(it):
+    """Two feeds have ended; the first is forgotten by the second sweep, the other was followed in between."""
+    gone, back = await it.feeds.ensure(URL, 1.0), await it.feeds.ensure(f"{URL}/2", 1.0)
+    here = await it.follow(f"{URL}/3")
+    await end(it, gone.id, back.id)
+    now = it.clock()
+    assert (await sweeping(it).run(now)).addresses == 0
+    assert await it.feeds.find(URL) == gone.id
+    assert await it.feeds.find_many([URL, f"{URL}/3"]) == {URL: gone.id, f"{URL}/3": here.id}
+    assert await it.feeds.all_ids() == [gone.id, back.id, here.id]
+    assert (await it.feeds.ensure(f"{URL}/2", now)).id == back.id
+    assert (await sweeping(it).run(now + 60)).addresses == 0
+    assert (await sweeping(it).run(now + LATER)).addresses == 1
+    assert await it.feeds.find_many([URL, f"{URL}/2", f"{URL}/3"]) == {f"{URL}/2": back.id, f"{URL}/3": here.id}
+    assert (await it.feeds.ensure(URL, now)).id not in {gone.id, back.id, here.id}
+
+
+async def test_an_address_is_kept_for_whom_may_come_back_to_it(it):
+    """A removed channel can be restored, with all that it follows, though the feed has ended meanwhile."""
+    feed = await it.follow(URL)
+    await it.channels.disable("alice", "home", it.clock())
+    await end(it, feed.id)
+    for hours in (0, 1, 2):
+        assert (await sweeping(it).run(it.clock() + hours * LATER)).addresses == 0
+    assert await it.feeds.find(URL) == feed.id
+
+
+async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it):
+    """Whoever finds the mark takes it away first: the sweep that is just about to forget the URL leaves it."""
+    feed = await it.feeds.ensure(URL, 1.0)
+    await end(it, feed.id)
+    now = it.clock()
+    await sweeping(it).run(now)
+    found = []
+
+    async def follow() -> None:
+        found.append(await it.feeds.ensure(URL, now))
+
+    theirs = Sweeping(Between(it.redis, once("compare_and_set", follow)), it.accounts, it.feeds)  # type: ignore[arg-type]
+    assert (await theirs.run(now + LATER)).addresses == 0
+    assert [one.id for one in found] == [feed.id]
+    assert await it.feeds.find(URL) == feed.id
+
+
+async def test_a_url_that_is_forgotten_while_it_is_followed_leads_to_one_feed(it):
+    """The follower has found the mark, and the sweep was faster: the follower looks again, and makes the feed anew."""
+    feed = await it.feeds.ensure(URL, 1.0)
+    await end(it, feed.id)
+    now = it.clock()
+    await sweeping(it).run(now)
+
+    async def sweep() -> None:
+        assert (await sweeping(it).run(now + LATER)).addresses == 1
+
+    theirs = Feeds(Between(it.redis, once("compare_and_set", sweep)))  # type: ignore[arg-type]
+    made = await theirs.ensure(URL, now)
+    assert made.id != feed.id
+    assert await it.feeds.find(URL) == made.id
+    assert await it.feeds.get(feed.id) is None
+    assert await it.feeds.get(made.id) is not None
+
+
+async def test_a_check_finds_nothing_wrong_with_an_address_that_is_about_to_be_forgotten(it):
+    """Nor does it take it for one that leads to no feed."""
+    feed = await it.feeds.ensure(URL, 1.0)
+    await end(it, feed.id)
+    await sweeping(it).run(it.clock())
+    assert (await look(it.redis, it.clock())).found == []
+
+
+def test_a_bitmap_is_a_set_of_numbers():
+    """Numbers beyond its end, or not asked for, are left out."""
+    found = Bitmap(20)
+    found.add(["0", "7", "8", "20", "21", "1000"])
+    found.add(["3", "4"], only={4})
+    assert [number for number in range(21) if number in found] == [0, 4, 7, 8, 20]
+    assert found.count() == 5
