@@ -32,7 +32,7 @@ EXTERNAL = os.environ.get("TEST_REDIS_URL")
 """A Redis of your own for the tests, such as redis://127.0.0.1:6390; its databases 1 to 14 are emptied."""
 
 # Hundreds of processes are started here. They leave their bytecode beside the modules, as Python does where nothing
-# forbids it; else each of them would compile the whole product anew, a quarter of what its start costs.
+# forbids it; else each of them would compile the whole product, a quarter of what its start costs.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Nobody is asked over the internet. To load the authorities of the web takes 60 ms of processor time for each of

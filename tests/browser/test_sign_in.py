@@ -212,7 +212,7 @@ async def test_answers_that_nobody_believes(browser: Browser, world: World, case
             await here.fill(name="ann", password=made.people["ann"].password)
             await here.press("Allow")
         finally:
-            made.mend()
+            made.end_faults()
         assert here.page.url.startswith(f"{world.url}/sign-in")
         assert "again" in (await here.text()).lower() or "provider" in (await here.text()).lower()
         # A second try with the same answer helps nobody.

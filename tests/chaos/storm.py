@@ -272,7 +272,7 @@ class Storm:
         await wait_until(self._is_up, timeout=_STARTED)
 
     async def _rebuilding(self) -> None:
-        """One reader wants everything again and again, whoever dies."""
+        """One reader wants everything again and again, whatever dies."""
         while True:
             with contextlib.suppress(StoreError):  # Redis is away
                 await self._rebuild(*REBUILT)

@@ -38,7 +38,7 @@ def test_every_attack_has_a_counter_and_a_test() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_lines_for_peoples_pages_are_those_of_the_server(page: Path) -> None:
-    """Whoever copies one from any page gets what `/` shows."""
+    """A line copied from any page is what `/` shows."""
     own = {line.html for base in BASES for line in (*provider_lines(base), microsub_line(base, "alice"))}
     own |= {microsub_line(BASES[1], "YOUR-NAME").html, '<link rel="microsub" href="https://reader.example/microsub">'}
     found = [match[0] for match in LINE.finditer(unescape(page.read_text("utf-8")))]

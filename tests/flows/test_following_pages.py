@@ -1,4 +1,4 @@
-"""Following a page: whoever pastes the address of a blog gets the blog's feed, and the page is left in peace."""
+"""Following a page: the address of a blog leads to the blog's feed, and the page is left in peace."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ async def test_the_first_start_is_quiet(tmp_path: Path) -> None:
 
 
 async def test_a_public_server_shows_none(tmp_path: Path) -> None:
-    """Not even to who asks for one: whoever stands behind them could read it, and use it from anywhere."""
+    """Not even to who asks for one: everybody who reads its log could use it from anywhere."""
     async with installation(tmp_path, USERS, MICROSUB_BASE_URL="https://reader.example") as installed:
         shown = await greeting(installed, "serve", "--show-token")
         assert "Bearer" not in shown

@@ -131,7 +131,7 @@ def let_in(holder: str, path: str) -> frozenset[int]:
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
 async def test_no_action_crosses(world: World, key: Key) -> None:
-    """Whoever asks with whatever they hold: it opens its own user's things or nothing, and shows no others'."""
+    """Each credential opens its own user's things or nothing, and shows no others'."""
     # What a provider has vouched for is known at the address without a name from then on.
     for holder, path in (("alice, by her provider", ALICE), ("bob, by his provider", BOB)):
         assert await world.status(world.tokens[holder], path) == 200
@@ -162,7 +162,7 @@ async def test_no_action_crosses(world: World, key: Key) -> None:
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
 async def test_no_action_goes_beyond_its_scope(world: World, key: Key) -> None:
-    """Every scope but the one that is needed isn't enough, whoever has issued the token; and nothing changes."""
+    """Every scope but the one that is needed isn't enough, of our own tokens as of a provider's; and nothing changes."""
     needed = TABLE[key].scope
     rest = [*(scope for scope in ALL_SCOPES if scope != needed), "create", "profile"]
     before = await snapshot(world.readers["alice"])

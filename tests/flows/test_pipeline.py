@@ -375,7 +375,7 @@ async def test_single_posts_that_were_lost_come_back_as_they_were(it, site):
     assert await rebuilt(it) == before
 
 
-async def test_where_nothing_is_known_a_timeline_begins_anew(it, site):
+async def test_where_nothing_is_known_a_timeline_begins_as_new(it, site):
     """Posts, read and unread are lost: the newest few are unread, and what was removed stays away."""
     ids = await grown(it, site)
     for key in (keys.posts, keys.unread, keys.read):
@@ -411,7 +411,7 @@ async def test_a_read_set_that_outlived_its_timeline_counts(it, site):
 
 
 async def test_a_message_that_is_none_goes_to_the_dead_letters(it):
-    """Whoever writes nonsense into a stream holds up nobody."""
+    """Nonsense in a stream holds up nobody."""
     it.patience = IMPATIENT
     stages = it.make_stages()
     await stages.stored.add([{"what": b"ever"}])

@@ -245,7 +245,7 @@ async def test_faults(http: httpx.AsyncClient) -> None:
         asking = asyncio.create_task(ask())
         opened.set()
         assert (await asking).json()["me"] == alice.me
-        site.mend()
+        site.end_faults()
         site.fault("redirect", Fault(change={"iss": "https://evil.example/", "state": None}))
         answer = told(await authorize(http, site))
         assert (answer["iss"], "state" in answer) == ("https://evil.example/", False)

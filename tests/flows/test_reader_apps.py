@@ -150,7 +150,7 @@ async def test_peculiarities_of_signing_in(http: httpx.AsyncClient, site: AppSit
         made.fault("redirect", Fault(change={"me": f"{me}x"}))
         with pytest.raises(AppBreaks, match="knows nobody called"):
             await Notifier(http, site.home("notifier")).sign_in(me, person)
-        made.mend()
+        made.end_faults()
         bob = made.person("bob", microsub=f"{server.listening.base}/microsub").me
         for kind in (IndiePassIos, Ekstereye):
             with pytest.raises(AppBreaks, match="finds no micropub"):

@@ -47,18 +47,18 @@ def _changed(chance: Random, entries: list[Entry], number: int) -> list[Entry]:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_the_same_timelines_with_and_without_marks(real_redis: Redis, seed: int) -> None:
-    """Of two feeds with the same documents one is read anew each time: their followers see the same."""
+    """Of two feeds with the same documents one is read in full each time: their followers see the same."""
     chance = Random(seed)
     async with publisher() as site, world(real_redis) as it:
-        feeds = {user: await it.follow(site.url(f"/{user}", "blog.test"), user) for user in ("marked", "anew")}
+        feeds = {user: await it.follow(site.url(f"/{user}", "blog.test"), user) for user in ("marked", "in-full")}
         entries = dated(8, 10)
         for number in range(_CHANGES):
             for user, feed in feeds.items():
-                if user == "anew":
+                if user == "in-full":
                     await real_redis.command("DEL", keys.feed_marks(feed.id))
                 site.serve_document(f"/{user}", rss(entries))
                 await it.poll(feed)
-            assert await _seen(it, "marked") == await _seen(it, "anew")
+            assert await _seen(it, "marked") == await _seen(it, "in-full")
             if number == _CHANGES // 2:
                 for user in feeds:
                     await _delete_oldest(it, user)
@@ -93,7 +93,7 @@ async def test_known_entries_are_not_looked_up(redis: Redis) -> None:
 
 
 async def test_everything_is_read_once_a_day(redis: Redis) -> None:
-    """The time of the marks begins with the first ones, however often they are written anew."""
+    """The time of the marks begins with the first ones, however often they are written again."""
     async with publisher() as site, world(redis) as it:
         feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
         await it.poll(feed)

@@ -187,14 +187,14 @@ async def test_the_answer_of_another_provider(world: World, ann: Surfer) -> None
         if not variant_iss:
             world.honest.fault("redirect", Fault(change={"iss": None}))
         await ann.goto(asked)
-        world.honest.mend()
+        world.honest.end_faults()
         leaked = [r for r in world.evil.asked[before:] if "code" in r.form and r.form["code"] in world.honest.codes]
         assert leaked == []
         assert await world.signed_in_as(ann) is None
 
     await through(variant_iss=True)
     await through(variant_iss=False)
-    world.evil.mend()
+    world.evil.end_faults()
 
 
 @pytest.mark.parametrize("status", [404, 405, 501])
@@ -211,7 +211,7 @@ async def test_a_page_that_mixes_two_providers(world: World, ann: Surfer, status
     try:
         await world.ask(ann, page)
     finally:
-        world.old.mend()
+        world.old.end_faults()
     assert world.old.codes, "the honest provider did give a code"
     assert not [r for r in world.evil.asked[before:] if "code" in r.form]
     assert await world.signed_in_as(ann) is None
@@ -227,7 +227,7 @@ async def test_a_provider_that_says_it_is_somebody_elses(world: World, mallory: 
         try:
             await world.ask(mallory, world.evil.people["mallory"].me)
         finally:
-            world.evil.mend()
+            world.evil.end_faults()
         assert await world.signed_in_as(mallory) is None, claim
 
 

@@ -160,7 +160,7 @@ async def test_broken_pages(site: Provider, profiles: Profiles, breaking: Callab
     assert "\n" not in str(refused.value)
     assert "\r" not in str(refused.value)
     assert len(str(refused.value)) < 1000
-    site.mend()
+    site.end_faults()
     profiles.forget(me)
     found = await opened().discover(me)
     assert found.issuer == site.issuer
@@ -174,7 +174,7 @@ async def test_servers_that_are_down_are_told_from_those_that_are_wrong(site: Pr
             site.fault(where, fault)
             with pytest.raises(ProfileUnreachable):
                 await profiles.discover(me, max_age=0)
-            site.mend()
+            site.end_faults()
             profiles.forget(me)
             if fault.hang:
                 break  # once is enough: it lasts until patience ends

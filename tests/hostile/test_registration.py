@@ -218,6 +218,6 @@ async def test_who_lies_registers_nobody(world: World) -> None:
     for where, fault in lies:
         world.evil.fault(where, fault)
         surfer = await world.sign_in(mallory, world.evil, "mallory")
-        world.evil.mend()
+        world.evil.end_faults()
         assert await world.user_of(surfer) is None, fault
     assert set(await world.users()) == {"ann"}

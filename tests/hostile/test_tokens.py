@@ -126,7 +126,7 @@ async def test_what_providers_say_and_nobody_believes(world: World, case: str) -
     try:
         reply = await world.ask(user, token)
     finally:
-        made.mend()
+        made.end_faults()
     assert reply.status_code in statuses, reply.text
     error = reply.json()
     assert error["error"]
@@ -186,7 +186,7 @@ async def test_a_provider_that_never_answers_holds_nobody_up(world: World) -> No
     try:
         reply = await world.ask("slow", world.newer.grant("slow", "read"))
     finally:
-        world.newer.mend()
+        world.newer.end_faults()
     assert reply.status_code == 503
     assert int(reply.headers["retry-after"]) > 0
     assert reply.json()["error"]

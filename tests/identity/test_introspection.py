@@ -230,7 +230,7 @@ async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest
     assert isinstance(await newer.ask(token), Good)
     monkeypatch.setattr(foreign_tokens, "SECONDS", 0.2)
     for where in ("introspection", "profile"):
-        newer.site.mend()
+        newer.site.end_faults()
         newer.site.fault(where, Fault(hang=True))
         newer.profiles.forget(newer.alice.me)
         assert await newer.ask(token) == Silent("no answer after 0.2 s")

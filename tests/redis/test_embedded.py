@@ -157,7 +157,7 @@ def test_a_killed_server_is_replaced(data_dir):
     assert second.stop()
 
 
-def test_whoever_was_there_before_stops_the_server_that_replaced_theirs(data_dir, monkeypatch):
+def test_a_process_of_before_stops_the_server_that_replaced_its_own(data_dir, monkeypatch):
     """Not the process that has the old one's number by now."""
     monkeypatch.setattr(embedded, "STOP_TIMEOUT", 5)
     first = start_embedded(data_dir)
@@ -428,7 +428,7 @@ def test_nobody_else_may_open_what_it_makes_whatever_the_umask_is(data_dir):
 
 
 def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
-    """Whoever can write there chooses the Redis that we use. A group is told of: many users have one of their own."""
+    """Everybody who can write there chooses the Redis that we use. A group is a warning: many users have one of their own."""
     data_dir.mkdir()
     data_dir.chmod(0o777)
     with pytest.raises(ConfigError, match="every system user may write"):

@@ -108,7 +108,7 @@ async def test_a_cancelled_caller_shifts_nobodys_reply(redis):
 
 
 async def test_a_cancelled_caller_does_not_take_the_connection_away(redis_url):
-    """Whoever happens to start connecting may leave; the others still get connected."""
+    """The caller that starts connecting may leave; the others still get connected."""
     redis = Multiplexed(redis_url)
     first = asyncio.create_task(redis.command("PING"))
     others = [asyncio.create_task(redis.command("ECHO", str(number))) for number in range(3)]
@@ -177,7 +177,7 @@ async def test_a_full_redis_refuses_with_a_clear_error(redis, outside):
 
 
 async def test_a_lost_connection_fails_what_is_outstanding_and_the_next_call_works(redis, outside):
-    """Whoever waits hears of it at once; the next call connects anew."""
+    """All that wait hear of it at once; the next call connects again."""
     identity = await redis.command("CLIENT", "ID")
     waiting = [asyncio.create_task(redis.command("BLPOP", "never", 0)) for _ in range(3)]
     batch = asyncio.create_task(redis.pipeline([("GET", "a"), ("GET", "b")]))

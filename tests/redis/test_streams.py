@@ -69,7 +69,7 @@ async def test_a_dead_consumers_message_is_taken_over(stream):
 
 
 async def test_a_sign_of_life_keeps_a_message(real_redis):
-    """Whoever says that it is at work keeps what it has."""
+    """A consumer that says that it is at work keeps what it has."""
     stream = Stream(real_redis, "stored")
     await stream.add([ONE])
     (message,) = await stream.take("slow", 1)

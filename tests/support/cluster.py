@@ -122,7 +122,7 @@ class Cluster:
                 until(lambda client=client, replicas=replicas: len(client.execute_command("ROLE")[2]) == replicas)
 
     def empty(self) -> None:
-        """Let go of all keys."""
+        """Delete all keys."""
         for node in self.nodes[:MASTERS]:
             with node.client() as client:
                 client.flushall()

@@ -1,4 +1,4 @@
-"""An IndieAuth provider written by the letter of the spec, for tests of whoever relies on one. It knows nothing of us.
+"""An IndieAuth provider written by the letter of the spec, for tests of what relies on one. It knows nothing of us.
 
 Spec: https://indieauth.spec.indieweb.org/, on RFC 6749, 7636 (PKCE), 7662 (introspection), 7009 (revocation), 8414
 (metadata) and 9207 (`iss`). It is a real HTTP server on loopback, in the event loop of the test, and ends with
@@ -24,7 +24,7 @@ every difference can be had alone:
     check       how a resource server may have tokens checked: `introspection`, `older` (GET with the token), `both`
     authorized  what introspection demands: `token` (a bearer, any), `secret` (`Provider.service_secret`), `nothing`
     refresh     whether refresh tokens are issued; `lifetime`: seconds that access tokens last, None for ever
-    consent     `auto` (whoever asks is let in as `Provider.at_browser`) or `form` (a page with name, password, scopes)
+    consent     `auto` (every request is let in as `Provider.at_browser`) or `form` (a page with name, password, scopes)
     fetches     whether a client's page is fetched for its name and its redirect addresses
     twice       codes are good twice, which the spec forbids
 
@@ -128,7 +128,7 @@ class Provider:
     def fault(self, where: str, fault: Fault) -> None:
         self.faults[where] = fault
 
-    def mend(self) -> None:
+    def end_faults(self) -> None:
         """End all faults."""
         self.faults.clear()
 
@@ -294,7 +294,7 @@ class Provider:
     # --- Redeeming codes
 
     def _redeemed(self, request: Request) -> Code | Reply:
-        """The code of a request, if it is good for whoever asks (section 5.3.2 and RFC 6749, section 4.1.3)."""
+        """The code of a request, if it is good for the client that asks (section 5.3.2 and RFC 6749, section 4.1.3)."""
         form = request.form
         if form.get("grant_type") != "authorization_code" and self.variant.discovery != "older":
             return json_reply({"error": "unsupported_grant_type"}, 400)

@@ -132,7 +132,7 @@ def problem_page(text: str, status: int = 400) -> Reply:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong at one endpoint, for `times` requests (None: until `mend`).
+    """What goes wrong at one endpoint, for `times` requests (None: until `end_faults`).
 
     `status`, `body`, `content_type` and `headers` replace or add what would be sent; `padding` puts that many bytes
     after the body; `hang` never answers; `wait` answers when the event is set; `drop` closes without a word; `location`
