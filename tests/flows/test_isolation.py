@@ -162,7 +162,7 @@ async def test_no_action_crosses(world: World, key: Key) -> None:
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
 async def test_no_action_goes_beyond_its_scope(world: World, key: Key) -> None:
-    """Every scope but the one that is needed isn't enough, of our own tokens as of a provider's; and nothing changes."""
+    """Every scope but the one that is needed isn't enough, of our tokens as of a provider's; and nothing changes."""
     needed = TABLE[key].scope
     rest = [*(scope for scope in ALL_SCOPES if scope != needed), "create", "profile"]
     before = await snapshot(world.readers["alice"])

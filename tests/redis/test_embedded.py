@@ -428,7 +428,7 @@ def test_nobody_else_may_open_what_it_makes_whatever_the_umask_is(data_dir):
 
 
 def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
-    """Everybody who can write there chooses the Redis that we use. A group is a warning: many users have one of their own."""
+    """Everybody who can write there chooses our Redis. A group is a warning: many users have one of their own."""
     data_dir.mkdir()
     data_dir.chmod(0o777)
     with pytest.raises(ConfigError, match="every system user may write"):
