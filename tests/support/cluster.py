@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import hiredis
@@ -43,6 +44,12 @@ class Node:
 
     def client(self) -> redis_py.Redis:
         return redis_py.Redis(port=self.port, socket_timeout=60)
+
+    def has_joined(self) -> bool:
+        """Whether it sees a whole cluster, and has caught up with its master."""
+        with self.client() as client:
+            whole = bool(client.cluster("INFO")["cluster_state"] == "ok")
+            return whole and (self.master == "-" or client.info("replication")["master_link_status"] == "up")
 
     def start(self) -> None:
         """Start it, again if it was killed, with what it had."""
@@ -112,14 +119,13 @@ class Cluster:
     def wait(self) -> None:
         """Until all nodes see a whole cluster and the replicas have caught up."""
         for node in self.nodes:
-            with node.client() as client:
-                until(lambda client=client: client.cluster("INFO")["cluster_state"] == "ok")
-                if node.master != "-":
-                    until(lambda client=client: client.info("replication")["master_link_status"] == "up")
+            until(node.has_joined)
         for node in self.nodes[:MASTERS]:
-            replicas = sum(other.master == node.id for other in self.nodes)
-            with node.client() as client:
-                until(lambda client=client, replicas=replicas: len(client.execute_command("ROLE")[2]) == replicas)
+            until(partial(self._has_its_replicas, node))
+
+    def _has_its_replicas(self, master: Node) -> bool:
+        with master.client() as client:
+            return len(client.execute_command("ROLE")[2]) == sum(node.master == master.id for node in self.nodes)
 
     def empty(self) -> None:
         """Delete all keys."""
