@@ -80,7 +80,7 @@ def _currents(draw: st.DrawFn) -> Current:
     return Current(users, backend.settings, disabled, frozenset(removed), times)
 
 
-_settings = settings(deadline=None, max_examples=examples(30), suppress_health_check=list(HealthCheck))
+_settings = settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 EARLY, LATE = 1.0, 10.0
 
 

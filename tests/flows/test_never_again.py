@@ -37,7 +37,7 @@ from tests.support.timelines import usual_settings
 T = TypeVar("T")
 UIDS = ("home", "work")
 FEEDS = ("one", "two")
-EXAMPLES = examples(6)
+EXAMPLES = examples(20)
 LIMITS = ChannelSettings(keep_read_days=2, keep_unread_days=20, max_items=8, unread="count", first_fetch_unread=3)
 AGELESS = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
 SPELLINGS = ("https://{feed}.test/{n}", "http://{feed}.test/{n}", "https://{feed}.test/{n}?utm_source=feed")

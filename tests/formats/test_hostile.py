@@ -136,7 +136,7 @@ def parse_or_none(body: bytes, content_type: str | None = None) -> Feed | None:
     st.binary(max_size=400),
     st.sampled_from([None, "text/html", "application/rss+xml; charset=utf-16", "x;charset=zlib"]),
 )
-@settings(max_examples=examples(75), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_bytes_are_a_feed_or_a_parse_error(body: bytes, content_type: str | None) -> None:
     """Random bytes never raise anything but ParseError, whatever HTTP says they are."""
     if feed := parse_or_none(body, content_type):
@@ -145,7 +145,7 @@ def test_any_bytes_are_a_feed_or_a_parse_error(body: bytes, content_type: str | 
 
 
 @given(st.sampled_from(CASES), st.data())
-@settings(max_examples=examples(75), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_damaged_document_is_a_feed_or_a_parse_error(path: Any, data: st.DataObject) -> None:
     """Real documents with bytes lost, doubled and replaced stay harmless."""
     body = bytearray(path.read_bytes())
@@ -159,7 +159,7 @@ def test_a_damaged_document_is_a_feed_or_a_parse_error(path: Any, data: st.DataO
 
 
 @given(st.lists(urls, min_size=6, max_size=6), markup())
-@settings(max_examples=examples(75), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_nothing_from_rss_can_run(found: list[str], html: str) -> None:
     """No link, guid, enclosure, image or body of an RSS document brings in code."""
     link, guid, enclosure, image, thumbnail, home = (
@@ -176,7 +176,7 @@ def test_nothing_from_rss_can_run(found: list[str], html: str) -> None:
 
 
 @given(st.lists(urls, min_size=6, max_size=6), markup())
-@settings(max_examples=examples(37), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_nothing_from_a_page_can_run(found: list[str], html: str) -> None:
     """No property of an h-entry brings in code."""
     link, photo, reply, author, uid, category = (u.replace('"', "") for u in found)

@@ -94,17 +94,13 @@ def mutated(rng: random.Random, pool: list[bytes]) -> bytes:
 
 @dataclass
 class Fuzzer:
-    """`lines` are those of ours that have run; `learnt` what made new ones run; `broken` what broke a rule, and how.
-
-    To watch the lines takes most of the time; without it nothing is learnt.
-    """
+    """`lines` are those of ours that have run; `learnt` what made new ones run; `broken` what broke a rule, and how."""
 
     rng: random.Random
     pool: list[bytes] = field(default_factory=seeds)
     lines: set[tuple[str, int]] = field(default_factory=set)
     learnt: list[bytes] = field(default_factory=list)
     broken: list[tuple[bytes, str]] = field(default_factory=list)
-    watch: bool = True
 
     def replay(self) -> None:
         """Run all that is known, as every type."""
@@ -123,8 +119,7 @@ class Fuzzer:
     def _try(self, body: bytes, content_type: str | None) -> bool:
         known = len(self.lines)
         before = sys.gettrace()  # coverage's, when it measures the tests
-        if self.watch:
-            sys.settrace(self._called)
+        sys.settrace(self._called)
         try:
             wrong = problem(body, content_type)
         finally:

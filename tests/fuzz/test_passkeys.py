@@ -54,7 +54,7 @@ def changed(raw: bytes, how: list[tuple[str, int, bytes]]) -> bytes:
     return raw
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(part=st.sampled_from(["clientDataJSON", "authenticatorData", "signature"]), how=changes)
 def test_a_changed_answer_is_refused(part: str, how: list[tuple[str, int, bytes]]) -> None:
     """Every byte of it is signed."""
@@ -67,7 +67,7 @@ def test_a_changed_answer_is_refused(part: str, how: list[tuple[str, int, bytes]
         verified_count(PARTY, CHALLENGE, KEY, 0, answer)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(how=changes)
 def test_a_changed_passkey_is_refused_or_another_one(how: list[tuple[str, int, bytes]]) -> None:
     """Nothing vouches for a new one but the challenge; what can't be read is refused."""
@@ -81,7 +81,7 @@ def test_a_changed_passkey_is_refused_or_another_one(how: list[tuple[str, int, b
     assert len(made.key) <= LONGEST_KEY
 
 
-@settings(max_examples=examples(75), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(answer=st.dictionaries(st.sampled_from(["id", "rawId", "type", "response", "x"]), json))
 def test_any_json_is_refused(answer: dict[str, Any]) -> None:
     """Of whatever shape."""
@@ -91,7 +91,7 @@ def test_any_json_is_refused(answer: dict[str, Any]) -> None:
         presented_credential(answer)
 
 
-@settings(max_examples=examples(75), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(parts=st.dictionaries(st.sampled_from(list(USED["response"])), json))
 def test_any_parts_are_refused(parts: dict[str, Any]) -> None:
     """In place of what belongs there."""

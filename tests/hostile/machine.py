@@ -15,12 +15,12 @@ from microsub.feeds.record import FeedRecord
 from microsub.redis.embedded.server import EmbeddedRedis
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.streams import backlogs
-from tests.hostile.memory import MIB, children, forget_peak, peak, resident
+from tests.hostile.memory import MIB, forget_peak, parsers, peak, resident
 from tests.hostile.publisher import publisher
 from tests.support.polling import World, rss, world
 from tests.support.waiting import wait_until
 
-GROWTH = 64 * MIB
+GROWTH = 40 * MIB
 """A parser that starts while a document is read, and loads what it needs, counts as well."""
 GROWTH_OF_WIDE_TEXT = 96 * MIB
 """For as much text as a document may have, of characters that take four bytes each, as Python keeps and as UTF-8.
@@ -49,7 +49,7 @@ class Machine:
         return self.process.pid
 
     def parser_at_rest(self) -> int:
-        return max(map(resident, children(self.pid)), default=0)
+        return max(map(resident, parsers(self.pid)), default=0)
 
 
 @contextmanager
@@ -110,7 +110,7 @@ class Watch:
     async def __aenter__(self) -> Watch:
         self._before = max(resident(self._machine.pid), self._machine.rest)
         forget_peak(self._machine.pid)
-        for parser in children(self._machine.pid):
+        for parser in parsers(self._machine.pid):
             self._parsers_before[parser] = resident(parser)
             with suppress(OSError):
                 forget_peak(parser)
@@ -127,7 +127,7 @@ class Watch:
             await asyncio.sleep(0.01)
 
     def _see(self) -> None:
-        for parser in children(self._machine.pid):
+        for parser in parsers(self._machine.pid):
             self._parsers[parser] = max(peak(parser), self._parsers.get(parser, 0))
 
     def check(self, growth: int = GROWTH) -> None:

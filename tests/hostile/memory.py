@@ -30,6 +30,14 @@ def peak(pid: int) -> int:
     return _status(pid, "VmHWM") if _LINUX else resident(pid)
 
 
+def parsers(pid: int) -> list[int]:
+    """The parser processes that it started.
+
+    A child that has not begun its own program yet shows the memory of the process that it was copied from.
+    """
+    return [child for child in children(pid) if "microsub.parsing.process" in _command(child)]
+
+
 def children(pid: int) -> list[int]:
     """The processes that it started."""
     if not _LINUX:
@@ -40,6 +48,14 @@ def children(pid: int) -> list[int]:
         with suppress(OSError):
             found_ids += [int(word) for word in path.read_text().split()]
     return found_ids
+
+
+def _command(pid: int) -> str:
+    if not _LINUX:
+        return subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
 
 
 def _status(pid: int, name: str) -> int:

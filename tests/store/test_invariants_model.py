@@ -40,7 +40,7 @@ FEEDS = ("1", "2", "3")
 AUTHORS = ("https://a.example/", "https://b.example/", "")
 WORDS = ("tea", "rain", "chess")
 START = 1_000.0
-EXAMPLES = examples(12)
+EXAMPLES = examples(40)
 """How many histories are tried."""
 
 uids = st.sampled_from(UIDS)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds after which what comes in the end is taken not to come. They say nothing about how long anything should take:
 on a machine that does ten other things a process needs many seconds to start, and tests that pass don't wait for them.
 """

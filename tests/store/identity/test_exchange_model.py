@@ -25,7 +25,7 @@ from tests.support.invariants import assert_no_stray_keys
 
 T = TypeVar("T")
 START = 2_000_000_000.0
-EXAMPLES = examples(12)
+EXAMPLES = examples(40)
 
 
 @dataclass
