@@ -33,10 +33,10 @@ from microsub.identity.limits import (
 )
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
 from microsub.identity.passwords import Hasher, Passwords
-from microsub.identity.sessions import Sessions, SignedInPerson
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts, InvitationSpent, LocalCredentials
 from microsub.identity.store.grants import owner_in
+from microsub.identity.store.sessions import Sessions, SignedInPerson
 from microsub.kit.rate_limits import GrowingPauses, network_of, wide_network_of
 from microsub.metrics import LOCAL_SIGN_INS
 

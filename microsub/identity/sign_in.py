@@ -29,8 +29,7 @@ from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.clients import PKCE_METHOD, pkce_challenge
 from microsub.identity.protocol.documents import CodeAnswer, is_own, read_code_answer, read_error
 from microsub.identity.protocol.links import canonical_me, shown, site_of_me
-from microsub.identity.sessions import SignedInPerson
-from microsub.identity.store.sessions import PendingStore, SignInUnderWay, size_of
+from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignInUnderWay
 from microsub.kit.digests import sha256_hex
 from microsub.kit.identifiers import identifier
 from microsub.kit.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
@@ -107,7 +106,7 @@ class SignInClient:
             browser=sha256_hex(browser),
             next=next_,
         )
-        await self._limits.leave(me, size_of(sign_in))
+        await self._limits.leave(me, sign_in.size)
         await self._pending.put(sha256_hex(state), sign_in)
         metrics.SIGN_INS.labels("begun").inc()
         return me, _request(sign_in, state, _verifier(browser, state))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # `config check` needs none of it where there is no data
     from microsub.identity.admission import UserAddresses
     from microsub.identity.local_sign_in import LocalIdentity
     from microsub.identity.page_check.findings import PageReport
-    from microsub.identity.sessions import Sessions
+    from microsub.identity.store.sessions import Sessions
     from microsub.wiring.stores import Stores
 
 log = structlog.get_logger(__name__)
@@ -163,10 +163,9 @@ async def restore_user(settings: Settings, stores: Stores, name: str, now: float
 
 async def end_sessions(stores: Stores, name: str) -> None:
     """Sign a user out of all browsers."""
-    from microsub.identity.sessions import Sessions
-    from microsub.identity.store.sessions import SessionStore
+    from microsub.identity.store.sessions import Sessions
 
-    await Sessions(SessionStore(stores.redis)).end_all(name)
+    await Sessions(stores.redis).end_all(name)
 
 
 GREETING = "shown at start"
@@ -194,10 +193,9 @@ def make_local(redis: Redis, sessions: Sessions | None = None, addresses: UserAd
     from microsub.identity.local_sign_in import Invitations, LocalIdentity, LocalSignIn, LoginAttempts
     from microsub.identity.passkeys import Passkeys
     from microsub.identity.passwords import Hasher, Passwords
-    from microsub.identity.sessions import Sessions
     from microsub.identity.store.accounts import Accounts
     from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
-    from microsub.identity.store.sessions import SessionStore
+    from microsub.identity.store.sessions import Sessions
 
     accounts, store, hasher = Accounts(redis), LocalCredentials(redis), Hasher()
     passwords, passkeys = Passwords(store, hasher), Passkeys(store)
@@ -205,7 +203,7 @@ def make_local(redis: Redis, sessions: Sessions | None = None, addresses: UserAd
     return LocalIdentity(
         recognising=LocalSignIn(accounts, store, passwords, passkeys, attempts, addresses),
         passkeys=passkeys,
-        enrolling=Invitations(store, passwords, passkeys, sessions or Sessions(SessionStore(redis)), attempts),
+        enrolling=Invitations(store, passwords, passkeys, sessions or Sessions(redis), attempts),
         credentials=store,
         hasher=hasher,
     )

@@ -27,14 +27,13 @@ from microsub.identity.page_check.findings import profile_page
 from microsub.identity.profiles import Profiles
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.quotas import RequestRate, SettingsPort, UserQuotas
-from microsub.identity.sessions import Sessions
 from microsub.identity.sign_in import SignInClient, SignInLimits
 from microsub.identity.store.accounts import Accounts, ServiceTokens
 from microsub.identity.store.activity import Activity, ActivityNotes, TokenUse
 from microsub.identity.store.credentials import AttemptCounts, RequestCounts
 from microsub.identity.store.foreign import ForeignTokens
 from microsub.identity.store.grants import Codes, Grants, OwnTokens
-from microsub.identity.store.sessions import PendingStore, SessionStore
+from microsub.identity.store.sessions import PendingStore, Sessions
 from microsub.library.reading import Posts
 from microsub.parsing.pool import ParsePool
 from microsub.redis import keys
@@ -159,7 +158,7 @@ def make_identity(
     quotas = UserQuotas(current, accounts, RequestRate(RequestCounts(redis)))
     admission = Admission(accounts, profiles, _registration(current), private=private)
     lent = partial(profile_page, settings.public_url)
-    sessions, addresses = Sessions(SessionStore(redis), lent), UserAddresses(accounts, lent)
+    sessions, addresses = Sessions(redis, lent), UserAddresses(accounts, lent)
     return IdentityServices(
         profiles=profiles,
         provider=_own_provider(redis, fetcher, parser, quotas, lent),

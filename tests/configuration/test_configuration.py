@@ -13,10 +13,9 @@ from microsub.configuration.facts import Change
 from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
 from microsub.configuration.store import SettingsInForce
 from microsub.errors import NotFound, StoreUnavailable, Unauthorized
-from microsub.identity.sessions import Sessions
 from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.identity.store.grants import Codes, Consent, Grants
-from microsub.identity.store.sessions import SessionStore
+from microsub.identity.store.sessions import Sessions
 from microsub.model.reader import Credential
 from microsub.model.settings import ChannelSettings, Filters
 from microsub.redis.protocol import Redis
@@ -128,7 +127,7 @@ async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, 
     now = time.time()  # a real Redis forgets by its own clock
     configured.save(alice())
     await configured.configuration.look()
-    accounts, sessions = configured.accounts, Sessions(SessionStore(configured.redis))
+    accounts, sessions = configured.accounts, Sessions(configured.redis)
     token = accounts.credential(await accounts.create_token("alice", ["read"], "test", now))
     consent = Consent("alice", "https://a.example/", "A", "https://a.example/", frozenset({"read"}))
     code = await Codes(configured.redis).create(consent, now)

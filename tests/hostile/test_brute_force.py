@@ -12,9 +12,9 @@ from microsub.identity.limits import PASSWORDS_OF_NETWORK
 from microsub.identity.local_sign_in import LocalSignIn, LoginAttempts, NotRecognised, SignInOrigin
 from microsub.identity.passkeys import Passkeys
 from microsub.identity.passwords import Cost, Hasher, Passwords
-from microsub.identity.sessions import SignedInPerson
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
+from microsub.identity.store.sessions import SignedInPerson
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
 from tests.support.redis_wrappers import CountingRedis

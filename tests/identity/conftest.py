@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from microsub.identity.sessions import SignedIn
+from microsub.identity.store.sessions import SignedIn
 from microsub.redis.protocol import Redis
 from tests.support.readers import Instance, instance
 from tests.support.visitor import Visitor

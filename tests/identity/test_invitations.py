@@ -11,10 +11,9 @@ import pytest
 from microsub.errors import InvalidRequest, NotFound
 from microsub.identity.local_sign_in import LocalIdentity
 from microsub.identity.passkeys import PasskeyAnswer
-from microsub.identity.sessions import Sessions
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import InvitationSpent
-from microsub.identity.store.sessions import SessionStore
+from microsub.identity.store.sessions import Sessions
 from microsub.redis.protocol import Redis
 from microsub.wiring.backend import make_local
 from tests.support.authenticator import Authenticator
@@ -182,7 +181,7 @@ async def test_a_bad_choice_leaves_the_link_good(local: LocalIdentity) -> None:
 
 async def test_every_choice_ends_the_sessions(local: LocalIdentity, redis: Redis) -> None:
     """By password and by passkey; and all at once when everything is forgotten."""
-    sessions = Sessions(SessionStore(redis))
+    sessions = Sessions(redis)
 
     async def ended(cookie: str) -> bool:
         return await sessions.find(cookie, NOW) is None

@@ -8,9 +8,8 @@ import pytest
 
 from microsub.errors import Unauthorized
 from microsub.identity.limits import SESSION_SECRET
-from microsub.identity.sessions import Sessions, device
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.sessions import SessionStore
+from microsub.identity.store.sessions import Sessions, device
 from microsub.redis import identitykeys as keys
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
@@ -24,7 +23,7 @@ DAY = SESSION_SECRET
 async def sessions(redis: Redis) -> Sessions:
     """Over a store that has the user ann."""
     await Accounts(redis).add_user("ann", ME, NOW)
-    return Sessions(SessionStore(redis))
+    return Sessions(redis)
 
 
 async def begun(sessions: Sessions, now: float = NOW, **more: str) -> str:
@@ -127,11 +126,10 @@ async def test_visits_extend_a_session(sessions: Sessions, redis: Redis) -> None
 async def test_an_ended_session_is_not_written_anew(sessions: Sessions, redis: Redis) -> None:
     """By a request that was under way."""
     cookie = await begun(sessions)
-    store = SessionStore(redis)
-    ((digest, _),) = await store.all("ann")
+    ((digest, _),) = await sessions._all("ann")
     await sessions.end_all("ann")
-    await store.touch("ann", digest, NOW)
-    assert not await store.renew("ann", digest, "0" * 64, "", NOW)
+    await sessions._touch("ann", digest, NOW)
+    assert not await sessions._renew("ann", digest, "0" * 64, NOW)
     assert await sessions.find(cookie, NOW) is None
     assert await redis.command("EXISTS", keys.session("ann", digest)) == 0
 
@@ -148,7 +146,7 @@ async def test_all_but_one_can_be_ended(sessions: Sessions) -> None:
 
 async def test_old_sessions_make_room(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's list grows without end."""
-    monkeypatch.setattr("microsub.identity.sessions.MOST", 3)
+    monkeypatch.setattr("microsub.identity.store.sessions.MOST", 3)
     cookies = [await begun(sessions, NOW + n) for n in range(5)]
     assert [await sessions.find(cookie, NOW + 9) is not None for cookie in cookies] == [False, False, True, True, True]
 

@@ -14,7 +14,7 @@ from microsub.identity.page_check.findings import ENDPOINT, profile_page
 from microsub.identity.pages.consent import token_scopes
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, passkey_question
 from microsub.identity.protocol.documents import is_own
-from microsub.identity.sessions import SignedInPerson
+from microsub.identity.store.sessions import SignedInPerson
 
 ACCOUNT = "/account"
 TOKENS = "/account/tokens"
@@ -99,7 +99,7 @@ async def _end_app(visit: PageVisit) -> Response:
 
 async def _sign_out(visit: PageVisit) -> Response:
     await visit.sign_out()
-    return visit.page("signed-out.html", title="You are signed out", text="This browser is signed out. Others are not.")
+    return visit.message("You are signed out", "This browser is signed out. Others are not.", "signed out")
 
 
 async def _end_one(visit: PageVisit) -> Response:
@@ -116,11 +116,8 @@ async def _end_all(visit: PageVisit) -> Response:
     ended = await visit.site.identity.sessions.end_all(session.user)
     await visit.sign_out()
     text = f"All {ended} browsers" if ended > 1 else "This browser, the only one,"
-    return visit.page(
-        "signed-out.html",
-        title="You are signed out everywhere",
-        text=f"{text} signed out of your account. Apps that you allowed keep their access until you revoke it.",
-    )
+    text += " signed out of your account. Apps that you allowed keep their access until you revoke it."
+    return visit.message("You are signed out everywhere", text, "signed out")
 
 
 # --- password and passkeys ------------------------------------------------------------------------------------------
@@ -160,7 +157,7 @@ async def _set_password(visit: PageVisit) -> Response:
     # A new session in place of this one too, so that a stolen cookie ends.
     await visit.sign_in(SignedInPerson(session.user, session.me, session.how))
     text = "Your password is set. All other browsers had to sign out; apps that you have given access keep it."
-    return visit.page("message.html", title="New password", text=text)
+    return visit.message("New password", text, "done")
 
 
 async def _begin_passkey(visit: PageVisit) -> Response:

@@ -162,6 +162,7 @@ async def _ask(visit: PageVisit) -> Response:
         # Chrome looks at every redirect that follows the form, and apps send people on to further addresses of theirs.
         form_to=[f"{asked.redirect.partition(':')[0].lower()}:"],
         images=["data:"] if app.logo else [],
+        why="",
         app=app,
         place=_place(asked.redirect),
         scopes=offered_scopes(asked.scopes, posting=await _posts_elsewhere(visit, asked, session.me)),
@@ -226,7 +227,7 @@ def _me_told(asked: str, me: str) -> str:
 def _not_served(visit: PageVisit, why: str) -> Response:
     """A request that is answered to the person alone: its address can't be relied on."""
     text = f"An app has sent you here, but its request can't be used: {why}. {_NOT_YOURS}"
-    return visit.page("error.html", 400, title="The app's request can't be used", text=text)
+    return visit.message("The app's request can't be used", text, "error", 400)
 
 
 def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAuthRefused) -> Response:
@@ -235,9 +236,8 @@ def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAu
     plain = "".join(char if 0x20 <= ord(char) <= 0x7E and char not in '"\\' else "'" for char in problem.description)
     answer = {"error": problem.code, "error_description": plain}
     back = answer_url(target.redirect, {**answer, "state": target.state, "iss": visit.base})
-    return visit.page(
-        "authorize_refused.html", 400, app=app, why=problem.description, place=_place(target.redirect), back=back
-    )
+    why, place = problem.description, _place(target.redirect)
+    return visit.page("authorize.html", 400, app=app, why=why, place=place, back=back)
 
 
 def _wrong_target(app: App, redirect: str) -> str:

@@ -21,10 +21,10 @@ from microsub.identity.local_sign_in import INVITATION_PATH, Invitations
 from microsub.identity.page_check.findings import microsub_line
 from microsub.identity.pages.consent import app_behind
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page, passkey_question, public
-from microsub.identity.sessions import SignedInPerson
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.grants import owner_in
+from microsub.identity.store.sessions import SignedInPerson
 from microsub.kit.http.headers import own_path, page_headers
 from microsub.model.reader import NAME as ACCOUNT
 
@@ -111,7 +111,7 @@ async def _finish(visit: PageVisit) -> Response:
             answer, browser=browser, now=visit.now, address=visit.where.address
         )
     except SignInFailed as problem:
-        response = visit.page("failed.html", problem.status, title=problem.title, text=problem.description)
+        response = visit.message(problem.title, problem.description, "sign-in failed", problem.status)
         # The address of this page holds a code that may still be good.
         response.headers["referrer-policy"] = "no-referrer"
         return response

@@ -43,7 +43,7 @@ from microsub.identity.limits import KNOWN_BROWSER, SESSION
 from microsub.identity.local_sign_in import NotRecognised, SignInOrigin
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
 from microsub.identity.passwords import repeated_password
-from microsub.identity.sessions import SignedIn, SignedInPerson
+from microsub.identity.store.sessions import SignedIn, SignedInPerson
 from microsub.kit.digests import sha256_hex
 from microsub.kit.http.headers import PublicAddress, client_address, origin, page_headers
 from microsub.surface import IdentityServices, Services
@@ -168,7 +168,7 @@ class Templates:
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
         made.globals.update(href=self.href, static=self.static, version=__version__)
-        made.filters.update(moment=moment)
+        made.filters.update(moment=moment, sentence=sentence)
         return made
 
     def render(self, template: str, values: Mapping[str, Any]) -> str:
@@ -188,6 +188,11 @@ def moment(seconds: float) -> str:
     """A Unix time for people: `21 November 2026, 09:30 UTC`."""
     time = datetime.fromtimestamp(seconds, UTC)
     return f"{time.day} {time:%B %Y, %H:%M} UTC"
+
+
+def sentence(text: str) -> str:
+    """A text with a capital letter and a full stop, where it has none."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
 
 
 def passkey_question(asked: PasskeyQuestion) -> Response:
@@ -411,7 +416,7 @@ class PageVisit:
         return repeated_password(self.form.get("password", ""), self.form.get("again", ""))
 
     def token(self, path: str) -> str:
-        """The token for a form that goes to `path`, for templates: see `templates/form.html`."""
+        """The token for a form that goes to `path`, for templates: see `templates/forms.html`."""
         return form_token(self.browser, self._session_id, path)
 
     def page(
@@ -438,6 +443,10 @@ class PageVisit:
         elif isinstance(problem, SignInFailed) and status in _LATER:
             headers["retry-after"] = str(_LATER[status])
         return HTMLResponse(self.site.pages.render(template, given), status, headers=headers)
+
+    def message(self, title: str, text: str, kind: str, status: int = 200, *, full: bool = False) -> Response:
+        """A page that says one thing; see `templates/message.html` for `kind` and `full`."""
+        return self.page("message.html", status, title=title, text=text, kind=kind, full=full)
 
     def go(self, path: str, **query: str) -> Response:
         """On to another of our pages, by GET.
@@ -579,7 +588,7 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
             # The path and no more: an address may hold a code, and a form a password.
             log.exception("a page failed", method=request.method, path=request.url.path)
             visit.session = None
-            response = visit.page("error.html", 500, title="The server failed", text=_FAILED)
+            response = visit.message("The server failed", _FAILED, "error", 500)
         return visit.finish(response)
 
     endpoint.is_form = is_form  # type: ignore[attr-defined]
@@ -598,7 +607,7 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
     if isinstance(error, StoreUnavailable):
         visit.session = None
     title, full = _TITLES.get(status, "That did not work"), isinstance(error, QuotaReached)
-    response = visit.page("error.html", status, title=title, text=text, full=full)
+    response = visit.message(title, text, "error", status, full=full)
     if isinstance(error, TooManyRequests):
         response.headers["retry-after"] = str(error.retry_after)
     return response
@@ -611,6 +620,6 @@ def missing_page(site: PageSite, request: Request, status: int, headers: Mapping
     title, text = "There is nothing here", "Check the address, or go to the start page."
     if status != 404:
         title, text = "That can't be opened like this", "It is where a form leads. Open the page with the form again."
-    response = PageVisit(site, request).page("error.html", status, title=title, text=text)
+    response = PageVisit(site, request).message(title, text, "error", status)
     response.headers.update(headers)
     return response

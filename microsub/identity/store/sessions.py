@@ -1,26 +1,71 @@
-"""Sessions of our own pages, in the slot of their user, by the SHA-256 of the cookie that stands for them.
+"""Sessions of our own pages, and sign-ins that are under way at another provider.
 
-A session keeps its `id` for as long as it lasts, while its secret changes: the id is how people end one of several.
+A session lies in the slot of its user. The cookie is `<user>.<secret>`; only the SHA-256 of the whole text is stored.
+Each sign-in makes a new secret, and so does the first visit of a day: the new secret is an HMAC of the old one under a
+key that the record holds. So several requests that come at once get the same new cookie, a reply that gets lost does no
+harm, and neither the stored data nor an old cookie alone leads to a new one. The `id` stays the same meanwhile: by it
+people end one of several.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import orjson
 
-from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SETTLED, SIGN_IN
+from microsub.errors import Unauthorized
+from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SECRET, SESSION_SETTLED, SIGN_IN, VISIT_NOTED
+from microsub.kit.digests import sha256_hex
+from microsub.model.reader import NAME
 from microsub.redis import identitykeys as keys
 from microsub.redis.keys import user as user_key
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import fields, reading
-from microsub.redis.replies import texts as texts_of
+from microsub.redis.replies import fields, reading, texts
 from microsub.redis.scripts import load
+
+LONGEST_COOKIE = 256
+
+MOST = 100
+"""Sessions of one user; the ones that weren't used for longest end."""
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRecord:
+class SignedInPerson:
+    """Somebody who has signed in as a user, before they have a session.
+
+    `me` is the profile URL of the account, `how` the way in words; `next` is the path of ours to go on to, or empty;
+    `new`: the account was made by that.
+    """
+
+    user: str
+    me: str
+    how: str
+    next: str = ""
+    new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Who sent a request: user, profile URL, the session's id, the way of the sign-in.
+
+    `cookie` is the new value of the cookie where it has changed, else None. `since` is the Unix time of the sign-in.
+    """
+
+    user: str
+    me: str
+    id: str
+    how: str
+    since: float
+    cookie: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
     """A session as it is stored. Times are Unix seconds.
 
     `me` is the user's profile URL at sign-in, `how` the way of it, `device` a few words. `next` is the digest of what
@@ -39,124 +84,174 @@ class SessionRecord:
     previous: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSession:
-    """A session's record, and what its user's record says now."""
+class Sessions:
+    """Begins, finds, renews and ends sessions. `lent` gives the profile URL of a user who has none of their own."""
 
-    record: SessionRecord
-    me: str
-    disabled: bool
-
-
-class SessionStore:
-    """The records; the caller makes the secrets."""
-
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, lent: Callable[[str], str] = lambda _: "") -> None:
         self._redis = redis
+        self._lent = lent
 
-    async def open(self, user: str, digest: str, record: SessionRecord) -> bool:
-        """Write a session. False where there is no such user, or they are disabled."""
-        parts = [part for pair in _fields(record).items() for part in pair]
+    async def begin(self, user: str, me: str, how: str, user_agent: str, now: float, *, instead_of: str = "") -> str:
+        """Begin a session; returns the cookie's value, the only time that it is seen.
+
+        `how` is the way of the sign-in in words. The session of the cookie `instead_of`, which the browser had before,
+        is ended. Raises Unauthorized where there is no such user, or they are disabled.
+        """
+        cookie = f"{user}.{secrets.token_urlsafe(32)}"
+        digest, moment = sha256_hex(cookie), f"{now:.3f}"
+        record = {
+            **{"id": secrets.token_hex(8), "me": me, "how": how, "device": device(user_agent)},
+            **{"created": moment, "seen": moment, "renewed": moment, "salt": secrets.token_hex(32)},
+        }
         made = await self._redis.script(
             load("user_record"),
             [user_key(user), keys.session(user, digest), keys.sessions(user)],
-            [digest, SESSION, *parts],
+            [digest, SESSION, *(part for pair in record.items() for part in pair)],
         )
-        return bool(made)
+        if not made:
+            raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
+        before = await self.find(instead_of, now)
+        if before is not None:
+            await self.end(before.user, before.id)
+        for surplus in (await self.all(user))[MOST:]:
+            await self.end(user, surplus.id)
+        return cookie
 
-    async def find(self, user: str, digest: str) -> StoredSession | None:
-        """The session of that digest with its user, in one round trip; None where either is missing."""
+    async def find(self, cookie: str, now: float) -> SignedIn | None:
+        """Who the cookie stands for; None for one that isn't good (any more).
+
+        A session ends when its user is disabled, or is given another profile URL, not one that is only written in
+        another way.
+        """
+        user, dot, secret = cookie.partition(".")
+        if not dot or not secret or len(cookie) > LONGEST_COOKIE or not cookie.isascii() or not NAME.match(user):
+            return None
+        digest = sha256_hex(cookie)
         flat, (me, disabled) = await self._redis.pipeline(
             [("HGETALL", keys.session(user, digest)), ("HMGET", user_key(user), "me", "disabled")]
         )
-        record = _record(user, digest, flat)
-        if record is None or me is None:
+        found = _session(user, digest, flat)
+        if found is None or me is None or disabled is not None or not _is_same(me.decode(), found.me):
             return None
-        return StoredSession(record, me.decode(), disabled is not None)
+        new = await self._visit(user, cookie, digest, found, now)
+        return SignedIn(user, found.me or self._lent(user), found.id, found.how, found.created, new)
 
-    async def touch(self, user: str, digest: str, now: float) -> None:
+    async def all(self, user: str) -> list[Session]:
+        """The user's sessions, the one that was used last first."""
+        seen: dict[str, Session] = {}
+        for _, session in await self._all(user):
+            seen.setdefault(session.id, session)
+        return list(seen.values())
+
+    async def end(self, user: str, id_: str) -> bool:
+        """End one session; whether there was one."""
+        return await self._end(user, lambda session: session.id == id_) > 0
+
+    async def end_all(self, user: str, *, but: str = "") -> int:
+        """End all sessions of the user, except the one of the id `but`; how many there were."""
+        return await self._end(user, lambda session: session.id != but)
+
+    async def _visit(self, user: str, cookie: str, digest: str, session: Session, now: float) -> str | None:
+        """Note the visit and renew the secret where it is time; the new cookie, if any."""
+        if session.next or now - session.renewed >= SESSION_SECRET:
+            new = _successor(user, cookie, session.salt)
+            if session.next:
+                return new if hmac.compare_digest(session.next, sha256_hex(new)) else None
+            return new if await self._renew(user, digest, sha256_hex(new), now) else None
+        if session.previous:  # this secret has reached its browser
+            former = keys.session(user, session.previous)
+            settled = ("HDEL", keys.session(user, digest), "previous")
+            await self._redis.pipeline([("EXPIRE", former, SESSION_SETTLED), settled])
+        if now - session.seen >= VISIT_NOTED:
+            await self._touch(user, digest, now)
+        return None
+
+    async def _touch(self, user: str, digest: str, now: float) -> None:
         """Note a visit, which extends the session."""
         where = [keys.session(user, digest), keys.sessions(user)]
         await self._redis.script(load("touch"), where, ["id", "seen", f"{now:.3f}", SESSION])
 
-    async def renew(self, user: str, old: str, new: str, salt: str, now: float) -> bool:
+    async def _renew(self, user: str, old: str, new: str, now: float) -> bool:
         """Let the digest `new` stand for the session too, and soon alone. False where the session has ended."""
         done = await self._redis.script(
             load("session_renew"),
             [keys.session(user, old), keys.session(user, new), keys.sessions(user)],
-            [old, new, f"{now:.3f}", salt, SESSION, SESSION_OVERLAP],
+            [old, new, f"{now:.3f}", secrets.token_hex(32), SESSION, SESSION_OVERLAP],
         )
         return bool(done)
 
-    async def settle(self, user: str, digest: str, previous: str) -> None:
-        """The secret of `digest` has reached its browser: the one before it ends within a minute."""
-        await self._redis.pipeline(
-            [
-                ("EXPIRE", keys.session(user, previous), SESSION_SETTLED),
-                ("HDEL", keys.session(user, digest), "previous"),
-            ]
-        )
-
-    async def all(self, user: str) -> list[tuple[str, SessionRecord]]:
-        """Digest and record of the user's sessions, also of replaced secrets.
+    async def _all(self, user: str) -> list[tuple[str, Session]]:
+        """Digest and record of the user's sessions, of replaced secrets too, by their last visits, the newest first.
 
         Forgets the digests of those that ended.
-
-        The order is that of their last visits, the newest first.
         """
-        digests = sorted(texts_of(await self._redis.command("SMEMBERS", keys.sessions(user))))
+        digests = sorted(texts(await self._redis.command("SMEMBERS", keys.sessions(user))))
         replies = await self._redis.pipeline([("HGETALL", keys.session(user, digest)) for digest in digests])
-        found, ended = [], []
-        for digest, flat in zip(digests, replies, strict=True):
-            record = _record(user, digest, flat)
-            if record is None:
-                ended.append(digest)
-            else:
-                found.append((digest, record))
-        if ended:
+        read = [(digest, _session(user, digest, flat)) for digest, flat in zip(digests, replies, strict=True)]
+        if ended := [digest for digest, session in read if session is None]:
             await self._redis.command("SREM", keys.sessions(user), *ended)
+        found = [(digest, session) for digest, session in read if session is not None]
         return sorted(found, key=lambda pair: (-pair[1].seen, pair[0]))
 
-    async def end(self, user: str, which: Callable[[SessionRecord], bool]) -> int:
-        """End the sessions for which `which` says so, with all their secrets.
-
-        How many sessions there were.
+    async def _end(self, user: str, which: Callable[[Session], bool]) -> int:
+        """End the sessions for which `which` says so, with all their secrets; how many there were.
 
         Looks again until there is none: one may be renewed while it is being ended.
         """
         ids: set[str] = set()
-        while doomed := [(digest, record.id) for digest, record in await self.all(user) if which(record)]:
+        while doomed := [(digest, session.id) for digest, session in await self._all(user) if which(session)]:
             await self._redis.pipeline([("DEL", keys.session(user, digest)) for digest, _ in doomed])
             await self._redis.command("SREM", keys.sessions(user), *(digest for digest, _ in doomed))
             ids.update(id_ for _, id_ in doomed)
         return len(ids)
 
 
-def _fields(record: SessionRecord) -> dict[str, str]:
-    times = {name: f"{getattr(record, name):.3f}" for name in ("created", "seen", "renewed")}
-    texts = {name: getattr(record, name) for name in ("id", "me", "how", "device", "salt")}
-    return {**texts, **times}
-
-
-def _record(user: str, digest: str, flat: Sequence[bytes]) -> SessionRecord | None:
+def _session(user: str, digest: str, flat: Sequence[bytes]) -> Session | None:
     """A session's hash read back; None where there is none."""
     if not flat:
         return None
     found = fields(flat)
     with reading(keys.session(user, digest)):
-        return SessionRecord(
-            found["id"],
-            found["me"],
-            found["how"],
-            found["device"],
-            float(found["created"]),
-            float(found["seen"]),
-            float(found["renewed"]),
-            found["salt"],
-            found.get("next", ""),
-            found.get("previous", ""),
-        )
+        created, seen, renewed = (float(found[name]) for name in ("created", "seen", "renewed"))
+        words = {name: found[name] for name in ("id", "me", "how", "device", "salt")}
+        names = {"next": found.get("next", ""), "previous": found.get("previous", "")}
+        return Session(**words, **names, created=created, seen=seen, renewed=renewed)
 
+
+def _successor(user: str, cookie: str, salt: str) -> str:
+    mac = hmac.digest(bytes.fromhex(salt), cookie.encode(), hashlib.sha256)
+    return f"{user}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+
+
+_BROWSERS = {
+    **{"Edg": "Edge", "OPR/": "Opera", "Vivaldi/": "Vivaldi", "SamsungBrowser/": "Samsung Internet"},
+    **{"FxiOS/": "Firefox", "Firefox/": "Firefox", "CriOS/": "Chrome", "HeadlessChrome/": "Chrome"},
+    **{"Chromium/": "Chromium", "Chrome/": "Chrome", "Safari/": "Safari"},
+}
+_SYSTEMS = {
+    **{"iPhone": "iPhone", "iPad": "iPad", "Android": "Android", "CrOS": "ChromeOS", "Windows": "Windows"},
+    **{"Mac OS X": "macOS", "Macintosh": "macOS", "OpenBSD": "OpenBSD", "FreeBSD": "FreeBSD", "Linux": "Linux"},
+}
+"""What a `User-Agent` has in it, and what that says; the first one that fits counts."""
+
+
+def device(user_agent: str) -> str:
+    """Such as `Firefox on Linux`; `a browser` where nothing of it is known."""
+    browser = next((name for mark, name in _BROWSERS.items() if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS.items() if mark in user_agent), "")
+    return f"{browser or 'a browser'} on {system}" if system else browser or "a browser"
+
+
+def _is_same(me: str, former: str) -> bool:
+    if me == former:
+        return True
+    # Here, because it loads what reads pages, and hardly any address changes its spelling.
+    from microsub.identity.protocol.links import same_me
+
+    return same_me(me, former)
+
+
+# --- sign-ins under way ---------------------------------------------------------------------------------------------
 
 _BESIDE = 250
 """Bytes of a key, its digest and its time to live."""
@@ -180,6 +275,11 @@ class SignInUnderWay:
     browser: str
     next: str
 
+    @property
+    def size(self) -> int:
+        """How many bytes it takes in the store, key and all; roughly, and rather more."""
+        return len(orjson.dumps(asdict(self))) + _BESIDE
+
 
 class PendingStore:
     """The sign-ins under way, by the digest of their `state`."""
@@ -189,30 +289,18 @@ class PendingStore:
 
     async def put(self, digest: str, sign_in: SignInUnderWay) -> None:
         """Remember a sign-in for a quarter of an hour."""
-        await self._redis.command("SET", keys.sign_in(digest), _pending_json(sign_in), "EX", SIGN_IN)
+        await self._redis.command("SET", keys.sign_in(digest), orjson.dumps(asdict(sign_in)), "EX", SIGN_IN)
 
     async def look(self, digest: str) -> SignInUnderWay | None:
         """The sign-in, left where it is."""
-        return _read_pending(await self._redis.command("GET", keys.sign_in(digest)))
+        text = await self._redis.command("GET", keys.sign_in(digest))
+        if text is None:
+            return None
+        try:
+            return SignInUnderWay(**orjson.loads(text))
+        except TypeError:  # of an earlier version
+            return None
 
     async def take(self, digest: str) -> bool:
         """Whether it was there still; it is gone now. Of several callers one is told so."""
         return bool(await self._redis.command("DEL", keys.sign_in(digest)))
-
-
-def size_of(sign_in: SignInUnderWay) -> int:
-    """How many bytes it takes in the store, key and all; roughly, and rather more."""
-    return len(_pending_json(sign_in)) + _BESIDE
-
-
-def _pending_json(sign_in: SignInUnderWay) -> bytes:
-    return orjson.dumps(asdict(sign_in))
-
-
-def _read_pending(text: bytes | None) -> SignInUnderWay | None:
-    if text is None:
-        return None
-    try:
-        return SignInUnderWay(**orjson.loads(text))
-    except (ValueError, TypeError):
-        return None
