@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from microsub.configuration.facts import Change, Clash, Current, Forms, What
 from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, UserSettings
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts, User
     from microsub.timelines.channels import Channels
+    from microsub.timelines.following import Following
     from microsub.timelines.rules import Rules
 
 _AT_ONCE = 8
@@ -65,13 +66,6 @@ def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: b
     ]
 
 
-class Follower(Protocol):
-    """Following and unfollowing of feeds (`timelines.following`); both are idempotent."""
-
-    async def follow(self, user: str, uid: str, url: str, now: float, name: str | None = None) -> Any: ...  # noqa: D102
-    async def unfollow(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
-
-
 class Applier:
     """Applies changes, each of them idempotent, and gathers the state they are decided on."""
 
@@ -81,7 +75,7 @@ class Applier:
         channels: Channels,
         feeds: Feeds,
         rules: Rules,
-        following: Follower,
+        following: Following,
         settings: Applied,
     ) -> None:
         self._accounts = accounts

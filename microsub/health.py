@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from microsub.configuration.sync import Status
 from microsub.errors import StoreError, StoreFull
+from microsub.redis.presence import Presence
 
 WORKER_SILENCE = 60.0
 """Seconds without a sign of life after which a worker counts as gone."""
@@ -18,22 +19,6 @@ PROBE_SECONDS = 5.0
 RedisState = Literal["ok", "full", "unreachable"]
 WorkerState = Literal["ok", "silent", "unknown"]
 BackendState = Literal["ok", "refused", "lost"]
-
-
-class Signs(Protocol):
-    """Where the answers come from; both raise StoreError where Redis has none."""
-
-    async def last_sign(self) -> float | None:
-        """Unix time of the newest sign of life of any worker; None when there is none."""
-        ...
-
-    async def probe(self) -> None:
-        """Write next to nothing. Raises StoreFull where Redis refuses it."""
-        ...
-
-    async def dead_letters(self) -> int:
-        """How many messages are kept because no attempt could handle them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +51,7 @@ class Health:
     `status` says what is known of backend.json.
     """
 
-    def __init__(self, signs: Signs, status: Callable[[], Status] = Status) -> None:
+    def __init__(self, signs: Presence, status: Callable[[], Status] = Status) -> None:
         self._signs = signs
         self._status = status
         self._probed = float("-inf")

@@ -1,8 +1,8 @@
 """Settings of a process: environment variables and flags, as one frozen value.
 
-`SETTINGS` declares every setting once (name, kind, default, help). The command line makes its flags from it, the
-reference page its table, and a test holds both and `Settings` against it. A flag wins over a variable, a variable over
-the default; an empty variable counts as absent.
+Each field of `Settings` declares one setting: kind, default, help. The command line makes its flags of them
+(`SETTINGS`), and the reference page its table. A flag wins over a variable, a variable over the default; an empty
+variable counts as absent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,12 @@ class Setting:
         return f"{self.help} [{self.variable}]" + (f" [default: {self.default}]" if self.default else "")
 
 
-def _text(text: str) -> str:
-    return text
+def setting(
+    kind: str, parse: Callable[[str], object], default: str | None, expected: str, text: str, **more: Any
+) -> Any:
+    """The field of a setting; `text` is its help."""
+    metadata = {"kind": kind, "parse": parse, "default": default, "expected": expected, "help": text, **more}
+    return field(default=None if default is None else parse(default), metadata=metadata)
 
 
 def _token(text: str) -> str:
@@ -157,190 +161,151 @@ def _one_of(*choices: str) -> Callable[[str], str]:
 LOG_FORMATS = ("auto", "text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "host",
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings. `base_url` has no final slash; `write_back` None: as the Redis is."""
+
+    host: str = setting(
         "host name or address",
         _host,
         "127.0.0.1",
         "a host name or an IP address, such as 127.0.0.1 or 0.0.0.0",
         "The address to listen on. The default is reachable from this machine alone.",
-    ),
-    Setting(
-        "port",
+    )
+    port: int = setting(
         "number",
         _number(0, 65535),
         "8080",
         "a port number from 0 to 65535",
         "The port to listen on; 0 takes any free one.",
-    ),
-    Setting(
-        "base_url",
+    )
+    base_url: str | None = setting(
         "URL",
         _base_url,
         None,
         "an http or https URL without query and credentials, such as https://reader.example",
         "The URL under which the outside world reaches the server. By default made of host and port; then people "
         "sign in on the machine itself alone.",
-    ),
-    Setting(
-        "backend",
+    )
+    backend: Path = setting(
         "file",
         _path,
         "backend.json",
         "the path of a file",
         "The file that declares users, channels and feeds.",
-    ),
-    Setting(
-        "data_dir",
+    )
+    data_dir: Path = setting(
         "folder",
         _path,
         "data",
         "the path of a folder",
         "Where the embedded Redis keeps its data: a folder of the system user who runs the server, to which no other "
         "may write. Not used with a Redis of your own.",
-    ),
-    Setting(
-        "redis_url",
+    )
+    redis_url: str | None = setting(
         "URL",
         _redis_url,
         None,
         "a URL such as redis://localhost:6379/0, rediss://…, unix:///run/redis.sock or redis+cluster://host:port,host:port",
         "The Redis to use. Without it the server starts one of its own for the data folder.",
         secret=True,
-    ),
-    Setting(
-        "redis_replicas",
+    )
+    redis_replicas: int | None = setting(
         "number",
         _number(0, 9),
         None,
         "a number from 0 to 9",
         "How many replicas must have a change before it counts as made. By default one in a Redis Cluster, as long as "
         "the master has any; none elsewhere.",
-    ),
-    Setting(
-        "allow_private_networks",
+    )
+    allow_private_networks: tuple[Network, ...] = setting(
         "list of networks",
         _networks,
         "",
         "networks in CIDR form, separated by commas, such as 10.0.0.0/8,fd00::/8 (no host bits set)",
         "Private networks in which feeds may be fetched. By default none: loopback, private and link-local addresses "
         "are refused.",
-    ),
-    Setting(
-        "trusted_proxies",
+    )
+    trusted_proxies: tuple[Network, ...] = setting(
         "list of networks",
         _networks,
         "",
         "networks in CIDR form, separated by commas, such as 127.0.0.1/32,10.0.0.0/8 (no host bits set)",
         "Where the web servers in front of this one are, whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed. "
         "By default none: the address that a client connects from is taken as its own.",
-    ),
-    Setting(
-        "connections_per_address",
+    )
+    connections_per_address: int = setting(
         "number",
         _number(0, 100_000),
         "256",
         "a number from 0 to 100000",
         "How many connections an IPv4 address, or a /64 network of IPv6, may have open; 0 sets no limit. Trusted "
         "proxies may have any number.",
-    ),
-    Setting(
-        "metrics_networks",
+    )
+    metrics_networks: tuple[Network, ...] = setting(
         "list of networks",
         _networks,
         ",".join(map(str, METRICS_NETWORKS)),
         "networks in CIDR form, separated by commas, such as 127.0.0.1/32,10.0.0.0/8 (no host bits set)",
         "From where `/metrics` and the details of `/health` may be read: by the client's address, which is that of a "
         "trusted proxy's client. What comes through any other web server is refused.",
-    ),
-    Setting(
-        "metrics_token",
+    )
+    metrics_token: str | None = setting(
         "text",
         _token,
         None,
         "16 or more printable ASCII characters without spaces",
         "Lets programs from anywhere read them, with `Authorization: Bearer` and this. By default nobody.",
         secret=True,
-    ),
-    Setting(
-        "http_proxy",
+    )
+    http_proxy: str | None = setting(
         "URL",
         _url("http", "https"),
         None,
         "an http or https URL of a proxy, such as http://proxy.example:3128",
         "The proxy through which everything is fetched. It must refuse private addresses itself then.",
         secret=True,
-    ),
-    Setting(
-        "write_back",
+    )
+    write_back: bool | None = setting(
         "on or off",
         _switch,
         None,
         "on or off",
         "Whether changes made in reader apps are written into the backend file. By default on with the embedded Redis, "
         "off with a Redis of your own.",
-    ),
-    Setting(
-        "fetch_concurrency",
+    )
+    fetch_concurrency: int = setting(
         "number",
         _number(1, 10_000),
         "200",
         "a number from 1 to 10000",
         "How many hosts one worker asks at the same time; fewer where the process may have few open files "
         "(`ulimit -n`): four are counted for each host. A single host gets one request at a time all the same.",
-    ),
-    Setting(
-        "item_cache_mb",
+    )
+    item_cache_mb: int = setting(
         "megabytes",
         _number(0, 1_000_000),
         "64",
         "a number of megabytes",
         "Memory that each web process uses to keep posts ready.",
-    ),
-    Setting(
-        "log_format",
+    )
+    log_format: str = setting(
         "word",
         _one_of(*LOG_FORMATS),
         "auto",
         "one of " + ", ".join(LOG_FORMATS),
         "How the log is written: text for people, JSON lines for machines; auto takes text on a terminal.",
         choices=LOG_FORMATS,
-    ),
-    Setting(
-        "log_level",
+    )
+    log_level: str = setting(
         "word",
         _one_of(*LOG_LEVELS),
         "info",
         "one of " + ", ".join(LOG_LEVELS),
         "The least important kind of line that is logged.",
         choices=LOG_LEVELS,
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """All settings. `base_url` has no final slash; `write_back` None: as the Redis is."""
-
-    host: str = "127.0.0.1"
-    port: int = 8080
-    base_url: str | None = None
-    backend: Path = Path("backend.json")
-    data_dir: Path = Path("data")
-    redis_url: str | None = None
-    redis_replicas: int | None = None
-    allow_private_networks: tuple[Network, ...] = ()
-    trusted_proxies: tuple[Network, ...] = ()
-    connections_per_address: int = 256
-    metrics_networks: tuple[Network, ...] = METRICS_NETWORKS
-    metrics_token: str | None = None
-    http_proxy: str | None = None
-    write_back: bool | None = None
-    fetch_concurrency: int = 200
-    item_cache_mb: int = 64
-    log_format: str = "auto"
-    log_level: str = "info"
+    )
 
     @property
     def embedded(self) -> bool:
@@ -359,6 +324,9 @@ class Settings:
             return self.base_url
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
         return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.port}"
+
+
+SETTINGS = tuple(Setting(one.name, **one.metadata) for one in fields(Settings))
 
 
 def read_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Settings:

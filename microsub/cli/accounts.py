@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -20,8 +19,8 @@ from microsub.cli.options import (
     as_instant,
     counted,
     fail,
+    on_stores,
     print_json,
-    restorable,
     run,
     run_on,
     say,
@@ -33,7 +32,6 @@ from microsub.model.reader import ALL_SCOPES, NOTIFICATIONS, read_scopes
 from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:
-    from microsub.identity.local_sign_in import LocalIdentity
     from microsub.identity.store.accounts import ServiceToken, ServiceTokens
     from microsub.wiring.stores import Stores
 
@@ -48,27 +46,24 @@ def user() -> None:
 
 @user.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags(*STORE_FLAGS)
-def user_list(settings: Settings, as_json: bool) -> None:
+@on_stores()
+async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List all users with their URL and number of channels.
 
     The channel `notifications`, which everybody has, isn't counted. Users who made their account themselves, by signing
     in, are marked as registered, with the day.
     """
 
-    async def work(stores: Stores) -> list[dict[str, object]]:
-        return [
-            {
-                "name": found.name,
-                "me": mask_password(found.me),
-                "disabled": as_instant(found.disabled),
-                "registered": as_instant(found.created) if found.registered else None,
-                "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
-            }
-            for found in await stores.accounts.users()
-        ]
-
-    rows = run_on(settings, work)
+    rows = [
+        {
+            "name": found.name,
+            "me": mask_password(found.me),
+            "disabled": as_instant(found.disabled),
+            "registered": as_instant(found.created) if found.registered else None,
+            "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
+        }
+        for found in await stores.accounts.users()
+    ]
     if as_json:
         print_json(rows)
         return
@@ -82,79 +77,63 @@ def user_list(settings: Settings, as_json: bool) -> None:
 @user.command("add")
 @click.argument("name")
 @click.option("--me", default="", help="The URL that identifies the user, such as https://alice.example/.")
-@settings_flags(*STORE_FLAGS)
-def user_add(settings: Settings, name: str, me: str) -> None:
+@on_stores()
+async def user_add(settings: Settings, stores: Stores, name: str, me: str) -> None:
     """Add a user.
 
     Example: microsub user add alice --me https://alice.example/
     """
-
     _require_profile("--me", me)
-
-    async def work(stores: Stores) -> None:
-        known = await stores.accounts.user(name)
-        if known is not None:
-            fail(f"there is already a user '{name}'" + (f", who is {restorable(name)}" if known.disabled else ""))
-        await wiring.backend.add_user(stores, name, me, time.time())
-        await wiring.backend.configuration(settings, stores).write_back()
-
-    run_on(settings, work)
+    known = await stores.accounts.user(name)
+    if known is not None:
+        back = f", who is disabled; to bring them back: microsub user restore {name}" if known.disabled else ""
+        fail(f"there is already a user '{name}'{back}")
+    await wiring.backend.add_user(stores, name, me, time.time())
+    await wiring.backend.configuration(settings, stores).write_back()
     say(f"added {name}; to let them sign in: microsub user invite {name}; for an app: microsub token create {name}")
 
 
 @user.command("me")
 @click.argument("name")
 @click.argument("url")
-@settings_flags(*STORE_FLAGS)
-def user_me(settings: Settings, name: str, url: str) -> None:
+@on_stores()
+async def user_me(settings: Settings, stores: Stores, name: str, url: str) -> None:
     """Change the URL that identifies a user whose site has moved.
 
     From then on the owner of that URL owns the account. All browsers are signed out, and the answers of the former
     provider are forgotten. Apps that have access keep it, and the password stays: it is the same person. To give the
     name to another person, remove the user first.
     """
-
     _require_profile("URL", url or "''")
-
-    async def work(stores: Stores) -> None:
-        await wiring.backend.require_user(settings, stores, name)
-        await wiring.backend.change_me(stores, name, url, time.time())
-        await wiring.backend.configuration(settings, stores).write_back()
-
-    run_on(settings, work)
+    await wiring.backend.require_user(settings, stores, name)
+    await wiring.backend.change_me(stores, name, url, time.time())
+    await wiring.backend.configuration(settings, stores).write_back()
     say(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
 
 
 @user.command("remove")
 @click.argument("name")
-@settings_flags(*STORE_FLAGS)
-def user_remove(settings: Settings, name: str) -> None:
+@on_stores()
+async def user_remove(settings: Settings, stores: Stores, name: str) -> None:
     """Disable a user at once, and delete the account after 30 days.
 
     Where the server writes into backend.json, the user's entry is taken out of it; the file as it was stays in the
     folder of versions beside it. Otherwise take out the entry yourself. While the account is disabled, nobody can
     register with its address.
     """
-
-    async def work(stores: Stores) -> bool:
-        await wiring.backend.require_user(settings, stores, name)
-        return await wiring.backend.remove_user(settings, stores, name, time.time())
-
-    done = f"removed {name}, from {settings.backend} too" if run_on(settings, work) else f"removed {name}"
+    await wiring.backend.require_user(settings, stores, name)
+    taken_out = await wiring.backend.remove_user(settings, stores, name, time.time())
+    done = f"removed {name}, from {settings.backend} too" if taken_out else f"removed {name}"
     say(f"{done}; within 30 days they can be brought back: microsub user restore {name}")
 
 
 @user.command("restore")
 @click.argument("name")
-@settings_flags(*STORE_FLAGS)
-def user_restore(settings: Settings, name: str) -> None:
+@on_stores()
+async def user_restore(settings: Settings, stores: Stores, name: str) -> None:
     """Bring back a user who was removed less than 30 days ago."""
-
-    async def work(stores: Stores) -> None:
-        await wiring.backend.require_user(settings, stores, name)
-        await wiring.backend.restore_user(settings, stores, name, time.time())
-
-    run_on(settings, work)
+    await wiring.backend.require_user(settings, stores, name)
+    await wiring.backend.restore_user(settings, stores, name, time.time())
     say(f"restored {name}")
 
 
@@ -179,26 +158,20 @@ def token() -> None:
 )
 @click.option("--client", default="command line", show_default=True, help="A name by which you know it again.")
 @click.option("--days", type=DAYS, help="Days until it expires; default: never.")
-@settings_flags(*STORE_FLAGS)
-def token_create(settings: Settings, user_name: str, scope: str, client: str, days: float | None) -> None:
+@on_stores()
+async def token_create(
+    settings: Settings, stores: Stores, user_name: str, scope: str, client: str, days: float | None
+) -> None:
     """Make a token for an app of USER, and print it.
 
     It is shown only once, and nothing else is printed.
 
     Example: TOKEN=$(microsub token create alice --scope "read follow")
     """
-
-    async def work(stores: Stores) -> str:
-        await wiring.backend.require_user(settings, stores, user_name)
-        found = await stores.accounts.user(user_name)
-        if found is not None and found.disabled is not None:
-            fail(f"no token would be good, since '{user_name}' is {restorable(user_name)}")
-        now = time.time()
-        expires = now + days * 86400 if days else None
-        return await stores.accounts.create_token(user_name, read_scopes(scope), client, now, expires)
-
-    made = run_on(settings, work)
-    if foreign := sorted(read_scopes(scope).difference(ALL_SCOPES)):
+    await wiring.backend.require_user(settings, stores, user_name, enabled=True)
+    scopes, now = read_scopes(scope), time.time()
+    made = await stores.accounts.create_token(user_name, scopes, client, now, now + days * 86400 if days else None)
+    if foreign := sorted(scopes.difference(ALL_SCOPES)):
         known = " ".join(ALL_SCOPES)
         say(f"warning: scopes without a meaning here: {' '.join(foreign)}; those with one: {known}", err=True)
     say(made)
@@ -207,27 +180,23 @@ def token_create(settings: Settings, user_name: str, scope: str, client: str, da
 @token.command("list")
 @click.argument("user_name", metavar="USER")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags(*STORE_FLAGS)
-def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
+@on_stores()
+async def token_list(settings: Settings, stores: Stores, user_name: str, as_json: bool) -> None:
     """List the tokens of USER, each with the id to revoke it by.
 
     Shows its app, scopes and dates, never the token itself.
     """
-
-    async def work(stores: Stores) -> list[dict[str, object]]:
-        await wiring.backend.require_user(settings, stores, user_name)
-        return [
-            {
-                "id": found.digest[:12],
-                "client": found.client,
-                "scope": " ".join(sorted(found.scopes)),
-                "created": as_instant(found.created),
-                "expires": as_instant(found.expires),
-            }
-            for found in await stores.accounts.tokens(user_name)
-        ]
-
-    rows = run_on(settings, work)
+    await wiring.backend.require_user(settings, stores, user_name)
+    rows = [
+        {
+            "id": found.digest[:12],
+            "client": found.client,
+            "scope": " ".join(sorted(found.scopes)),
+            "created": as_instant(found.created),
+            "expires": as_instant(found.expires),
+        }
+        for found in await stores.accounts.tokens(user_name)
+    ]
     if as_json:
         print_json(rows)
         return
@@ -239,15 +208,11 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
 @token.command("revoke")
 @click.argument("user_name", metavar="USER")
 @click.argument("token_id", metavar="ID")
-@settings_flags(*STORE_FLAGS)
-def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
+@on_stores()
+async def token_revoke(settings: Settings, stores: Stores, user_name: str, token_id: str) -> None:
     """Revoke a token of USER at once, by its ID in `token list`."""
-
-    async def work(stores: Stores) -> int:
-        await wiring.backend.require_user(settings, stores, user_name)
-        return await stores.accounts.revoke(user_name, token_id)
-
-    if not run_on(settings, work):
+    await wiring.backend.require_user(settings, stores, user_name)
+    if not await stores.accounts.revoke(user_name, token_id):
         fail(f"{user_name} has no token '{token_id}'; see: microsub token list {user_name}")
     say("revoked")
 
@@ -255,8 +220,8 @@ def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
 @user.command("invite")
 @click.argument("name")
 @click.option("--afresh", is_flag=True, help="Also remove the password and all passkeys, and sign all browsers out.")
-@settings_flags(*STORE_FLAGS, "host", "port", "base_url")
-def user_invite(settings: Settings, name: str, afresh: bool) -> None:
+@on_stores("host", "port", "base_url")
+async def user_invite(settings: Settings, stores: Stores, name: str, afresh: bool) -> None:
     """Print a one-time link to choose a password or a passkey.
 
     The link works once, within 24 hours, and replaces an earlier one. It opens the account, so hand it over as you
@@ -264,16 +229,14 @@ def user_invite(settings: Settings, name: str, afresh: bool) -> None:
 
     Example: microsub user invite alice --base-url https://reader.example
     """
-
     from microsub.identity.local_sign_in import INVITATION_PATH
 
-    async def work() -> str:
-        async with _opened(settings, name) as local:
-            if afresh:
-                await local.enrolling.forget(name)
-            return await local.credentials.invite(name)
-
-    code = run(work())
+    await wiring.backend.require_user(settings, stores, name, enabled=True)
+    local = wiring.backend.make_local(stores.redis)
+    with closing(local.hasher):
+        if afresh:
+            await local.enrolling.forget(name)
+        code = await local.credentials.invite(name)
     if settings.base_url is None:
         where = f"on this machine alone, where the server listens on port {settings.port}"
         say(f"warning: the link is good {where}; name the server with --base-url", err=True)
@@ -293,27 +256,14 @@ def user_password(settings: Settings, name: str) -> None:
     """
     password = _password(name)
 
-    async def work() -> None:
-        async with _opened(settings, name) as local:
+    async def work(stores: Stores) -> None:
+        await wiring.backend.require_user(settings, stores, name, enabled=True)
+        local = wiring.backend.make_local(stores.redis)
+        with closing(local.hasher):
             await local.enrolling.set_password(name, password, time.time())
 
-    run(work())
+    run_on(settings, work)
     say(f"the password of {name} is set; signed out of all browsers")
-
-
-@asynccontextmanager
-async def _opened(settings: Settings, name: str) -> AsyncIterator[LocalIdentity]:
-    """For a user who exists and isn't disabled; ends the program otherwise."""
-    async with wiring.stores.open_stores(settings) as stores:
-        await wiring.backend.require_user(settings, stores, name)
-        found = await stores.accounts.user(name)
-        if found is not None and found.disabled is not None:
-            fail(f"the user '{name}' is {restorable(name)}")
-        local = wiring.backend.make_local(stores.redis)
-        try:
-            yield local
-        finally:
-            local.hasher.close()
 
 
 def _password(name: str) -> str:
@@ -346,27 +296,24 @@ def service() -> None:
 @service.command("create")
 @click.argument("name")
 @click.option("--days", type=DAYS, help="Days until it expires; default: never.")
-@settings_flags(*STORE_FLAGS)
-def service_create(settings: Settings, name: str, days: float | None) -> None:
+@on_stores()
+async def service_create(settings: Settings, stores: Stores, name: str, days: float | None) -> None:
     """Make a token for the program NAME, and print it.
 
     It is shown only once, and nothing else is printed.
 
     Example: TOKEN=$(microsub token service create planet)
     """
-
     now = time.time()
-    ends = now + days * 86400 if days else None
-    say(run_on(settings, lambda stores: _tokens(stores).create(name, now, ends)))
+    say(await _tokens(stores).create(name, now, now + days * 86400 if days else None))
 
 
 @service.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags(*STORE_FLAGS)
-def service_list(settings: Settings, as_json: bool) -> None:
+@on_stores()
+async def service_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List the programs that have a token, with its dates."""
-
-    found = run_on(settings, lambda stores: _tokens(stores).all())
+    found = await _tokens(stores).all()
     if as_json:
         print_json(
             [
@@ -383,11 +330,10 @@ def service_list(settings: Settings, as_json: bool) -> None:
 
 @service.command("revoke")
 @click.argument("name")
-@settings_flags(*STORE_FLAGS)
-def service_revoke(settings: Settings, name: str) -> None:
+@on_stores()
+async def service_revoke(settings: Settings, stores: Stores, name: str) -> None:
     """Revoke the token of the program NAME at once."""
-
-    if not run_on(settings, lambda stores: _tokens(stores).revoke(name)):
+    if not await _tokens(stores).revoke(name):
         fail(f"there is no token for '{name}'; see: microsub token service list")
     say("revoked")
 

@@ -17,16 +17,15 @@ from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     FAILED,
     FETCH_FLAGS,
-    STORE_FLAGS,
     WORK_FLAGS,
     FiniteRange,
     as_instant,
     clear_line,
     counted,
     fail,
+    on_stores,
     print_json,
     run,
-    run_on,
     say,
     say_json,
     settings_flags,
@@ -41,9 +40,7 @@ if TYPE_CHECKING:
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
     from microsub.polling.on_demand import PollReport
-    from microsub.timelines.retention import RetentionReport
     from microsub.upkeep.figures import FollowedFeed
-    from microsub.upkeep.sweep import SweepReport
     from microsub.wiring.stores import Stores
 
 _TITLE = 90
@@ -293,8 +290,8 @@ def feed() -> None:
 @feed.command("list")
 @click.option("--failing", is_flag=True, help="Only feeds that can't be polled, or are gone.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags(*STORE_FLAGS)
-def feed_list(settings: Settings, failing: bool, as_json: bool) -> None:
+@on_stores()
+async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: bool) -> None:
     """List followed feeds: state, followers, next poll, last error.
 
     States: ok; failing, since the last poll failed; gone, since the publisher answered 410 (it isn't polled any more);
@@ -302,13 +299,9 @@ def feed_list(settings: Settings, failing: bool, as_json: bool) -> None:
 
     Example: microsub feed list --failing
     """
+    from microsub.upkeep.figures import followed_feeds
 
-    async def work(stores: Stores) -> list[FollowedFeed]:
-        from microsub.upkeep.figures import followed_feeds
-
-        return [one async for one in followed_feeds(stores.feeds)]
-
-    found = [one for one in run_on(settings, work) if not failing or one.state in {"failing", "gone"}]
+    found = [one async for one in followed_feeds(stores.feeds) if not failing or one.state in {"failing", "gone"}]
     if as_json:
         print_json([_feed_as_json(one) for one in found])
         return
@@ -352,17 +345,15 @@ def _feed_line(one: FollowedFeed, now: float) -> str:
 @click.command(cls=Command)
 @click.argument("urls", metavar="[URL]...", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WORK_FLAGS)
-@click.pass_context
-def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_json: bool) -> None:
+@on_stores(*FETCH_FLAGS, *WORK_FLAGS)
+async def poll(settings: Settings, stores: Stores, urls: tuple[str, ...], as_json: bool) -> None:
     """Poll followed feeds now: the given ones, or all.
 
     Returns when that is done. Requests are conditional, one at a time per host, and a feed that is gone (410) is not
     asked. The worker of a running server does the polls, with its settings; without one this command does them itself.
     Exit code 1 when any feed failed.
     """
-
-    reports: list[PollReport] = run_on(settings, lambda stores: wiring.worker.poll_now(settings, stores, urls))
+    reports = await wiring.worker.poll_now(settings, stores, urls)
     if as_json:
         names = ("url", "outcome", "detail", "new", "updated")
         print_json([{name: getattr(each, name) for name in names} for each in reports])
@@ -371,7 +362,7 @@ def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_j
     for each in [] if as_json else reports:
         say(escaped(f"{each.outcome:<10}  {each.url}  {_found(each)}".rstrip()))
     if any(each.outcome not in {"polled", "gone"} for each in reports):
-        context.exit(FAILED)
+        sys.exit(FAILED)
 
 
 def _found(report: PollReport) -> str:
@@ -386,8 +377,8 @@ def _found(report: PollReport) -> str:
 @click.command(cls=Command)
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags(*STORE_FLAGS)
-def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
+@on_stores()
+async def cleanup(settings: Settings, stores: Stores, dry_run: bool, as_json: bool) -> None:
     """Remove old items now, as the settings say.
 
     Removes read items, old unread ones and those over the limit of each timeline; channels and users that were removed
@@ -395,12 +386,8 @@ def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
     them, another one that begins an hour later or more deletes them. The server does all this by itself; the command
     does it now and says what it did.
     """
-
-    async def work(stores: Stores) -> tuple[RetentionReport, SweepReport]:
-        timelines = await wiring.worker.retention(settings, stores).run(time.time(), dry_run=dry_run)
-        return timelines, await wiring.worker.sweeping(stores).run(time.time(), dry_run=dry_run)
-
-    timelines, posts = run_on(settings, work)
+    timelines = await wiring.worker.retention(settings, stores).run(time.time(), dry_run=dry_run)
+    posts = await wiring.worker.sweeping(stores).run(time.time(), dry_run=dry_run)
     if as_json:
         print_json(timelines.as_dict() | {"store": posts.as_dict()})
         return

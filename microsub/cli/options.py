@@ -153,6 +153,23 @@ def run_on(settings: Settings, work: Callable[[Stores], Coroutine[Any, Any, T]])
     return run(whole())
 
 
+def on_stores(*names: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """A command that works on a server's data: it gets `settings`, and `stores`, which are open while it runs.
+
+    It takes the flags that name the data, and those of the settings `names`.
+    """
+
+    def decorate(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        @settings_flags(*STORE_FLAGS, *names)
+        @functools.wraps(command)
+        def wrapper(settings: Settings, **arguments: Any) -> None:
+            run_on(settings, lambda stores: command(settings=settings, stores=stores, **arguments))
+
+        return wrapper
+
+    return decorate
+
+
 async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
@@ -175,11 +192,6 @@ class FiniteRange(click.FloatRange):
 
 DAYS = FiniteRange(min=0, min_open=True, max=36_500)
 """How long a token may be good: a century is as good as for ever, and dates stay within calendars."""
-
-
-def restorable(name: str) -> str:
-    """What to say of a disabled user."""
-    return f"disabled; to bring them back: microsub user restore {name}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,16 +14,13 @@ from microsub import wiring
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     FAILED,
-    STORE_FLAGS,
     as_instant,
     counted,
     fail,
+    on_stores,
     print_json,
-    restorable,
-    run_on,
     say,
     say_json,
-    settings_flags,
 )
 from microsub.errors import StoreUnavailable
 from microsub.model.plaintext import escaped
@@ -44,8 +41,8 @@ _SHOWN = 2000
 @click.command(cls=Command)
 @click.argument("user")
 @click.argument("channel", required=False)
-@settings_flags(*STORE_FLAGS)
-def rebuild(settings: Settings, user: str, channel: str | None) -> None:
+@on_stores()
+async def rebuild(settings: Settings, stores: Stores, user: str, channel: str | None) -> None:
     """Fill timelines of USER again from the stored posts.
 
     All of them, or that of one CHANNEL. Use it when timelines were lost, or skipped by `delivery.fan_out_limit`.
@@ -54,30 +51,23 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
 
     Example: microsub rebuild alice home
     """
-
-    async def work(stores: Stores) -> None:
-        await wiring.backend.require_user(settings, stores, user)
-        found = await stores.accounts.user(user)
-        if found is not None and found.disabled is not None:
-            fail(f"the user '{user}' is {restorable(user)}")
-        await stores.in_force.instance()
-        done = await wiring.worker.rebuilding(stores).rebuild(user, channel, time.time())
-        for one in done:
-            say(_rebuilt(one))
-        if not done:
-            say(f"{user} follows no feeds: nothing to fill timelines from")
-        if any(one.feeds for one in done) and not await stores.presence.alive(time.time()):
-            say("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
-
-    run_on(settings, work)
+    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    await stores.in_force.instance()
+    done = await wiring.worker.rebuilding(stores).rebuild(user, channel, time.time())
+    for one in done:
+        say(_rebuilt(one))
+    if not done:
+        say(f"{user} follows no feeds: nothing to fill timelines from")
+    if any(one.feeds for one in done) and not await stores.presence.alive(time.time()):
+        say("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
 
 
 @click.command(cls=Command)
 @click.option("--follow", is_flag=True, help="Go on printing events as they come, until interrupted.")
 @click.option("--since", default=None, metavar="ID", help="Begin after the event of that id; 0: with the oldest kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-@settings_flags(*STORE_FLAGS)
-def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -> None:
+@on_stores()
+async def events(settings: Settings, stores: Stores, follow: bool, since: str | None, as_json: bool) -> None:
     """Print what happens to feeds and posts, for other programs.
 
     Each event says that a feed or post was created, modified (with the fields that changed) or deleted. The last 10,000
@@ -93,12 +83,8 @@ def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -
         raise click.UsageError(
             f"--since: found '{since[:80]}', expected the id of an event, such as 1795244167090-0, or 0"
         )
-
-    async def work(stores: Stores) -> None:
-        async for event in _events(Events(stores.redis), since, follow):
-            say_json(asdict(event)) if as_json else say(_line(event))
-
-    run_on(settings, work)
+    async for event in _events(Events(stores.redis), since, follow):
+        say_json(asdict(event)) if as_json else say(_line(event))
 
 
 async def _events(source: Events, since: str | None, follow: bool) -> AsyncIterator[Event]:
@@ -136,6 +122,15 @@ def _line(event: Event) -> str:
     return f"{event.id} {as_instant(event.at)} {what}: feed {event.feed}{post}{guid}{changed}"
 
 
+def _letter_id(text: str) -> str:
+    """An argument that is the id of a dead letter."""
+    from microsub.delivery.dead_letters import is_letter_id
+
+    if not is_letter_id(text):
+        raise click.UsageError(f"found '{text[:80]}', expected the id of a dead letter, such as 1795244167090-0")
+    return text
+
+
 @click.group(cls=Group)
 def deadletter() -> None:
     """List, retry or drop messages that no worker could handle.
@@ -146,11 +141,10 @@ def deadletter() -> None:
 
 @deadletter.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags(*STORE_FLAGS)
-def deadletter_list(settings: Settings, as_json: bool) -> None:
+@on_stores()
+async def deadletter_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List dead letters with stage, time and reason, oldest first."""
-
-    letters = run_on(settings, lambda stores: _all(_dead_letters(stores)))
+    letters = await _all(_dead_letters(stores))
     if as_json:
         print_json([_head(letter) for letter in letters])
         return
@@ -161,17 +155,12 @@ def deadletter_list(settings: Settings, as_json: bool) -> None:
 
 
 @deadletter.command("show")
-@click.argument("letter_id", metavar="ID")
+@click.argument("letter_id", metavar="ID", type=_letter_id)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every field in full.")
-@settings_flags(*STORE_FLAGS)
-def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
+@on_stores()
+async def deadletter_show(settings: Settings, stores: Stores, letter_id: str, as_json: bool) -> None:
     """Show one dead letter with all fields of its message."""
-    _check_ids([letter_id])
-
-    async def work(stores: Stores) -> DeadLetter:
-        return (await _chosen(_dead_letters(stores), (letter_id,), False))[0]
-
-    letter = run_on(settings, work)
+    (letter,) = await _chosen(_dead_letters(stores), (letter_id,), False)
     fields = {name: value.decode("utf-8", "replace") for name, value in letter.fields.items()}
     if as_json:
         print_json(_head(letter) | {"fields": fields})
@@ -184,52 +173,41 @@ def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
 
 
 @deadletter.command("retry")
-@click.argument("letter_ids", metavar="ID...", nargs=-1)
+@click.argument("letter_ids", metavar="ID...", nargs=-1, type=_letter_id)
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-@settings_flags(*STORE_FLAGS)
-def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything: bool) -> None:
+@on_stores()
+async def deadletter_retry(settings: Settings, stores: Stores, letter_ids: tuple[str, ...], everything: bool) -> None:
     """Put messages back into the pipeline, for five more attempts.
 
     A message of an unknown stage stays and is named; then the exit code is 1.
 
     Example: microsub deadletter retry --all
     """
-    _check_ids(letter_ids)
-
-    async def work(stores: Stores) -> tuple[int, Sequence[str]]:
-        dead = _dead_letters(stores)
-        letters = await _chosen(dead, letter_ids, everything)
-        refused = await dead.retry(letters, wiring.stores.ingest(stores).add_found)
-        return len(letters) - len(refused), refused
-
-    count, refused = run_on(settings, work)
+    dead = _dead_letters(stores)
+    letters = await _chosen(dead, letter_ids, everything)
+    refused = await dead.retry(letters, wiring.stores.ingest(stores).add_found)
     for why in refused:
         say(f"microsub: {why}", err=True)
-    say(f"{counted(count, 'message')} put back")
+    say(f"{counted(len(letters) - len(refused), 'message')} put back")
     if refused:
         sys.exit(FAILED)
 
 
 @deadletter.command("drop")
-@click.argument("letter_ids", metavar="ID...", nargs=-1)
+@click.argument("letter_ids", metavar="ID...", nargs=-1, type=_letter_id)
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-@settings_flags(*STORE_FLAGS)
-def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything: bool) -> None:
+@on_stores()
+async def deadletter_drop(settings: Settings, stores: Stores, letter_ids: tuple[str, ...], everything: bool) -> None:
     """Delete dead letters.
 
     Their posts stay out until their feed lists them again with a change.
 
     Example: microsub deadletter drop 1795244167090-0
     """
-    _check_ids(letter_ids)
-
-    async def work(stores: Stores) -> int:
-        dead = _dead_letters(stores)
-        letters = await _chosen(dead, letter_ids, everything)
-        await dead.drop(letters)
-        return len(letters)
-
-    say(f"{counted(run_on(settings, work), 'dead letter')} dropped")
+    dead = _dead_letters(stores)
+    letters = await _chosen(dead, letter_ids, everything)
+    await dead.drop(letters)
+    say(f"{counted(len(letters), 'dead letter')} dropped")
 
 
 async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bool) -> list[DeadLetter]:
@@ -252,16 +230,6 @@ def _dead_letters(stores: Stores) -> DeadLetters:
     from microsub.delivery.dead_letters import DeadLetters
 
     return DeadLetters(stores.redis)
-
-
-def _check_ids(letter_ids: Sequence[str]) -> None:
-    from microsub.delivery.dead_letters import is_letter_id
-
-    for letter_id in letter_ids:
-        if not is_letter_id(letter_id):
-            raise click.UsageError(
-                f"found '{letter_id[:80]}', expected the id of a dead letter, such as 1795244167090-0"
-            )
 
 
 async def _all(dead: DeadLetters) -> list[DeadLetter]:

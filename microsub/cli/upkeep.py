@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,13 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Command
-from microsub.cli.options import FAILED, STORE_FLAGS, fail, print_json, run_on, say, settings_flags
+from microsub.cli.options import FAILED, STORE_FLAGS, fail, on_stores, print_json, say, settings_flags
 from microsub.errors import MicrosubError
 from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:
     from microsub.backup import Facts
-    from microsub.check.command import CheckReport
+    from microsub.wiring.stores import Stores
 
 
 @click.command(cls=Command)
@@ -78,9 +79,8 @@ def _said(facts: Facts) -> str:
 @click.command(cls=Command)
 @click.option("--repair", is_flag=True, help="Repair what was found.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags(*STORE_FLAGS)
-@click.pass_context
-def check(context: click.Context, settings: Settings, repair: bool, as_json: bool) -> None:
+@on_stores()
+async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool) -> None:
     """Check all data in Redis for faults, and repair them.
 
     Users, channels, timelines, items, feeds, the schedule and every key. The server may run meanwhile; a finding counts
@@ -88,11 +88,10 @@ def check(context: click.Context, settings: Settings, repair: bool, as_json: boo
     see: in doubt an item is read rather than unread.
     Exit code 1 when something is wrong (and, with --repair, still is).
     """
-
-    report: CheckReport = run_on(settings, lambda stores: wiring.worker.checking(stores).run(repair=repair))
+    report = await wiring.worker.checking(stores).run(repair=repair)
     if as_json:
         print_json(report.as_dict())
     else:
         say(report.as_text())
     if not report.is_clean:
-        context.exit(FAILED)
+        sys.exit(FAILED)

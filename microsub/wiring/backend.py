@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.errors import ConfigError, NotFound, StoreFull
+from microsub.errors import ConfigError, InvalidRequest, NotFound, StoreFull
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.embedded.datafolder import has_data
 from microsub.redis.protocol import Redis
@@ -95,14 +95,17 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
         await task
 
 
-async def require_user(settings: Settings, stores: Stores, name: str) -> None:
+async def require_user(settings: Settings, stores: Stores, name: str, *, enabled: bool = False) -> None:
     """Make sure that there is a user of that name, looking into backend.json where the store doesn't know it yet.
 
-    Raises NotFound, naming the users that there are.
+    Raises NotFound, naming the users that there are; with `enabled`, InvalidRequest for one who is disabled.
     """
     if await stores.accounts.user(name) is None:
         await configuration(settings, stores).look()
-    if await stores.accounts.user(name) is None:
+    found = await stores.accounts.user(name)
+    if enabled and found is not None and found.disabled is not None:
+        raise InvalidRequest(f"the user '{name}' is disabled; to bring them back: microsub user restore {name}")
+    if found is None:
         known = ", ".join(
             f"{user.name} (disabled)" if user.disabled is not None else user.name
             for user in await stores.accounts.users()

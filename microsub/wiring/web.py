@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -11,8 +11,8 @@ from starlette.types import ASGIApp
 
 from microsub.app import Monitors, create_app
 from microsub.cache import CachingFetcher
-from microsub.configuration.model import InstanceSettings, Registration
-from microsub.configuration.store import InForce
+from microsub.configuration.model import Registration
+from microsub.configuration.store import SettingsInForce
 from microsub.configuration.sync import Configuration
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
@@ -26,7 +26,7 @@ from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.page_check.findings import profile_page
 from microsub.identity.profiles import Profiles
 from microsub.identity.provider import IndieAuthProvider
-from microsub.identity.quotas import RequestRate, SettingsPort, UserQuotas
+from microsub.identity.quotas import RequestRate, UserQuotas
 from microsub.identity.sign_in import SignInClient, SignInLimits
 from microsub.identity.store.accounts import Accounts, ServiceTokens
 from microsub.identity.store.activity import Activity, ActivityNotes, TokenUse
@@ -64,8 +64,8 @@ async def open_app(
     async with (
         open_caching_fetcher(settings, stores, shared=True) as fetcher,
         open_fetcher(settings) as plain,
-        open_identity(settings, stores.redis, plain, parser, stores.in_force.instance_now, stores.in_force) as identity,
     ):
+        identity = make_identity(settings, stores.redis, plain, parser, stores.in_force)
         reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
             services = replace(_services(stores, reading, fetcher, parser, config, identity), token_use=used)
@@ -73,6 +73,7 @@ async def open_app(
             yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
         finally:
             parser.stop()
+            identity.local.hasher.close()
             await reading.aclose()
             await used.aclose()
             await cache.aclose()
@@ -122,87 +123,34 @@ def _services(
     )
 
 
-InstanceNow = Callable[[], InstanceSettings]
-
-
-class _OfInstance:
-    """The settings in force where users have none of their own."""
-
-    def __init__(self, instance: InstanceNow) -> None:
-        self._instance = instance
-
-    async def everything(self) -> InForce:
-        """See `SettingsInForce`."""
-        return InForce(self._instance())
-
-
 def make_identity(
-    settings: Settings,
-    redis: Redis,
-    fetcher: Fetcher,
-    parser: ParsePool,
-    in_force: InstanceNow = InstanceSettings,
-    current: SettingsPort | None = None,
+    settings: Settings, redis: Redis, fetcher: Fetcher, parser: ParsePool, in_force: SettingsInForce
 ) -> IdentityServices:
-    """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache.
-    `parser` reads what strangers' pages say.
-
-    `in_force` tells the instance's settings without waiting, `current` all settings, as fresh as they are needed for
-    what can't be taken back.
-    """
-    current = current or _OfInstance(in_force)
+    """All use cases of identity. `fetcher` goes past the cache; `parser` reads what strangers' pages say."""
     private = bool(settings.allow_private_networks)
     profiles = Profiles(fetcher, parser, private=private, own=settings.public_url)
     vouching = Introspection(fetcher, profiles, own=settings.public_url, private=private)
     accounts = Accounts(redis)
-    quotas = UserQuotas(current, accounts, RequestRate(RequestCounts(redis)))
-    admission = Admission(accounts, profiles, _registration(current), private=private)
+    quotas = UserQuotas(in_force, accounts, RequestRate(RequestCounts(redis)))
+
+    async def registration() -> Registration:
+        return (await in_force.instance()).registration
+
+    admission = Admission(accounts, profiles, registration, private=private)
     lent = partial(profile_page, settings.public_url)
     sessions, addresses = Sessions(redis, lent), UserAddresses(accounts, lent)
+    clients, codes, grants, tokens = ClientApps(fetcher, parser), Codes(redis), Grants(redis), OwnTokens(redis)
+    provider = IndieAuthProvider(accounts, codes, grants, tokens, ServiceTokens(redis), clients, quotas.tokens, lent)
     return IdentityServices(
         profiles=profiles,
-        provider=_own_provider(redis, fetcher, parser, quotas, lent),
+        provider=provider,
         sessions=sessions,
         local=make_local(redis, sessions, addresses),
         signing_in=SignInClient(
             PendingStore(redis), profiles, fetcher, admission, SignInLimits(addresses), private=private
         ),
-        verification=ForeignTokenCheck(ForeignTokens(redis), vouching, lambda: in_force().identity),
+        verification=ForeignTokenCheck(ForeignTokens(redis), vouching, lambda: in_force.instance_now().identity),
         doctor=PageDoctor(fetcher, parser, private=private),
         quotas=quotas,
         consents=ConsentLimit(AttemptCounts(redis)),
     )
-
-
-def _registration(current: SettingsPort) -> Callable[[], Awaitable[Registration]]:
-    async def registration() -> Registration:
-        return (await current.everything()).instance.registration
-
-    return registration
-
-
-def _own_provider(
-    redis: Redis, fetcher: Fetcher, parser: ParsePool, quotas: UserQuotas, lent: Callable[[str], str]
-) -> IndieAuthProvider:
-    """Our own IndieAuth server."""
-    clients, tokens = ClientApps(fetcher, parser), OwnTokens(redis)
-    return IndieAuthProvider(
-        Accounts(redis), Codes(redis), Grants(redis), tokens, ServiceTokens(redis), clients, quotas.tokens, lent
-    )
-
-
-@contextlib.asynccontextmanager
-async def open_identity(
-    settings: Settings,
-    redis: Redis,
-    fetcher: Fetcher,
-    parser: ParsePool,
-    in_force: InstanceNow = InstanceSettings,
-    current: SettingsPort | None = None,
-) -> AsyncIterator[IdentityServices]:
-    """The bundle for the block, with whatever has to be taken down at its end."""
-    identity = make_identity(settings, redis, fetcher, parser, in_force, current)
-    try:
-        yield identity
-    finally:
-        identity.local.hasher.close()

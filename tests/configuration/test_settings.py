@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from microsub.errors import ConfigError
 from microsub.settings import SETTINGS, Setting, Settings, mask_password, misspelt_variables, read_settings, variables
-
-
-def test_the_declaration_and_the_value_have_the_same_settings_in_the_same_order() -> None:
-    """What the reference page and the flags are made of is what a process really has."""
-    assert [setting.name for setting in SETTINGS] == [field.name for field in fields(Settings)]
-
-
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_a_declared_default_is_the_default(setting: Setting) -> None:
-    """The text shown as default gives the value that holds without it."""
-    default = getattr(Settings(), setting.name)
-    assert default == (None if setting.default is None else setting.parse(setting.default))
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)

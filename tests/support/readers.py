@@ -13,6 +13,7 @@ import httpx
 
 from microsub.app import create_app
 from microsub.configuration.model import InstanceSettings
+from microsub.configuration.store import InForce
 from microsub.delivery.fan_out import FanOut
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import Search
@@ -132,7 +133,7 @@ class Instance(Wired):
     def __post_init__(self) -> None:
         self.process = Settings(base_url=self.base_url, allow_private_networks=LOOPBACK)
         self.fetcher = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=nowhere)
-        self.identity = make_identity(self.process, self.redis, self.fetcher, self.parser, lambda: self.settings)
+        self.identity = make_identity(self.process, self.redis, self.fetcher, self.parser, self)
         self.service_tokens = ServiceTokens(self.redis)
         self.fan_out = FanOut(self.redis, self.feeds, self.items, self.timelines)
         self.services = self.make_services()
@@ -157,6 +158,16 @@ class Instance(Wired):
             identity=self.identity,
             clock=lambda: self.now,
         )
+
+    async def everything(self) -> InForce:
+        """The settings in force, as `SettingsInForce` says them."""
+        return InForce(self.settings)
+
+    async def instance(self) -> InstanceSettings:
+        return self.settings
+
+    def instance_now(self) -> InstanceSettings:
+        return self.settings
 
     async def reader(self, name: str, *channels: str, scopes: Sequence[str] = ALL_SCOPES) -> Reader:
         """A user, with these channels besides `notifications`."""
