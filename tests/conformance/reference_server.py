@@ -376,6 +376,6 @@ def serving(server: Server) -> Iterator[Target]:
             patience=5,
         )
     finally:
-        runner.should_exit = True
+        runner.should_exit = runner.force_exit = True
         thread.join(60)
         server.http.close()

@@ -36,7 +36,8 @@ class Case:
 
     `says` stands in it too; `posts` is how many of its posts are in the timeline; `wait` bounds the seconds to the next
     poll (None: never again); `scheme` and `host` make its address; `polls` is how often it is asked;
-    `brief` says that only time ends it, so that its limits are short ones; `growth` bounds the memory in bytes.
+    `brief` says that only time ends its poll, `spins` its parsing, so that these limits are short ones; `growth` bounds
+    the memory in bytes.
     """
 
     act: Act
@@ -52,6 +53,7 @@ class Case:
     path: str = "/feed"
     check: Check | None = None
     brief: bool = False
+    spins: bool = False
     growth: int = GROWTH
 
 

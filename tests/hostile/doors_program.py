@@ -1,17 +1,25 @@
 """`microsub`, where a parser of foreign documents that is called in this process writes so into the log.
 
-All names lead to this machine, and documents have less time than in earnest.
+So does an event loop that has been busy for long without looking at its connections. All names lead to this machine,
+and documents have less time than in earnest.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 PARSED_HERE = "parsed in the process that serves or polls:"
+HELD_UP = "everybody was kept waiting for"
+MOMENT = 1.0
+"""Seconds of processor time that everybody may wait for: a tenth of it is usual, and a parser without a guard takes
+several for one of the documents.
+"""
 QUICK, SECONDS = 1.2, 1.5
 """The first page that a process reads loads half a second of code on a busy machine."""
 PARSERS = (
@@ -47,6 +55,15 @@ def watch_parsers() -> None:
         setattr(owner, name, telling(f"{module}.{path}", getattr(owner, name)))
 
 
+async def watch_loop() -> None:
+    """Write into the log when everybody was kept waiting."""
+    while True:
+        before = time.thread_time()
+        await asyncio.sleep(0.01)
+        if (used := time.thread_time() - before) > MOMENT:
+            print(HELD_UP, f"{used:.1f} s", file=sys.stderr, flush=True)
+
+
 def main() -> None:
     watch_parsers()
     look_up = socket.getaddrinfo
@@ -61,6 +78,7 @@ def main() -> None:
 
     def begin_short(self: ParsePool, *rest: Any, **named: Any) -> None:
         begin(self, *rest, **{**named, "quick": QUICK, "seconds": SECONDS})
+        self.watching = asyncio.get_running_loop().create_task(watch_loop())  # type: ignore[attr-defined]
 
     ParsePool.__init__ = begin_short  # type: ignore[method-assign]
     from microsub.cli import main as microsub

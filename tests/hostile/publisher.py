@@ -55,12 +55,16 @@ Act = Callable[[Visit], Awaitable[None]]
 
 @dataclass
 class Publisher:
-    """`acts` says what each path does; other paths serve a good feed. `visits` is the log of all requests."""
+    """`acts` says what each path does; other paths serve a good feed. `visits` is the log of all requests.
+
+    While `open` isn't set, visitors wait for their answer.
+    """
 
     acts: dict[str, Act] = field(default_factory=dict)
     visits: list[Visit] = field(default_factory=list)
     good: bytes = b""
     port: int = 0
+    open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def to(self, path: str) -> list[Visit]:
         return [visit for visit in self.visits if visit.path == path]
@@ -73,6 +77,7 @@ class Publisher:
             path = lines[0].split(" ")[1]
             visit = Visit(path, headers, reader, writer, self.port, 1 + len(self.to(path)))
             self.visits.append(visit)
+            await self.open.wait()
             await self.acts.get(path.partition("?")[0], self._good)(visit)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError):
             pass  # the visitor left, or the test is over
@@ -90,6 +95,7 @@ async def publisher(
 ) -> AsyncIterator[Publisher]:
     """A running publisher on 127.0.0.1."""
     site = Publisher(acts, good=good)
+    site.open.set()
     server = await asyncio.start_server(site.handle, "127.0.0.1", 0, ssl=tls)
     site.port = server.sockets[0].getsockname()[1]
     try:

@@ -108,7 +108,7 @@ async def test_the_terminal_is_not_controlled(world: World, served: tuple[Instal
 
 
 async def test_it_is_no_hammer(world: World, served: tuple[Installation, str]) -> None:
-    """One who asks often is told to wait; one page causes few requests however many links it has."""
+    """One page causes few requests, however many links it has."""
     _, url = served
     many = "".join(f'<link rel="{rel}" href="/x{number}">' for number in range(300) for rel in RELS)
     world.site.pages["/many"] = html_reply(many)
@@ -116,12 +116,6 @@ async def test_it_is_no_hammer(world: World, served: tuple[Installation, str]) -
     async with Surfer() as surfer:
         await world.check(surfer, url, f"{world.site.listening.base}/many")
         assert len(world.site.asked) <= 15
-        statuses = []
-        for _ in range(20):
-            await world.check(surfer, url, f"{world.site.listening.base}/many")
-            statuses.append(surfer.reply.status_code)
-        assert 429 in statuses
-        assert len(world.site.asked) <= 15 * 12
 
 
 async def test_nothing_secret_is_sent_along(world: World, served: tuple[Installation, str]) -> None:

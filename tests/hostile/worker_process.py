@@ -24,17 +24,13 @@ from microsub.redis.connect import connect
 from tests.support.polling import world
 
 CERTIFICATES = Path(__file__).parent / "certificates"
-BRIEF = "brief-"
-"""How hosts begin whose feeds are to end by the time that they take. All others have time, on a busy machine too."""
+BRIEF, SPINS = "brief-", "spins-"
+"""How hosts begin whose polls, or documents, end by the time that they take. All others have time on a busy machine."""
 
-LIMITS = FetchLimits(total=1.2, idle=0.6)
+LIMITS = FetchLimits(total=2, idle=0.6)
 PARSE_SECONDS = 4.0
-PATIENT = FetchLimits(total=60, idle=30)
+PATIENT = FetchLimits(total=600, idle=600)
 PATIENT_PARSE_SECONDS = 60.0
-
-
-def is_brief(url: str) -> bool:
-    return host_of(url).startswith(BRIEF)
 
 
 class Fetchers:
@@ -48,7 +44,7 @@ class Fetchers:
         )
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
-        return await (self._brief if is_brief(request.url) else self._patient).fetch(request)
+        return await (self._brief if host_of(request.url).startswith(BRIEF) else self._patient).fetch(request)
 
     async def aclose(self) -> None:
         await self._brief.aclose()
@@ -62,7 +58,9 @@ class Parser(ParsePool):
         super().__init__(seconds=PATIENT_PARSE_SECONDS)
 
     def _limit(self, job: Any) -> float:
-        return min(super()._limit(job), PARSE_SECONDS if is_brief(job.where) else PATIENT_PARSE_SECONDS)
+        return min(
+            super()._limit(job), PARSE_SECONDS if host_of(job.where).startswith(SPINS) else PATIENT_PARSE_SECONDS
+        )
 
 
 class Names:
