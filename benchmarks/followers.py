@@ -113,7 +113,7 @@ class Followers:
             if place < number:
                 feed = self._feeds[number]
                 await self._stores.channels.follow(name, HOME, feed, f"https://blog.example/{number}.xml", self._now)
-                await self._stores.channels.update_subscription(name, HOME, feed, unread_from=0.0)
+                await self._stores.channels.set_unread_from(name, HOME, feed, 0.0)
                 await self._stores.feeds.subscribe(feed, name, HOME)
         if place % FULL == 0:
             settings = OwnChannelSettings(max_items=length_of(name))

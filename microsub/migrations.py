@@ -22,7 +22,7 @@ from microsub.redis.scripts import batches, load
 
 log = LibraryLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 """The layout that this software reads and writes."""
 
 LEASE = 60
@@ -160,10 +160,10 @@ async def store_waiting_posts(redis: Redis) -> None:
 
 
 async def note_unread_from(redis: Redis) -> None:
-    """To version 5: a subscription keeps from which score on its feed's items are unread, instead of a hash of what is
-    not filled yet. Where the first items came in already, that is the time of following.
+    """To version 5: a subscription has the score from which on its feed's items are unread, instead of a hash of what
+    is not filled yet. Where the first items came in already, that is the time of following.
 
-    The hashes go last, so that a migration that broke off finds them again.
+    The hashes go with the next step, so that this one finds them again where it broke off.
     """
     async for channels in _channels_of_users(redis):
         for channel in channels:
@@ -175,10 +175,22 @@ async def note_unread_from(redis: Redis) -> None:
             }
             for feed, text in zip(found[::2], found[1::2], strict=True):
                 subscription = orjson.loads(text)
-                if "unread_from" not in subscription:
-                    subscription["unread_from"] = None if feed in waiting else subscription["followed_at"]
+                if feed not in waiting:
+                    subscription.setdefault("unread_from", subscription["followed_at"])
                     await redis.command("HSET", f"{channel}:feeds", feed, orjson.dumps(subscription))
+
+
+async def move_unread_from(redis: Redis) -> None:
+    """To version 6: that score stands in the channel's hash, where a script reads it as it is."""
     async for channels in _channels_of_users(redis):
+        for channel in channels:
+            found = await redis.command("HGETALL", f"{channel}:feeds")
+            for feed, text in zip(found[::2], found[1::2], strict=True):
+                subscription = orjson.loads(text)
+                score = subscription.pop("unread_from", None)
+                if score is not None:
+                    await redis.command("HSETNX", channel, f"unread_from {feed.decode()}", f"{score:.6f}")
+                await redis.command("HSET", f"{channel}:feeds", feed, orjson.dumps(subscription))
         await redis.pipeline([("DEL", f"{channel}:unfilled") for channel in channels])
 
 
@@ -193,7 +205,13 @@ async def _channels_of_users(redis: Redis) -> AsyncIterator[list[str]]:
         await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
 
 
-STEPS: Mapping[int, Step] = {2: clean_posts, 3: spread_settings, 4: store_waiting_posts, 5: note_unread_from}
+STEPS: Mapping[int, Step] = {
+    2: clean_posts,
+    3: spread_settings,
+    4: store_waiting_posts,
+    5: note_unread_from,
+    6: move_unread_from,
+}
 """From the version before it to the version that is the key."""
 
 

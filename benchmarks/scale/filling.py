@@ -173,15 +173,17 @@ def _subscriptions(there: Population) -> Iterator[bytes]:
     since = there.now - FOLLOWED
     hset, sadd = part("HSET"), part("SADD")
     said = [
-        part(feed.record.id) + part(orjson.dumps({"url": feed.record.url, "followed_at": since, "unread_from": since}))
+        part(feed.record.id) + part(orjson.dumps({"url": feed.record.url, "followed_at": since}))
         for feed in there.feeds
     ]
+    unread = [part(f"unread_from {feed.record.id}") + part(f"{since:.6f}") for feed in there.feeds]
     places: list[list[bytes]] = [[] for _ in there.feeds]
     for user in range(there.size.users):
         name = user_name(user)
         for uid, ranks in there.channels(user):
             key = part(keys.channel_feeds(name, uid))
             yield command(2 + 2 * len(ranks), hset, key, *(said[rank] for rank in ranks))
+            yield command(2 + 2 * len(ranks), hset, part(keys.channel(name, uid)), *(unread[rank] for rank in ranks))
             member = part(f"{name}/{uid}")
             for rank in ranks:
                 places[rank].append(member)

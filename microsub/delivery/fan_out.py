@@ -313,7 +313,7 @@ class Rebuilding:
                 # What was read is lost, so that most of it comes in as read, as in the first fill of a new feed.
                 scores = sorted(float(score) for (score,) in await self._items.fields(ids, ("score",)) if score)
                 unread_from = min([now, *scores[-fresh:][:1]]) if fresh else now
-                await self._channels.update_subscription(user, uid, feed, unread_from=unread_from)
+                await self._channels.set_unread_from(user, uid, feed, unread_from)
             if ids:
                 await self._stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
                 count += len(ids)

@@ -82,16 +82,12 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed in a channel. `name` is the owner's own name for it, if any; `followed_at` is Unix time in seconds.
-
-    Items with a score below `unread_from` come in as read; None until the first ones came in.
-    """
+    """A feed in a channel. `name` is the owner's own name for it, if any; `followed_at` is Unix time in seconds."""
 
     feed: str
     url: str
     followed_at: float
     name: str | None = None
-    unread_from: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,15 +312,15 @@ def removed_channels(name: str) -> str:
 
 def channel(name: str, uid: str) -> str:
     """Hash: `name`, a field for each own setting (`max_items`, …; `filters` as JSON), `changed` (Unix time of the
-    last change by API). Permanent. `timelines.channels`.
+    last change by API), and `unread_from <feed id>`, the score below which that feed's items come in as read, once the
+    first ones came in. Permanent. `timelines.channels`.
     """
     return f"user:{{{name}}}:channel:{uid}"
 
 
 def channel_feeds(name: str, uid: str) -> str:
-    """Hash: feed id → JSON of the subscription (`url`, `name`, `followed_at`, and once the first items came in
-    `unread_from`, the score below which items come in as read); the truth about who follows what. Permanent.
-    `timelines.follows`.
+    """Hash: feed id → JSON of the subscription (`url`, `name`, `followed_at`); the truth about who follows what.
+    Permanent. `timelines.follows`.
     """
     return f"user:{{{name}}}:channel:{uid}:feeds"
 

@@ -161,6 +161,10 @@ class Channels(Follows):
         await self._change(user, uid, *write_settings(settings), "changed", now)
         return await self.get(user, uid)
 
+    async def set_unread_from(self, user: str, uid: str, feed_id: str, score: float) -> None:
+        """Let items of that feed with a lower score come into the channel as read, whenever they come."""
+        await self._change(user, uid, f"unread_from {feed_id}", f"{score:.6f}")
+
     async def _change(self, user: str, uid: str, *pairs: Arg) -> None:
         script_keys = [keys.channels(user), keys.channel(user, uid), keys.user(user)]
         if not await self._redis.script(load("channel_change"), script_keys, [uid, *pairs]):

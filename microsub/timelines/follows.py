@@ -6,6 +6,7 @@ follows a feed writes here first, and takes the channel out of the derived set l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,8 +47,8 @@ class Follows:
         fan-out begins to deliver; `Adder.add` of what the store has, once more.
         """
         value = _encode(Subscription(feed_id, url, now, name))
-        limit: tuple[Arg, ...] = ("", most, keys.pattern(keys.channel_feeds, user)) if most else ()
-        changed = await self._write(user, uid, feed_id, "follow", value, "", *limit)
+        pattern = keys.pattern(keys.channel_feeds, user)
+        changed = await self._write(user, uid, feed_id, "follow", value, most, pattern)
         if changed > 1:
             raise QuotaReached("feeds", changed - 2, most)
         return bool(changed)
@@ -57,7 +58,7 @@ class Follows:
 
         `remove.take_out_feed` then takes the unread items out.
         """
-        return bool(await self._write(user, uid, feed_id, "unfollow", ""))
+        return bool(await self._write(user, uid, feed_id, "unfollow"))
 
     async def followed_on(self, user: str, now: float, more: int = 0) -> int:
         """How many feeds the user began to follow in apps on the day of `now`, plus `more`.
@@ -76,16 +77,9 @@ class Follows:
         Raises NotFound for the other one. It is noted in the same step that the feed's items are to follow, until
         `moved`, or until the former channel follows the feed again.
         """
-        channels = [keys.channel_feeds(user, uid) for uid in (move.source, move.target)]
-        note = f"{move.target} {move.begun:.3f}"
-        changed = await self._redis.script(
-            load("subscription_move"),
-            [keys.channels(user), *channels, keys.user(user)],
-            [move.source, move.target, move.feed, note],
-        )
-        if changed < 0:
-            raise await absent(self._redis, user, move.target)
-        return bool(changed)
+        target, note = move.target, f"{move.target} {move.begun:.3f}"
+        other = [keys.channel(user, target), keys.channel_feeds(user, target)]
+        return bool(await self._write(user, move.source, move.feed, "move", target, note, other=other, absentee=target))
 
     async def moves(self, user: str) -> list[FeedMove]:
         """The moves of feeds between channels that have begun and not ended."""
@@ -148,30 +142,22 @@ class Follows:
         return name is not None and removed is None and bool(subscription) and not disabled
 
     async def update_subscription(
-        self, user: str, uid: str, feed_id: str, *, url: str | None = None, name: str | None = None,
-        new_feed: str | None = None, unread_from: float | None = None,
-    ) -> Subscription | None:  # fmt: skip
-        """Change what is given: the URL, the reader's name ('' deletes it), the score that counts as unread, the feed.
+        self, user: str, uid: str, feed_id: str, *, name: str | None = None, new_feed: str | None = None
+    ) -> Subscription | None:
+        """Change the reader's name of a follow ('' deletes it), or its feed, when that has moved to another record.
 
-        The latter when it has moved to another record. Returns the follow, or None when there is none.
+        Returns the follow, or None when there is none.
         """
         while True:
             old = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
             if old is None:
                 return None
             new = read_subscription(keys.channel_feeds(user, uid), feed_id, old)
-            if url is not None:
-                new = replace(new, url=url)
             if name is not None:
                 new = replace(new, name=name or None)
-            if new_feed is not None:
-                new = replace(new, feed=new_feed)
-            if unread_from is not None:
-                new = replace(new, unread_from=unread_from)
-            origin = feed_id if new.feed != feed_id else ""
-            if await self._write(
-                user, uid, new.feed, "change", _encode(new), old, origin, _FORMER_DAYS * _DAY, _MOST_FORMER
-            ):
+            new = replace(new, feed=new_feed or feed_id)
+            values = (_encode(new), old, new.feed, _FORMER_DAYS * _DAY, _MOST_FORMER)
+            if await self._write(user, uid, feed_id, "change", *values, other=[keys.former_feeds(user)]):
                 return new
 
     async def _require(self, user: str, uid: str, known: list[bytes | None]) -> None:
@@ -179,15 +165,23 @@ class Follows:
         if name is None or removed is not None:
             raise await absent(self._redis, user, uid)
 
-    async def _write(self, user: str, uid: str, feed_id: str, action: str, *values: Arg) -> int:
-        padded = [*values, *[""] * (3 - len(values))]
+    async def _write(
+        self,
+        user: str,
+        uid: str,
+        feed_id: str,
+        action: str,
+        *values: Arg,
+        other: Sequence[str] = (),
+        absentee: str = "",
+    ) -> int:
         changed: int = await self._redis.script(
             load("subscription_write"),
-            [keys.channels(user), keys.channel_feeds(user, uid), keys.user(user), keys.former_feeds(user)],
-            [uid, feed_id, action, *padded],
+            [keys.channels(user), keys.channel(user, uid), keys.channel_feeds(user, uid), keys.user(user), *other],
+            [uid, feed_id, action, *values],
         )
         if changed < 0:
-            raise await absent(self._redis, user, uid)
+            raise await absent(self._redis, user, absentee or uid)
         return changed
 
 
@@ -200,8 +194,6 @@ def _encode(subscription: Subscription) -> bytes:
     value: dict[str, Any] = {"url": subscription.url, "followed_at": subscription.followed_at}
     if subscription.name:
         value["name"] = subscription.name
-    if subscription.unread_from is not None:
-        value["unread_from"] = subscription.unread_from
     return orjson.dumps(value)
 
 
@@ -209,7 +201,7 @@ def read_subscription(key: str, feed_id: str, value: bytes) -> Subscription:
     """A subscription that stands under `key`, read back. Raises StoreDamaged."""
     with reading(f"{key} {feed_id}"):
         found = orjson.loads(value)
-        return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"), found.get("unread_from"))
+        return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"))
 
 
 def _read_all(user: str, uid: str, reply: list[bytes]) -> list[Subscription]:

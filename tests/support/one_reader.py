@@ -34,7 +34,7 @@ class OneReader:
 
     async def follow(self, uid: str, feed: str, now: float = NOW - 10_000) -> None:
         assert await self.channels.follow(ANN, uid, feed, f"https://{feed}.example/feed", now)
-        await self.channels.update_subscription(ANN, uid, feed, unread_from=0.0)
+        await self.channels.set_unread_from(ANN, uid, feed, 0.0)
 
     async def add(self, uid: str, *items: TimelineItem, feed: str = "1", limit: int = 0) -> Added:
         self.items.know(feed, *items)

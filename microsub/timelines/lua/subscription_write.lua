@@ -1,42 +1,68 @@
--- Writes or deletes one subscription of a channel.
+-- Writes, moves or deletes one subscription of a channel.
 --
--- Atomic: the channel's existence, the count of all feeds, and the subscription; and a change is
--- written only over the value that it was made from, so that of two changes at the same time neither is lost. What is
--- followed again isn't on its way to another channel any more. Where another feed replaces a feed, it is remembered by
--- which id the app knows it.
+-- Atomic: the channel's existence, the count of all feeds, and the subscription with the score from which on its items are
+-- unread (timeline_add.lua). A change is written only over the value that it was made from, so that of two changes at
+-- the same time neither is lost. Of a move exactly one of the two channels follows the feed, and it is noted in the
+-- user's record that the feed's items are to follow, until the former channel follows the feed again. Where another feed
+-- replaces a feed, it is remembered by which id the app knows it.
 --
--- KEYS  1 channels  2 feeds  3 user  4 former feeds
--- ARGV  1 uid  2 feed  3 'follow', 'unfollow' or 'change'  4 value  5 old value ('change')
---       6 the feed that this one replaces, or '' ('change')  7 how many feeds all channels together may
---       follow, where that is limited  8 pattern: feeds of a channel (with 7)
---       7 lifetime of the former feeds in seconds  8 how many there may be ('change')
--- reply -1: no such channel; 1 done; 0 nothing to do ('follow': is followed; 'unfollow': isn't; 'change': other value);
---       2 + count: that many feeds are followed, and no more may be
-if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return -1 end
-local feed, action, value = ARGV[2], ARGV[3], ARGV[4]
-if action == 'follow' then
-  if ARGV[7] and redis.call('HEXISTS', KEYS[2], feed) == 0 then
-    local count = 0
-    for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-      count = count + redis.call('HLEN', (string.gsub(ARGV[8], '%*', uid)))
-    end
-    if count >= tonumber(ARGV[7]) then return 2 + count end
+-- KEYS  1 channels  2 channel  3 its feeds  4 user  5 former feeds ('change')
+--       5 channel that takes the feed  6 its feeds ('move')
+-- ARGV  1 uid  2 feed  3 'follow', 'unfollow', 'move' or 'change'
+--       'follow': 4 value  5 how many feeds all channels together may follow, 0 for any number  6 pattern: feeds of a
+--       channel; 'move': 4 uid of the other channel  5 the note; 'change': 4 value  5 old value  6 the feed that replaces
+--       this one, or the feed itself  7 lifetime of the former feeds in seconds  8 how many there may be
+-- reply -1: no such channel ('move': the other one); 1 done; 0 nothing to do ('follow': is followed; 'unfollow' and
+--       'move': isn't; 'change': other value); 2 + count: that many feeds are followed, and no more may be
+local uid, feed, action = ARGV[1], ARGV[2], ARGV[3]
+local function from(id) return 'unread_from ' .. id end
+
+-- Gives the subscription to another feed or channel; where it is followed there, that subscription stays as it is.
+local function replace(channel, feeds, other, value)
+  local unread_from = redis.call('HGET', KEYS[2], from(feed))
+  redis.call('HDEL', KEYS[3], feed)
+  redis.call('HDEL', KEYS[2], from(feed))
+  if redis.call('HSETNX', feeds, other, value) == 1 and unread_from then
+    redis.call('HSET', channel, from(other), unread_from)
   end
-  if redis.call('HSETNX', KEYS[2], feed, value) == 0 then return 0 end
-  redis.call('HDEL', KEYS[3], 'move ' .. feed .. ' ' .. ARGV[1])
+end
+
+local there = redis.call('ZSCORE', KEYS[1], uid)
+if action == 'move' then
+  if not redis.call('ZSCORE', KEYS[1], ARGV[4]) then return -1 end
+  local value = there and redis.call('HGET', KEYS[3], feed)
+  if not value then return 0 end
+  replace(KEYS[5], KEYS[6], feed, value)
+  redis.call('HSET', KEYS[4], 'move ' .. feed .. ' ' .. uid, ARGV[5])
+  redis.call('HDEL', KEYS[4], 'move ' .. feed .. ' ' .. ARGV[4])
   return 1
 end
-if action == 'unfollow' then return redis.call('HDEL', KEYS[2], feed) end
-local from = ARGV[6] == '' and feed or ARGV[6]
-if redis.call('HGET', KEYS[2], from) ~= ARGV[5] then return 0 end
-if from == feed then
-  redis.call('HSET', KEYS[2], feed, value)
+if not there then return -1 end
+if action == 'follow' then
+  local most = tonumber(ARGV[5])
+  if most > 0 and redis.call('HEXISTS', KEYS[3], feed) == 0 then
+    local count = 0
+    for _, one in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+      count = count + redis.call('HLEN', (string.gsub(ARGV[6], '%*', one)))
+    end
+    if count >= most then return 2 + count end
+  end
+  if redis.call('HSETNX', KEYS[3], feed, ARGV[4]) == 0 then return 0 end
+  redis.call('HDEL', KEYS[2], from(feed))
+  redis.call('HDEL', KEYS[4], 'move ' .. feed .. ' ' .. uid)
+  return 1
+end
+if action == 'unfollow' then
+  redis.call('HDEL', KEYS[2], from(feed))
+  return redis.call('HDEL', KEYS[3], feed)
+end
+if redis.call('HGET', KEYS[3], feed) ~= ARGV[5] then return 0 end
+if ARGV[6] == feed then
+  redis.call('HSET', KEYS[3], feed, ARGV[4])
 else
-  -- The new feed may be followed already: then that subscription stays as it is.
-  redis.call('HSETNX', KEYS[2], feed, value)
-  redis.call('HDEL', KEYS[2], from)
-  if redis.call('HLEN', KEYS[4]) >= tonumber(ARGV[8]) then redis.call('DEL', KEYS[4]) end
-  redis.call('HSET', KEYS[4], from, feed)
-  redis.call('EXPIRE', KEYS[4], ARGV[7])
+  replace(KEYS[2], KEYS[3], ARGV[6], ARGV[4])
+  if redis.call('HLEN', KEYS[5]) >= tonumber(ARGV[8]) then redis.call('DEL', KEYS[5]) end
+  redis.call('HSET', KEYS[5], feed, ARGV[6])
+  redis.call('EXPIRE', KEYS[5], ARGV[7])
 end
 return 1

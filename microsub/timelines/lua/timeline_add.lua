@@ -14,7 +14,7 @@
 -- feed isn't followed any more leaves; if it was read, the other one was.
 --
 -- The first items of a feed after a follow are its first fill. They decide from which score on items of the feed are unread,
--- and the subscription keeps it: the score of the n-th newest one, or the time of following where that is earlier. What
+-- and the channel keeps it as `unread_from <feed>`: the score of the n-th newest one, or the time of following where that is earlier. What
 -- is blocked or muted isn't counted, since nobody sees it. What is older comes in as read, then and later, whatever
 -- brings it: so it makes no difference how often a document is read, in which order, or what is sent again.
 --
@@ -40,11 +40,11 @@
 local FIRST_ITEM, FIELDS, AT_ONCE = 7, 4, 100
 
 local call = redis.call
-local head = call('HMGET', KEYS[1], 'name', 'removed', 'filters', 'max_items', 'first_fetch_unread')
-if not head[1] or head[2] then return { 'channel' } end
 local feed, now, chosen_by = ARGV[1], ARGV[2], ARGV[6]
-local subscription = feed ~= '' and call('HGET', KEYS[2], feed)
-if feed ~= '' and not subscription then return { 'feed' } end
+local from = 'unread_from ' .. feed
+local head = call('HMGET', KEYS[1], 'name', 'removed', 'filters', 'max_items', 'first_fetch_unread', from)
+if not head[1] or head[2] then return { 'channel' } end
+if feed ~= '' and call('HEXISTS', KEYS[2], feed) == 0 then return { 'feed' } end
 local limit, fresh = tonumber(ARGV[3]), tonumber(ARGV[4])
 if chosen_by ~= '*' then
   if chosen_by ~= (head[3] or '') then return { 'filters', head[3] or '' } end
@@ -83,14 +83,13 @@ local function nth_score()
   return score
 end
 
-local unread_from = subscription and tonumber(string.match(subscription, '"unread_from":([%d.eE+-]+)'))
-if subscription and not unread_from and #ARGV >= FIRST_ITEM then
-  local from = string.match(subscription, '"followed_at":([%d.eE+-]+)')
+local unread_from = tonumber(head[6])
+if feed ~= '' and not unread_from and #ARGV >= FIRST_ITEM then
+  local followed_at = cjson.decode(call('HGET', KEYS[2], feed)).followed_at
   local score = fresh > 0 and nth_score()
-  if score and tonumber(score) < tonumber(from) then from = score end
-  unread_from = tonumber(from)
-  local rest = string.gsub(string.sub(subscription, 1, -2), ',"unread_from":null', '')
-  call('HSET', KEYS[2], feed, rest .. ',"unread_from":' .. from .. '}')
+  if not score or tonumber(score) > followed_at then score = string.format('%.6f', followed_at) end
+  call('HSET', KEYS[1], from, score)
+  unread_from = tonumber(score)
 end
 
 local function stands(id)
