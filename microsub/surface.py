@@ -11,7 +11,7 @@ from microsub.health import Health
 from microsub.identity.clients import ConsentLimit
 from microsub.identity.foreign_tokens import ForeignTokenCheck
 from microsub.identity.local_sign_in import LocalIdentity
-from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.page_check import PageDoctor
 from microsub.identity.profiles import Profiles
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.quotas import UserQuotas

@@ -20,7 +20,7 @@ from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMis
 from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sender, Sending, SendLimits
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
-from microsub.identity.protocol.documents import ServerMetadata, is_own, own_metadata, read_metadata
+from microsub.identity.protocol.documents import ServerMetadata, is_own, metadata_behind, own_metadata
 from microsub.identity.protocol.links import Endpoints, canonical_me, endpoint, path_of_me, site_of_me
 from microsub.kit.ttl_cache import TtlCache
 from microsub.kit.urls import mask_credentials
@@ -235,15 +235,10 @@ class Profiles:
 
     async def _metadata(self, url: str) -> ServerMetadata:
         document = await self._ask(Sending(url, limits=_DOCUMENT))
-        problem: ParseError | None = None
-        # The issuer is one of the address that the page names, or of the one where the document really is.
-        for place in dict.fromkeys((url, document.final_url)):
-            try:
-                return read_metadata(document.body, place, private=self._private)
-            except ParseError as error:
-                problem = problem or error
-        assert problem is not None
-        raise ProfileError(url, problem.detail)
+        try:
+            return metadata_behind(document.body, url, document.final_url, private=self._private)
+        except ParseError as problem:
+            raise ProfileError(url, problem.detail) from None
 
     async def _ask(self, sending: Sending) -> Answered:
         """The document at an address, behind whatever redirects. Raises ProfileError."""

@@ -217,8 +217,9 @@ async def examine(settings: Settings, address: str) -> PageReport:
 
     Raises InvalidRequest, and what `open_stores` raises for data that can't be used.
     """
-    from microsub.identity.page_check.doctor import PageDoctor
-    from microsub.identity.page_check.findings import CheckedAgainst, profile_page
+    from microsub.identity.page_check import PageDoctor
+    from microsub.identity.page_check.findings import CheckedAgainst
+    from microsub.identity.protocol.documents import profile_page
     from microsub.parsing.pool import ParsePool
     from microsub.wiring.fetching import open_fetcher
 

@@ -22,9 +22,9 @@ from microsub.health import Health
 from microsub.identity.admission import Admission, UserAddresses
 from microsub.identity.clients import ClientApps, ConsentLimit
 from microsub.identity.foreign_tokens import ForeignTokenCheck, Introspection
-from microsub.identity.page_check.doctor import PageDoctor
-from microsub.identity.page_check.findings import profile_page
+from microsub.identity.page_check import PageDoctor
 from microsub.identity.profiles import Profiles
+from microsub.identity.protocol.documents import profile_page
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.quotas import RequestRate, UserQuotas
 from microsub.identity.sign_in import SignInClient, SignInLimits

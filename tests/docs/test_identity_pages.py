@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from microsub.identity.page_check.findings import microsub_line, provider_lines
+from microsub.identity.protocol.documents import microsub_line, provider_lines
 from microsub.parsing.process import tasks
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from microsub.fetch import Fetcher, FetchSettings
-from microsub.identity.page_check.doctor import PageDoctor
-from microsub.identity.page_check.findings import MONOCLE, CheckedAgainst, PageReport
+from microsub.identity.page_check import PageDoctor
+from microsub.identity.page_check.findings import CheckedAgainst, PageReport
 from tests.support.own_server import Surfer, links
 from tests.support.parsing import PARSER
 from tests.support.process import Installation, installation
@@ -72,7 +72,7 @@ async def test_an_issuer_by_http_is_told_in_the_name_of_monocle() -> None:
             await Monocle(http, loopback=False).discover(me)
         report = await doctor().examine(me, CheckedAgainst())
     (advice,) = [one for one in report.findings if one.about == "issuer"]
-    assert advice.clients == (MONOCLE,)
+    assert advice.clients == ("Monocle",)
 
 
 def doctor() -> PageDoctor:

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
 from microsub.identity.clients import ClientApps
-from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.page_check import PageDoctor
 from microsub.identity.page_check.findings import CheckedAgainst
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps

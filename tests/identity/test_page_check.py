@@ -19,7 +19,7 @@ import pytest
 from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
 from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
-from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.page_check import PageDoctor
 from microsub.identity.page_check.findings import CheckedAgainst, PageReport, user_in
 from microsub.kit.rate_limits import MINUTE
 from tests.support.parsing import PARSER
@@ -192,7 +192,7 @@ async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
 
 async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that never answers holds nobody up for longer than the limit."""
-    monkeypatch.setattr("microsub.identity.page_check.doctor.SECONDS", 0.01)
+    monkeypatch.setattr("microsub.identity.page_check.SECONDS", 0.01)
     report = await PageDoctor(Silence(), PARSER).examine("alice.example", CheckedAgainst())
     assert [(one.level, one.about) for one in report.findings] == [("problem", "time")]
 

@@ -1,1 +1,242 @@
-"""The check of a profile page: what it lacks for signing in and reading."""
+"""The check of a profile page: what it lacks for signing in and reading.
+
+The page is asked as reader apps ask it. Who asks chooses the page and what it names, so everything goes out by the
+guarded door, within a time, a few at once, and no site is asked too often. Nothing is sent anywhere but plain requests
+without any secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from microsub.errors import ParseError, TooManyRequests
+from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sender, Sending, SendLimits
+from microsub.formats.html.trees import MAX_PAGE
+from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
+from microsub.identity.page_check import findings
+from microsub.identity.page_check.findings import RELS, CheckedAgainst, PageFinding, PageReport, say
+from microsub.identity.profiles import trail_of
+from microsub.identity.protocol.documents import (
+    LinkLine,
+    ServerMetadata,
+    is_own,
+    metadata_behind,
+    microsub_line,
+    profile_page,
+)
+from microsub.identity.protocol.links import ExaminedPage, canonical_me, endpoint, site_of_me
+from microsub.kit.rate_limits import MINUTE, RateLimiter
+from microsub.kit.urls import mask_credentials
+from microsub.parsing.pool import ParsePool
+
+SECONDS = 20.0
+"""For everything together; each exchange has five."""
+
+_PAGE = SendLimits(total=5.0, body=MAX_PAGE)
+_FEED = SendLimits(total=5.0, body=1024 * 1024)
+
+_Metadata = ServerMetadata | str | None
+"""The provider's, or why it can't be used; None where the page names none that is asked."""
+
+
+class PageDoctor:
+    """Examines pages. `private` is for instances that reach private networks. Belongs to one event loop.
+
+    `asks_itself`: whether endpoints of this very server are asked over HTTP too, as from the command line; a server
+    that runs needn't ask itself. `web_ports`: ports 80 and 443 alone are asked, but in networks that the admin lists.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        parser: ParsePool,
+        *,
+        private: bool = False,
+        asks_itself: bool = False,
+        web_ports: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sender = sender
+        self._parser = parser
+        self._private = private
+        self._asks_itself = asks_itself
+        self._web_ports = web_ports
+        self._limiter = RateLimiter(clock)
+
+    async def examine_for(self, client: str, address: str, here: CheckedAgainst, *, known: bool = False) -> PageReport:
+        """`examine` for somebody at the network `client`: not too often.
+
+        Only what is really examined counts. Unless they are `known`, ports 80 and 443 alone are asked, because what is
+        found tells whether a port is open. Raises TooManyRequests, InvalidRequest.
+        """
+        limiter, wait = self._limiter, int(MINUTE)
+        site = site_of_me(canonical_me(address, private=self._private))
+        if not limiter.has_room(PAGE_CHECKS_OF_NETWORK, client):
+            most = PAGE_CHECKS_OF_NETWORK.most
+            raise TooManyRequests(f"{most} pages a minute are checked for each of you; wait a minute", wait)
+        if not limiter.has_room(PAGE_CHECKS_OF_SITE, site):
+            raise TooManyRequests(f"{site} has been checked too often; wait a minute", wait)
+        if not limiter.has_room(PAGE_CHECKS_IN_ALL):
+            raise TooManyRequests("too many pages are being checked just now; try again in some seconds", 5)
+        limiter.count(PAGE_CHECKS_OF_NETWORK, client)
+        limiter.count(PAGE_CHECKS_OF_SITE, site)
+        give_back = limiter.take([(PAGE_CHECKS_IN_ALL, "")])
+        try:
+            careful = PageDoctor(self._sender, self._parser, private=self._private, web_ports=True)
+            return await (self if known else careful).examine(address, here)
+        finally:
+            give_back()
+
+    async def examine(self, address: str, here: CheckedAgainst) -> PageReport:
+        """What is found at `address`; what pages, servers and networks do is a finding.
+
+        Raises InvalidRequest for what can be no profile URL.
+        """
+        me = canonical_me(address, private=self._private)
+        found: list[PageFinding] = []  # as far as time goes
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._examine(me, here, found)
+        except TimeoutError:
+            found.append(say("time", seconds=SECONDS))
+        return PageReport(me, tuple(dict.fromkeys(found)))
+
+    async def _examine(self, me: str, here: CheckedAgainst, found: list[PageFinding]) -> None:
+        got, head, other = await asyncio.gather(
+            self._ask(me, limits=_PAGE, accept=PAGE_ACCEPT),
+            self._ask(me, head=True, accept=PAGE_ACCEPT),
+            self._other_scheme(me),
+        )
+        if isinstance(got, FetchFailed):
+            found.append(say("page-tls" if got.reason == "tls" else "page-unreachable", detail=got.detail))
+            return
+        if not 200 <= got.status < 300:
+            found.append(say("page-status", url=got.final_url, status=got.status))
+            return
+        try:
+            page = await self._parser.examined(got)
+        except ParseError as error:
+            found.append(say("page-unreadable", detail=error.detail))
+            return
+        trail, base = trail_of(me, got.hops, private=self._private), here.base
+        found.append(findings.page_finding(got, is_html=page.is_html))
+        found += findings.address_findings(me, got.hops, trail, private=self._private)
+        found += findings.scheme_findings(me, other)
+        found.append(findings.head_finding(got, head))
+        found += findings.caching_findings(got)
+        named = _named(page)
+        if "microsub" in named:
+            own = any(is_own(named.get(rel), base) for rel in RELS[1:3]) if base else False
+            found += findings.endpoint_findings(named["microsub"], here, trail, own_provider=own)
+            if "?" in named["microsub"]:
+                found.append(say("endpoint-with-query", url=named["microsub"]))
+        user = findings.user_of(trail, here)
+        for rel in RELS:
+            ours = microsub_line(base, user or "YOUR-NAME") if base is not None and rel == "microsub" else None
+            found += findings.link_findings(rel, page.links, got, ours)
+        written = {rel for link in page.links for rel in link.rels if rel in RELS}
+        misplaced = frozenset((page.in_body & {*RELS}) - written)
+        # A line in the wrong place is one thing to correct, and isn't missing beside that.
+        is_lent = base is not None and got.final_url.startswith(profile_page(base, ""))
+        found += findings.misplaced_findings(misplaced)
+        found += findings.missing_findings(misplaced | written, base, user, is_lent=is_lent)
+        # A page that this server lends to a user can have no feed.
+        feeds = None if is_lent else page.feeds
+        found += await self._servers(named, base, None if feeds is None else (feeds, got.final_url))
+
+    async def _servers(
+        self, on_page: Mapping[str, str], base: str | None, feeds: tuple[tuple[str, ...], str] | None
+    ) -> list[PageFinding]:
+        """Ask the servers that the page names, except those known to be mistyped; `feeds` with the page's address."""
+        wrong = findings.mistyped_here(on_page, base)
+        named = {rel: url for rel, url in on_page.items() if rel not in wrong}
+        provider, feed = await asyncio.gather(self._metadata(named.get("indieauth-metadata"), base), self._feed(feeds))
+        asked = [one for one in _endpoints(provider, named) if not self._is_known(one[1], base)]
+        answers = await asyncio.gather(*(self._ask(url, accept="application/json, */*;q=0.1") for _, url in asked))
+        found: list[PageFinding] = []
+        working = dict(named)
+        for (rel, url), answer in zip(asked, answers, strict=True):
+            meant = _meant(rel, url, provider) if on_page.get(rel) == url else None
+            said = list(findings.answering_findings(rel, url, answer, private=self._private, meant=meant))
+            found += said
+            if url == named.get(rel) and said[0].level == "problem":
+                working.pop(rel, None)
+        metadata_url = named.get("indieauth-metadata", "")
+        about: list[PageFinding] = []
+        if isinstance(provider, str):
+            about.append(say("metadata-unusable", url=metadata_url, detail=provider))
+        elif provider is not None:
+            about += findings.metadata_findings(provider, metadata_url, working)
+        ours = findings.own_provider_findings(on_page, base) if base is not None else ()
+        return [*about, *found, *ours, *feed]
+
+    async def _metadata(self, url: str | None, base: str | None) -> _Metadata:
+        if url is None or self._is_known(url, base):
+            return None
+        answer = await self._ask(url, accept="application/json")
+        if isinstance(answer, FetchFailed):
+            return answer.detail
+        if not 200 <= answer.status < 300:
+            return f"status {answer.status}, expected 200"
+        try:
+            return metadata_behind(answer.body, url, answer.final_url, private=self._private)
+        except ParseError as error:
+            return error.detail
+
+    async def _feed(self, feeds: tuple[tuple[str, ...], str] | None) -> list[PageFinding]:
+        if feeds is None:
+            return []
+        named, page = feeds
+        first = None
+        if named and named[0] != page:
+            first = await self._ask(named[0], accept=FEED_ACCEPT, limits=_FEED)
+        return [findings.feed_finding(named, first)]
+
+    async def _other_scheme(self, me: str) -> Answered | FetchFailed | None:
+        """HEAD by http instead of https, or the other way round; None where a port rules that out."""
+        if urlsplit(me).port is not None:
+            return None
+        other = f"http{me[5:]}" if me.startswith("https:") else f"https{me[4:]}"
+        return await self._ask(other, head=True, accept=PAGE_ACCEPT)
+
+    async def _ask(
+        self, url: str, *, accept: str, head: bool = False, limits: SendLimits | None = None
+    ) -> Answered | FetchFailed:
+        sending = Sending(url, accept=accept, limits=limits or SendLimits(), web_ports=self._web_ports)
+        answer = await self._sender.send(replace(sending, method="HEAD") if head else sending)
+        if isinstance(answer, FetchFailed):
+            return replace(answer, detail=mask_credentials(answer.detail))
+        return answer
+
+    def _is_known(self, url: str, base: str | None) -> bool:
+        """Whether nothing need be asked there, since it is this server."""
+        return base is not None and not self._asks_itself and is_own(url, base)
+
+
+def _named(page: ExaminedPage) -> dict[str, str]:
+    """Usable addresses on the page, the first of each relation."""
+    named: dict[str, str] = {}
+    for link in page.links:
+        for rel in link.rels:
+            if rel in RELS and rel not in named and (address := endpoint(link.target, link.base)) is not None:
+                named[rel] = address
+    return named
+
+
+def _meant(rel: str, url: str, provider: _Metadata) -> LinkLine | None:
+    """The line that the provider's metadata has in place of one that leads to nothing."""
+    told = getattr(provider, rel, None)
+    return LinkLine(rel, told) if told not in {None, url} else None
+
+
+def _endpoints(provider: _Metadata, named: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Relation and address of all that is to be asked whether it answers, each once."""
+    found = [(rel, named[rel]) for rel in ("authorization_endpoint", "token_endpoint", "microsub") if rel in named]
+    if isinstance(provider, ServerMetadata):
+        found.append(("authorization_endpoint", provider.authorization_endpoint))
+        found.append(("token_endpoint", provider.token_endpoint))
+    return list(dict.fromkeys(found))

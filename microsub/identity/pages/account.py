@@ -10,10 +10,9 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.local_sign_in import LocalIdentity
-from microsub.identity.page_check.findings import ENDPOINT, profile_page
 from microsub.identity.pages.consent import token_scopes
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, passkey_question
-from microsub.identity.protocol.documents import is_own
+from microsub.identity.protocol.documents import ENDPOINT, is_own, profile_page
 from microsub.identity.store.sessions import SignedInPerson
 
 ACCOUNT = "/account"

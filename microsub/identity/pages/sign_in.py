@@ -18,9 +18,9 @@ from starlette.routing import Route
 
 from microsub.errors import RequestError, SignInFailed
 from microsub.identity.local_sign_in import INVITATION_PATH, Invitations
-from microsub.identity.page_check.findings import microsub_line
 from microsub.identity.pages.consent import app_behind
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page, passkey_question, public
+from microsub.identity.protocol.documents import microsub_line
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.grants import owner_in

@@ -7,16 +7,9 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.limits import PROFILE_PAGE
-from microsub.identity.page_check.findings import (
-    ENDPOINT,
-    PROFILES,
-    CheckedAgainst,
-    PageReport,
-    microsub_line,
-    profile_page,
-    provider_lines,
-)
+from microsub.identity.page_check.findings import CheckedAgainst, PageReport
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page, public
+from microsub.identity.protocol.documents import ENDPOINT, PROFILES, microsub_line, profile_page, provider_lines
 from microsub.identity.protocol.links import shown
 from microsub.kit.rate_limits import network_of
 from microsub.model.reader import NAME

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -164,6 +166,20 @@ def read_metadata(body: bytes, url: str, *, private: bool = False) -> ServerMeta
     )
 
 
+def metadata_behind(body: bytes, named: str, found_at: str, *, private: bool = False) -> ServerMetadata:
+    """The same for a document that is named at one address and found, behind redirects, at another.
+
+    The issuer is one of either. Raises ParseError, about the first.
+    """
+    try:
+        return read_metadata(body, named, private=private)
+    except ParseError:
+        if found_at != named:
+            with suppress(ParseError):
+                return read_metadata(body, found_at, private=private)
+        raise
+
+
 def _issuer(value: object, url: str, private: bool) -> str:
     expected = f"expected an https URL that '{shown(url)}' begins with"
     if not isinstance(value, str):
@@ -236,6 +252,42 @@ def own_metadata(base: str) -> ServerMetadata:
         revocation_endpoint=f"{base}/revoke",
         userinfo_endpoint=f"{base}/userinfo",
         iss_in_response=True,
+    )
+
+
+ENDPOINT = "/microsub"
+PROFILES = "/u"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLine:
+    """One `<link>`."""
+
+    rel: str
+    href: str
+
+    @property
+    def html(self) -> str:
+        """As it stands in a page."""
+        return f'<link rel="{self.rel}" href="{escape(self.href)}">'
+
+
+def profile_page(base: str, user: str) -> str:
+    """The address that the server at `base` lends to `user`, whose `me` it is where they have none of their own."""
+    return f"{base}{PROFILES}/{user}"
+
+
+def microsub_line(base: str, user: str) -> LinkLine:
+    """Where `user` reads. With the name in it, tokens of the user's own provider can be checked."""
+    return LinkLine("microsub", f"{base}{ENDPOINT}/{user}")
+
+
+def provider_lines(base: str) -> tuple[LinkLine, ...]:
+    """The lines of whose provider the server at `base` is: what the standard wants, then what apps read."""
+    return (
+        LinkLine("indieauth-metadata", f"{base}/.well-known/oauth-authorization-server"),
+        LinkLine("authorization_endpoint", f"{base}/auth"),
+        LinkLine("token_endpoint", f"{base}/token"),
     )
 
 
