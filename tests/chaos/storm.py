@@ -108,7 +108,9 @@ class Storm:
     chance: random.Random
     blogs: list[Blog] = field(default_factory=list)
     places: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-    workers: list[asyncio.subprocess.Process] = field(default_factory=list)
+    # Each with the file of its log.
+    workers: dict[asyncio.subprocess.Process, Path] = field(default_factory=dict)
+    started: int = 0
     marked: dict[str, bool] = field(default_factory=dict)
     # By id, the numbers of what Bob has removed, and of what he may have: the answer didn't arrive.
     removed: dict[str, int] = field(default_factory=dict)
@@ -296,7 +298,8 @@ class Storm:
             self.kills["from outside" if _signal(process, signal.SIGKILL) else "between commands"] += 1
             await process.wait()
             # 255 is what asyncio makes of a child that was reaped before its watcher looked.
-            assert process.returncode in {-signal.SIGKILL, 255}, f"worker {number} ended: {process.returncode}"
+            said = self.workers[process].read_text()[-2000:]
+            assert process.returncode in {-signal.SIGKILL, 255}, f"worker {number}: {process.returncode}\n{said}"
 
     async def _freeze(self, process: asyncio.subprocess.Process) -> None:
         """Stop the process in the middle of its work, and let it go on when that has been taken over by another."""
@@ -312,18 +315,19 @@ class Storm:
             return await self._started(trips)
 
     async def _started(self, trips: int) -> asyncio.subprocess.Process:
-        path = self.folder / f"worker{len(self.workers)}.log"
-        with path.open("wb") as log:
+        self.started += 1
+        log = self.folder / f"worker{self.started}.log"
+        with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "tests.chaos.worker_process", self.redis_url, str(trips)),
-                stdout=log,
-                stderr=log,
+                stdout=out,
+                stderr=out,
                 env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
             )
-        self.workers.append(process)
+        self.workers[process] = log
         # Python takes a while; what is to be killed is a worker.
         await wait_until(
-            lambda: b"worker started" in path.read_bytes() or process.returncode is not None, timeout=_STARTED
+            lambda: b"worker started" in log.read_bytes() or process.returncode is not None, timeout=_STARTED
         )
         return process
 
