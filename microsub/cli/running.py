@@ -22,7 +22,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
-from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
@@ -33,6 +32,7 @@ from microsub.cli.options import counted, fail, say
 from microsub.cli.webport import bounded, look_at_all
 from microsub.configuration.sync import first
 from microsub.errors import MicrosubError
+from microsub.kit.urls import parts_of
 from microsub.logs import set_up_logs
 from microsub.settings import Network, Settings, read_settings, variables
 
@@ -196,7 +196,7 @@ async def _greet(settings: Settings, stores: wiring.stores.Stores, *, web: bool,
     if web:
         endpoint = f"{settings.public_url}/microsub"
         lines = [f"Microsub server on {settings.public_url}", f"endpoint   {endpoint}", *lines]
-        public = urlsplit(settings.public_url).hostname or ""
+        public = parts_of(settings.public_url).hostname or ""
         local = settings.embedded and _is_local(settings.host) and _is_local(public)
         wanted = show_token or sys.stdout.isatty()
         token = await wiring.backend.greeting_token(stores, time.time()) if local and wanted else None

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Any
-from urllib.parse import urlsplit
 
 from microsub.configuration import json_text, legacy
 from microsub.configuration.file import digest
@@ -22,7 +21,7 @@ from microsub.configuration.json_text import JsonText, Path, expand, has_variabl
 from microsub.configuration.legacy import ENDPOINT_UNUSED
 from microsub.configuration.model import NAME, URL, Backend, FeedConfig, check_shape, decode, kind_at
 from microsub.errors import ConfigError
-from microsub.kit.urls import canonical_feed_url, is_usable, normalise_person
+from microsub.kit.urls import canonical_feed_url, is_usable, normalise_person, parts_of
 from microsub.model.settings import NOTES, POST_TYPES
 from microsub.settings import mask_password
 
@@ -274,7 +273,7 @@ def _check_users(document: Mapping[str, Any], findings: BackendFindings) -> None
         endpoint = user.get("token_endpoint")
         if endpoint and not user.get("me"):
             findings.warn((*path, "token_endpoint"), ENDPOINT_UNUSED)
-        if isinstance(endpoint, str) and is_usable(endpoint) and urlsplit(endpoint).scheme == "http":
+        if isinstance(endpoint, str) and is_usable(endpoint) and parts_of(endpoint).scheme == "http":
             findings.warn((*path, "token_endpoint"), ENDPOINT_IN_CLEAR)
         site = user.get("me")
         if isinstance(site, str) and site:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from microsub.configuration.json_text import Path
-from microsub.kit.urls import canonical_feed_url, is_usable
+from microsub.kit.urls import canonical_feed_url, is_usable, parts_of
 from microsub.model.filters import PatternError, compiled
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _strays(top: _Object, uids: Collection[str]) -> Iterable[list[Path]]:
 def user_name(me: str) -> str:
     """The user name that a site gives: its host with `-` for other characters, or `default`."""
     try:
-        host = urlsplit(me).hostname or ""
+        host = parts_of(me).hostname or ""
     except ValueError:
         host = ""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", host).strip("-")[:64]

@@ -13,11 +13,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.kit.urls import canonical_feed_url
+from microsub.kit.urls import canonical_feed_url, web_parts
 
 FRESH_SECONDS = 300.0
 """How long a process remembers the list: a search by words may be that much behind."""
@@ -111,11 +111,7 @@ _EMAIL = re.compile(r"[^/@\s]+@[^/@\s]+\.[^/@\s]+")
 
 def is_public(url: str) -> bool:
     """Whether nothing in `url` looks like a credential or a secret."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    if "@" in parts.netloc or parts.scheme not in {"http", "https"}:
+    if (parts := web_parts(url)) is None or "@" in parts.netloc:
         return False
     query = parse_qsl(parts.query, keep_blank_values=True)
     if any(_SECRET_NAMES.search(name) for name, _ in query):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import orjson
 
-from microsub.kit.urls import MAX_URL, safe_url
+from microsub.kit.urls import MAX_URL, is_usable, parts_of, safe_url
 
 # The types that are meant, and those that sites write instead.
 _TYPE = re.compile(
@@ -198,9 +198,8 @@ def addresses(query: str) -> list[str]:
     (see `profile_in`) and then to where profiles usually are.
     """
     text = from_subscribe_scheme(query.strip())
-    scheme, separator, _ = text.partition("://")
-    if separator:
-        return [text] if scheme.lower() in {"http", "https"} and not re.search(r"\s", text) and _has_host(text) else []
+    if "://" in text:
+        return [text] if is_usable(text) and not re.search(r"\s", text) else []
     if match := _ACCOUNT.match(text):
         who, host = match["who"], match["host"]
         resource = quote(f"acct:{who}@{host}", safe=":@")
@@ -237,7 +236,7 @@ def from_subscribe_scheme(url: str) -> str:
 def profile_in(body: bytes, url: str) -> str | None:
     """The profile page that the WebFinger document (RFC 7033) from `url` names; None for any other document."""
     try:
-        if urlsplit(url).path != _WEBFINGER:
+        if parts_of(url).path != _WEBFINGER:
             return None
         links = orjson.loads(body)["links"]
         named = {link["rel"]: link["href"] for link in reversed(links) if {"rel", "href"} <= link.keys()}
@@ -245,15 +244,8 @@ def profile_in(body: bytes, url: str) -> str | None:
         return None
     found = next((page for rel in _PROFILE_RELS if (page := safe_url(_text(named.get(rel)), url))), None)
     # One that names itself, or another, would lead in a circle.
-    return found if found and urlsplit(found).path != _WEBFINGER else None
+    return found if found and parts_of(found).path != _WEBFINGER else None
 
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _has_host(url: str) -> bool:
-    try:
-        return bool(urlsplit(url).hostname)
-    except ValueError:
-        return False

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -22,7 +22,7 @@ from microsub.formats.encoding import decode
 from microsub.formats.html.trees import MAX_PAGE, base_of, too_deep, tree_of
 from microsub.formats.mf2 import hfeed
 from microsub.formats.parse import parse, sniff
-from microsub.kit.urls import host_of, normalise_profile, normalise_url, safe_url
+from microsub.kit.urls import host_of, normalise_profile, normalise_url, safe_url, web_parts
 from microsub.model.jf2 import Feed
 
 __all__ = ["FeedLink", "better_feeds", "common_paths", "discover", "feeds_by_address", "forwarded"]
@@ -109,9 +109,7 @@ def common_paths(url: str) -> list[str]:
 
     Of each name that below the page, then that beside it, then that at the root of its site.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
+    if (parts := web_parts(url)) is None:
         return []
     folders = dict.fromkeys((parts.path.rstrip("/") + "/", parts.path.rpartition("/")[0] + "/", "/"))
     found = (urljoin(url, folder + path) for path in _PATHS for folder in folders)

@@ -11,12 +11,11 @@ from html import unescape
 from importlib.resources import files
 from string import Formatter
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
 from microsub.discovery.feedlinks import FeedLink, looks_like_feed
-from microsub.kit.urls import host_of, safe_url
+from microsub.kit.urls import host_of, safe_url, web_parts
 
 _FORMATS = frozenset({"rss", "atom", "rdf", "jsonfeed", "h-feed"})
 _KEYS = {
@@ -173,7 +172,7 @@ def wordpress_feed(target: str, rel: str, base: str) -> FeedLink | None:
 
 def matching(url: str, text: str = "", tree: LexborHTMLParser | None = None) -> Iterator[tuple[Site, FeedLink]]:
     """The feeds with the rows that they come from; without a page, of the rows that need none."""
-    parts = _split(url)
+    parts = web_parts(url)
     if parts is None:
         return
     host, place = host_of(url), (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -204,12 +203,3 @@ def _plain(text: str) -> str:
     """`text` without the escapes of HTML and JSON."""
     text = unescape(text).replace("\\/", "/")
     return re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
-
-
-def _split(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        return None
-    return parts if parts.scheme in {"http", "https"} and host else None

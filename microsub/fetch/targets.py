@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import unquote_to_bytes, urljoin, urlsplit, urlunsplit
+from urllib.parse import unquote_to_bytes, urljoin, urlunsplit
 
 import httpx
 
 from microsub.fetch.values import HopError
-from microsub.kit.urls import ascii_host, trimmed
+from microsub.kit.urls import LONGEST_URL, ascii_host, parts_of, trimmed
 
-MAX_URL = 8192
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -48,7 +47,7 @@ class HopTarget:
         """The whole address, for the next request; never to be shown."""
         if not self.userinfo:
             return self.url
-        parts = urlsplit(self.url)
+        parts = parts_of(self.url)
         return urlunsplit(parts._replace(netloc=f"{self.userinfo}@{parts.netloc}"))
 
     def authorization(self) -> bytes | None:
@@ -62,10 +61,10 @@ class HopTarget:
 def target_of(url: str) -> HopTarget:
     """Take an absolute http or https URL apart. Raises HopError (`bad_url`)."""
     text = trimmed(url)
-    if len(text) > MAX_URL:
-        raise HopError("bad_url", f"the URL is longer than {MAX_URL} characters")
+    if len(text) > LONGEST_URL:
+        raise HopError("bad_url", f"the URL is longer than {LONGEST_URL} characters")
     try:
-        parts = urlsplit(text)
+        parts = parts_of(text)
         port = parts.port
     except ValueError:
         # The error's own text quotes the part before the host, credentials and all.
@@ -99,6 +98,8 @@ def follow(current: HopTarget, location: str) -> HopTarget:
     # Many servers send unescaped UTF-8, which arrived as latin-1.
     with suppress(UnicodeError):
         location = location.encode("latin-1").decode("utf-8")
+    if len(location) > LONGEST_URL:
+        raise HopError("bad_url", f"the redirect leads to a URL of more than {LONGEST_URL} characters")
     try:
         target = target_of(urljoin(current.url, location))
     except ValueError:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -26,7 +25,7 @@ from microsub.identity.limits import USER_ADDRESSES
 from microsub.identity.profiles import Claims, Profile
 from microsub.identity.protocol.links import canonical_me, path_of_me, site_of_me
 from microsub.identity.store.accounts import Accounts, User
-from microsub.kit.urls import domain, within
+from microsub.kit.urls import domain, parts_of, within
 from microsub.model.reader import NAME, RESERVED
 
 log = structlog.get_logger(__name__)
@@ -311,7 +310,7 @@ def registration_refused(
             f"{me} is not reached by https, so anybody on the way could take your account. Begin with the https "
             "address of your page.",
         )
-    host = urlsplit(me).hostname or ""
+    host = parts_of(me).hostname or ""
     allowed = settings.open == "everybody" or (settings.open == "domains" and _is_within(host, settings.domains))
     if not allowed or _is_within(host, settings.refuse) or _is_one_of(me, settings.refuse):
         return Refusal(

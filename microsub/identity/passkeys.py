@@ -13,11 +13,10 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from microsub.errors import InvalidRequest, NotImplementedHere
 from microsub.identity.store.credentials import LocalCredentials, Passkey
-from microsub.kit.urls import ascii_host
+from microsub.kit.urls import ascii_host, parts_of
 
 if TYPE_CHECKING:
     from fido2.server import Fido2Server
@@ -59,7 +58,7 @@ def relying_party(base_url: str | None) -> RelyingParty | None:
 
     `http://localhost` counts as safe, as it does for browsers.
     """
-    parts = urlsplit(base_url or "")
+    parts = parts_of(base_url or "")
     host = parts.hostname or ""
     if not host or _is_ip_address(host) or (parts.scheme != "https" and host != "localhost"):
         return None

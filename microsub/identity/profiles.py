@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from urllib.parse import urlsplit
 
 from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sender, Sending, SendLimits
@@ -23,7 +22,7 @@ from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
 from microsub.identity.protocol.documents import ServerMetadata, is_own, metadata_behind, own_metadata
 from microsub.identity.protocol.links import Endpoints, canonical_me, endpoint, path_of_me, site_of_me
 from microsub.kit.ttl_cache import TtlCache
-from microsub.kit.urls import mask_credentials
+from microsub.kit.urls import mask_credentials, parts_of
 from microsub.parsing.pool import ParsePool
 
 MOST = 2000
@@ -279,7 +278,7 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Redirect
 
 def _is_lent(me: str, hops: Sequence[Hop]) -> bool:
     """Whether a temporary redirect leads to another host, whose page says nothing of `me`."""
-    hosts = [urlsplit(url).hostname for url in (me, *(hop.url for hop in hops))]
+    hosts = [parts_of(url).hostname for url in (me, *(hop.url for hop in hops))]
     return any(not hop.permanent and a != b for hop, (a, b) in zip(hops, pairwise(hosts), strict=True))
 
 

@@ -15,7 +15,7 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import structlog
 
@@ -33,6 +33,7 @@ from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignI
 from microsub.kit.digests import sha256_hex
 from microsub.kit.identifiers import identifier
 from microsub.kit.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
+from microsub.kit.urls import parts_of
 
 log = structlog.get_logger(__name__)
 
@@ -169,7 +170,7 @@ class SignInClient:
                 f"{profile.page} was read and names no authorization_endpoint. Add the links of your provider to the "
                 "page, then try again.",
             )
-        if urlsplit(found).scheme != "https" and not self._private:
+        if parts_of(found).scheme != "https" and not self._private:
             raise SignInFailed(
                 "The provider isn't safe to use",
                 f"{profile.page} names the provider {provider_name(found)} without https, so anybody on the way could "
@@ -291,7 +292,7 @@ def check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
 
 
 def _origin(url: str) -> str:
-    parts = urlsplit(url) if re.fullmatch(r"https?://[\x21-\x7e]{1,2000}", url) else urlsplit("")
+    parts = parts_of(url) if re.fullmatch(r"https?://[\x21-\x7e]{1,2000}", url) else parts_of("")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -335,7 +336,7 @@ def _refused_code(answer: Answered, who: str) -> SignInFailed:
 
 def provider_name(url: str) -> str:
     """How a provider is called in messages: by its host and port."""
-    return urlsplit(url).netloc.rpartition("@")[2]
+    return parts_of(url).netloc.rpartition("@")[2]
 
 
 def client_document(base: str, name: str, logo: str) -> dict[str, object]:
@@ -368,7 +369,7 @@ def _request(sign_in: SignInUnderWay, state: str, verifier: str) -> str:
         "scope": SCOPE,
         "me": sign_in.me,
     }
-    joint = "&" if urlsplit(sign_in.authorization_endpoint).query else "?"
+    joint = "&" if parts_of(sign_in.authorization_endpoint).query else "?"
     return f"{sign_in.authorization_endpoint.rstrip('?')}{joint}{urlencode(values)}"
 
 

@@ -79,9 +79,6 @@ class TtlCache(Generic[T]):
         """Delete one outcome, so that the next caller searches."""
         self._known.pop(key, None)
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def _is_good(self, known: _CachedOutcome[T], max_age: float | None) -> bool:
         lifetime = self._lifetime if known.error is None else self._failures
         return self._clock() - known.at < (lifetime if max_age is None else min(lifetime, max_age))

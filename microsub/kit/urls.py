@@ -1,5 +1,6 @@
 """The forms of URLs and host names, one for each purpose (https://url.spec.whatwg.org/, RFC 3986).
 
+    web_parts           an http or https URL taken apart, `parts_of` any; bounded, as all else here is
     ascii_host          a host, wherever two are compared, stored or asked
     safe_url            guards every URL that leaves the formats
     canonical_feed_url  the key of a feed, in the store and in backend.json
@@ -14,8 +15,9 @@ is requested is made in `fetch.targets`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, wraps
 from ipaddress import IPv6Address
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 
@@ -24,6 +26,9 @@ import idna
 WEB = frozenset({"http", "https"})
 LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"})
 MAX_URL = 4096
+LONGEST_URL = 8192
+"""Characters of what is taken apart as a URL at all: some of it takes time with the square of their number."""
+
 _SPLIT = (r"\s*".join(scheme) for scheme in ("javascript", "vbscript", "data", "livescript", "mocha", "blob"))
 EXECUTABLE = re.compile(rf"(?i)[\W_]*(?:{'|'.join(_SPLIT)})\s*:")
 """Text that must not get near a link, for the fields that may hold a URL and may hold anything else."""
@@ -94,9 +99,10 @@ _ENDING = re.compile(r"\.[a-z]{2,5}\Z")
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
-
-
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+
+_LONGEST_HOST = 253
+"""Characters of a host's name (RFC 1035, 2.3.4). IDNA takes time with the square of their number."""
 
 _JOINERS = re.compile("[\u200c\u200d]")
 
@@ -105,14 +111,16 @@ def ascii_host(host: str) -> str:
     """The one form of a host: lower case, ASCII, no dot at the end, IPv6 in its shortest form and without brackets.
 
     IDNA 2008 with the mapping of UTS 46, as browsers have it (`straße` isn't `strasse`); IDNA 2003 for what that
-    refuses, since there are domains of emoji. What neither can express stays as it is, in lower case; so does a host
-    with joiners where they change nothing, which IDNA 2003 would leave out and browsers refuse.
+    refuses, since there are domains of emoji. What neither can express stays as it is, in lower case; so do a host that
+    is too long, and one with joiners where they change nothing, which IDNA 2003 would leave out and browsers refuse.
     """
     host = host.lower().rstrip(".")
     if host.isascii():
         if ":" in host:
             with suppress(ValueError):
                 return str(IPv6Address(host))
+        return host
+    if len(host) > _LONGEST_HOST:
         return host
     with suppress(UnicodeError):  # of which IDNAError is one
         return idna.encode(host, uts46=True).decode("ascii").rstrip(".")
@@ -122,9 +130,16 @@ def ascii_host(host: str) -> str:
     return host
 
 
+def parts_of(url: str) -> SplitResult:
+    """`url` taken apart. Raises ValueError for what is none, or longer than `LONGEST_URL`."""
+    if len(url) > LONGEST_URL:
+        raise ValueError(f"longer than {LONGEST_URL} characters")
+    return urlsplit(url)
+
+
 def is_usable(url: str) -> bool:
     """Whether `url` is an absolute http or https URL that can be requested."""
-    return not re.search(r"[\x00-\x20\x7f]", url) and url == url.strip(_EDGES) and _split(url) is not None
+    return not re.search(r"[\x00-\x20\x7f]", url) and url == url.strip(_EDGES) and web_parts(url) is not None
 
 
 def domain(text: str) -> str | None:
@@ -203,7 +218,7 @@ def _stems(base: str) -> tuple[str, str]:
 
 def _leads_somewhere(url: str) -> bool:
     """Whether host and port are such that browsers accept them. ValueError says no as well."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
     host = unquote(parts.hostname or "").strip(".")
     _ = parts.port
     return bool(host) and ("[" in parts.netloc or not _NO_HOST.search(host))
@@ -224,26 +239,22 @@ def without_tracking(url: str) -> str:
     return f"{path}?{kept}{fragment}" if kept else path + fragment
 
 
+def _remembering(form: Callable[[str], str]) -> Callable[[str], str]:
+    """`form`, which remembers what it made of the last addresses: those of a post and its author come many times."""
+    known = lru_cache(maxsize=1024)(form)
+    return wraps(form)(lambda url: known(url) if len(url) <= _SHORT else form(url))
+
+
+@_remembering
 def normalise_url(url: str) -> str:
     """The comparison form of a post's URL.
 
-    Http and https, tracking parameters and trailing junk make no difference.
-
-    Text that isn't an http(s) URL comes back stripped and otherwise as it was.
+    Http and https, tracking parameters and trailing junk make no difference. Text that isn't an http(s) URL comes back
+    stripped and otherwise as it was.
     """
-    return _remembered(url) if len(url) <= _SHORT else _normalised(url)
-
-
-@lru_cache(maxsize=1024)
-def _remembered(url: str) -> str:
-    # A post's URL is its guid, link and permalink, and each is compared more than once.
-    if (simple := _SIMPLE.fullmatch(url)) is not None:
+    if len(url) <= _SHORT and (simple := _SIMPLE.fullmatch(url)) is not None:
         return f"https://{simple[1]}{simple[2].rstrip('/') or '/'}"
-    return _normalised(url)
-
-
-def _normalised(url: str) -> str:
-    parts = _split(url)
+    parts = web_parts(url)
     if parts is None:
         return url.strip(_EDGES)
     kept = [p for p in parts.query.split("&") if p.strip(_EDGES) and not _TRACKING.fullmatch(p.partition("=")[0])]
@@ -255,13 +266,10 @@ def _normalised(url: str) -> str:
     return urlunsplit(("https", _netloc(parts, "http", "https"), path, "&".join(kept).rstrip(_EDGES), fragment))
 
 
+@_remembering
 def normalise_profile(url: str) -> str:
     """The comparison form of a profile or feed URL in mutes and blocks; `www.`, query and fragment count."""
-    return _profile_remembered(url) if len(url) <= _SHORT else _profile(url)
-
-
-def _profile(url: str) -> str:
-    parts = _split(url)
+    parts = web_parts(url)
     if parts is None:
         return url.strip(_EDGES)
     netloc = _netloc(parts, "http", "https")
@@ -274,21 +282,15 @@ def normalise_person(me: str) -> str:
     return normalise_profile(me if "://" in me else f"https://{me.strip()}")
 
 
-_profile_remembered = lru_cache(maxsize=1024)(_profile)
-"""All posts of most feeds have one author."""
-
-
 def canonical_feed_url(url: str) -> str:
-    """The key by which a feed is known.
-
-    Case of scheme and host, default port, IDN and fragment make no difference.
+    """The key by which a feed is known: case of scheme and host, default port, IDN and fragment make no difference.
 
     The scheme stays (http and https may serve different feeds); `feed:` becomes what it stands for.
     """
     text = trimmed(url)
     if text[:5].lower() == "feed:":
         text = text[5:] if text[5:12].lower().startswith(("http:", "https:")) else "http://" + text[5:].lstrip("/")
-    parts = _split(text)
+    parts = web_parts(text)
     if parts is None:
         return text
     path = parts.path.rstrip(_EDGES) or "/"
@@ -302,7 +304,11 @@ def canonical_feed_url(url: str) -> str:
 
 
 def mask_credentials(url: str) -> str:
-    """`url` fit to be shown or logged: user, password and secret-looking parameters become `***`."""
+    """`url` fit to be shown or logged: user, password and secret-looking parameters become `***`, as does all that is
+    too long for a URL.
+    """
+    if len(url) > LONGEST_URL:
+        return "***"
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -315,9 +321,7 @@ def mask_credentials(url: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """`url` fit for logs and for other programs.
-
-    As `mask_credentials`, and whatever may be a secret without saying so.
+    """`url` fit for logs and for other programs: as `mask_credentials`, and without what may be a secret unsaid.
 
     A parameter's value is shown where its name says that it chooses what is public, such as a page or a channel. A part
     of the path is hidden where it looks random. Scheme, host, names and words stay, by which people know an address.
@@ -378,7 +382,7 @@ def _mask_parameter(pair: str) -> str:
 
 def with_credentials_of(url: str, other: str) -> str:
     """`other` with the user and password of `url`, if it has none and is served from the same scheme, host and port."""
-    ours, theirs = _split(url), _split(other)
+    ours, theirs = web_parts(url), web_parts(other)
     if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
         return other
     user = ours.netloc.rpartition("@")[0]
@@ -396,15 +400,15 @@ def host_of(url: str) -> str:
     if (simple := _SIMPLE_HOST.match(url)) is not None:
         return simple[1]
     try:
-        return ascii_host(urlsplit(url.strip()).hostname or "")
+        return ascii_host(parts_of(url.strip()).hostname or "")
     except ValueError:
         return ""
 
 
-@lru_cache(maxsize=4096)
-def _split(url: str) -> SplitResult | None:
+def web_parts(url: str) -> SplitResult | None:
+    """An http or https URL with a host, taken apart, whatever white space is around it; None for anything else."""
     try:
-        parts = urlsplit(url.strip(_EDGES))
+        parts = parts_of(url.strip(_EDGES))
         if parts.scheme.lower() not in WEB or not (parts.hostname or "").strip("."):
             return None
         _ = parts.port

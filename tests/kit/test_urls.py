@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext, suppress
+
 import orjson
 import pytest
 
 from microsub.configuration.document import examine
-from microsub.fetch.targets import target_of
+from microsub.fetch.targets import follow, target_of
+from microsub.fetch.values import HopError
 from microsub.identity.passkeys import relying_party
 from microsub.identity.protocol.links import canonical_me, site_of_me
 from microsub.kit.http.headers import origin
@@ -17,9 +21,12 @@ from microsub.kit.urls import (
     domain,
     host_of,
     is_usable,
+    mask_credentials,
     normalise_person,
     normalise_profile,
     normalise_url,
+    redacted_text,
+    safe_url,
 )
 
 HOSTS = {
@@ -120,3 +127,41 @@ def test_what_cannot_be_requested_compares_as_it_is(url: str) -> None:
 def test_what_is_no_domain(text: str) -> None:
     """A domain that stands for everybody below it has two labels at least."""
     assert domain(text) is None
+
+
+LONG = 500_000
+HOSTILE = {
+    "a host in Chinese": "http://" + "".join(chr(0x4E00 + at % 20_000) for at in range(LONG)) + "/",
+    "labels in Chinese": "http://" + "".join(f"{chr(0x4E00 + at % 20_000)}." for at in range(LONG // 2)) + "a/",
+    "accents in no order": "http://a" + "\u0301\u0316" * (LONG // 2) + ".example/",
+    "campaigns in a fragment": "http://a.example/#" + "xutm_" * (LONG // 5),
+}
+
+
+@pytest.mark.parametrize("url", [pytest.param(url, id=name) for name, url in HOSTILE.items()])
+def test_no_address_takes_long(url: str) -> None:
+    """Each of these took minutes of the process that met it first: as a parameter, in a document, in a redirect."""
+    started = time.process_time()
+    for text in (url, url[:8000]):
+        for form in (
+            canonical_feed_url,
+            normalise_url,
+            normalise_person,
+            host_of,
+            domain,
+            mask_credentials,
+            redacted_text,
+        ):
+            form(text)
+        is_usable(text)
+        safe_url(text, url)
+        with pytest.raises(HopError) if "#" not in text or text is url else nullcontext():
+            target_of(text)
+        with suppress(HopError):
+            follow(target_of("http://a.example/"), text.encode().decode("latin-1"))
+    assert time.process_time() - started < 3
+
+
+def test_what_is_too_long_for_an_address_is_not_shown() -> None:
+    """Nobody could tell where its password ends."""
+    assert mask_credentials(f"https://ann:{'x' * LONG}@a.example/") == "***"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
-from microsub.kit.urls import host_of, safe_url
+from microsub.kit.urls import host_of, parts_of, safe_url
 from microsub.model.jf2 import Enclosure
 
 MAX_ENCLOSURES = 50
@@ -34,7 +33,7 @@ def kind_of(enclosure: Enclosure) -> str | None:
             return _KIND_OF_TYPE[main]
         if enclosure.type.strip().lower() not in {"application/octet-stream", "binary/octet-stream", "text/html"}:
             return None
-    ending = urlsplit(enclosure.url).path.rpartition(".")[2].lower()
+    ending = parts_of(enclosure.url).path.rpartition(".")[2].lower()
     return _KIND_OF_EXTENSION.get(ending)
 
 

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 from microsub.errors import ParseError, TooManyRequests
 from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sender, Sending, SendLimits
@@ -30,7 +29,7 @@ from microsub.identity.protocol.documents import (
 )
 from microsub.identity.protocol.links import ExaminedPage, canonical_me, endpoint, site_of_me
 from microsub.kit.rate_limits import MINUTE, RateLimiter
-from microsub.kit.urls import mask_credentials
+from microsub.kit.urls import mask_credentials, parts_of
 from microsub.parsing.pool import ParsePool
 
 SECONDS = 20.0
@@ -198,7 +197,7 @@ class PageDoctor:
 
     async def _other_scheme(self, me: str) -> Answered | FetchFailed | None:
         """HEAD by http instead of https, or the other way round; None where a port rules that out."""
-        if urlsplit(me).port is not None:
+        if parts_of(me).port is not None:
             return None
         other = f"http{me[5:]}" if me.startswith("https:") else f"https{me[4:]}"
         return await self._ask(other, head=True, accept=PAGE_ACCEPT)

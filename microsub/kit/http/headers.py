@@ -18,13 +18,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import urlsplit
 
 import structlog
 from starlette.requests import Request
 from starlette.types import Scope
 
-from microsub.kit.urls import ascii_host
+from microsub.kit.urls import ascii_host, parts_of
 
 
 def page_headers(*, form_to: Iterable[str] = (), images: Iterable[str] = ()) -> Mapping[str, str]:
@@ -102,7 +101,7 @@ class PublicAddress:
     @property
     def prefix(self) -> str:
         """What stands before each path in links: empty, or `/reader` where the server lives under that path."""
-        return urlsplit(self.base_url).path.rstrip("/") if self.base_url else ""
+        return parts_of(self.base_url).path.rstrip("/") if self.base_url else ""
 
     @property
     def is_secure(self) -> bool:
@@ -121,7 +120,7 @@ class PublicAddress:
     def port(self, host: str) -> int | None:
         """The port at which a browser sees the server; None where it is the scheme's own, or nothing is known of it."""
         base = self.base(host)
-        parts = urlsplit(base or "")
+        parts = parts_of(base or "")
         return parts.port if parts.port != {"http": 80, "https": 443}.get(parts.scheme) else None
 
 
@@ -138,7 +137,7 @@ def is_loopback(host: str) -> bool:
 
 def origin(url: str) -> str:
     """Scheme, host and port of an absolute URL, as browsers write an origin (RFC 6454): no default port."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
     host = ascii_host(parts.hostname or "")
     place = f"[{host}]" if ":" in host else host
     default = {"http": 80, "https": 443}.get(parts.scheme)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from microsub.errors import InvalidRequest
 from microsub.kit.http.params import Params, missing, wrong
+from microsub.kit.urls import is_usable
 from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, PageQuery, View
 from microsub.surface import Services
 
@@ -97,14 +97,7 @@ def url(params: Params, parameter: str = "url") -> str:
 
 def is_web_url(text: str) -> bool:
     """Whether `text` has the shape of an absolute http(s) URL with a host."""
-    if len(text) > MAX_URL or _UNSAFE.search(text):
-        return False
-    try:
-        parts = urlsplit(text)
-        parts.port  # noqa: B018 - reading it validates it
-    except ValueError:
-        return False
-    return parts.scheme.lower() in {"http", "https"} and bool(parts.hostname) and parts.hostname != "."
+    return len(text) <= MAX_URL and not _UNSAFE.search(text) and is_usable(text)
 
 
 def limit(params: Params) -> int:
