@@ -9,22 +9,15 @@ from typing import Any
 
 import pytest
 
-from microsub.administration import Applier
-from microsub.check.command import Checking
-from microsub.configuration.store import Applied
 from microsub.ekster.importing import ChannelImport, Importing, ImportReport, read_old
 from microsub.ekster.store import Imported, OldDatabase
 from microsub.errors import ConfigError, InvalidRequest
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from microsub.timelines.following import Following
-from microsub.timelines.rules import Rules
-from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.old_server import BEGIN, OldServer, post, when
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
-from tests.support.timelines import usual_settings
 from tests.support.web import Publisher, publisher
 
 A, B = "http://a.test/feed", "http://b.test/feed"
@@ -44,14 +37,9 @@ async def old(second_redis_url: str) -> AsyncIterator[OldServer]:
 
 
 def importing(here: World, redis: Redis | None = None) -> Importing:
-    rules, following = (
-        Rules(here.redis, here.items),
-        Following(here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings),
-    )
-    people = Applier(here.accounts, here.channels, here.feeds, rules, following, Applied(here.redis))
     return Importing(
         here.redis, here.accounts, here.channels, here.feeds, here.items, here.timelines, here.schedule,
-        Imported(redis or here.redis), usual_settings, people, PARSER,
+        Imported(redis or here.redis), here.in_force.of, here.applier, PARSER,
     )  # fmt: skip
 
 
@@ -422,11 +410,7 @@ async def test_a_large_database_comes_over_whole(here: World, old: OldServer) ->
         assert channel.unread == (200 if channel.uid != "notifications" else 0)
         assert len(await shown(here, channel.uid)) == (300 if channel.uid != "notifications" else 0)
     here.clock.advance(1000)
-    following = Following(
-        here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings
-    )
-    follow_repair = FollowRepair(here.redis, here.accounts, here.channels, here.feeds, here.schedule, following)
-    found = await Checking(here.redis, follow_repair, clock=here.clock, pause=0).run()
+    found = await here.check()
     assert found.left == (), found.as_text()
 
 

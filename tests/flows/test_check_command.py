@@ -11,20 +11,13 @@ from microsub.check.command import Checking
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from microsub.timelines.following import Following
-from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.polling import World, dated, rss, world
 from tests.support.process import installation
-from tests.support.timelines import usual_settings
 from tests.support.web import Answer, Publisher, publisher
 
 
 def checking(here: World, redis: Redis) -> Checking:
-    following = Following(
-        here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings
-    )
-    follow_repair = FollowRepair(here.redis, here.accounts, here.channels, here.feeds, here.schedule, following)
-    return Checking(redis, follow_repair, clock=here.clock, pause=0.05)
+    return Checking(redis, here.follow_repair, clock=here.clock, pause=0.05)
 
 
 _ROUNDS = 40
@@ -44,9 +37,6 @@ async def _publish(site: Publisher, here: World, names: list[str]) -> None:
 
 async def _read(here: World, user: str, urls: list[str], stop: asyncio.Event, chance: random.Random) -> None:
     """A reader who marks, removes, moves, mutes, follows and unfollows all the time."""
-    following = Following(
-        here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings
-    )
     while not stop.is_set():
         ids = [row.id for row in await here.rows(user, "home")]
         some = chance.sample(ids, min(4, len(ids)))
@@ -58,9 +48,9 @@ async def _read(here: World, user: str, urls: list[str], stop: asyncio.Event, ch
             case 2:
                 await here.timelines.move(user, "other", some[:1], here.clock())
             case 3:
-                await following.unfollow(user, "home", chance.choice(urls), here.clock())
+                await here.following.unfollow(user, "home", chance.choice(urls), here.clock())
             case _:
-                await following.follow(user, "home", chance.choice(urls), here.clock())
+                await here.following.follow(user, "home", chance.choice(urls), here.clock())
         await asyncio.sleep(0)
 
 

@@ -7,9 +7,7 @@ import pytest
 from microsub.errors import StoreUnavailable
 from microsub.feeds.record import FeedRecord
 from microsub.redis.protocol import Redis
-from microsub.timelines.following import Following
 from tests.support.polling import World, dated, rss, world
-from tests.support.timelines import usual_settings
 from tests.support.web import Answer, Publisher, publisher
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]
@@ -22,11 +20,6 @@ def page(*feeds: str, body: str = "<p>Words</p>") -> Answer:
     """A page that names these feeds."""
     links = "".join(f'<link rel="alternate" type="application/rss+xml" href="{url}">' for url in feeds)
     return Answer(f"<!doctype html><title>Blog</title>{links}{body}".encode(), headers=HTML)
-
-
-def following(it: World) -> Following:
-    """The service that the API uses, on the same stores."""
-    return Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
 
 
 async def settle(it: World) -> None:
@@ -385,7 +378,7 @@ async def test_unfollowing_on_the_way(
             nonlocal unfollowed
             unfollowed = True
             monkeypatch.undo()
-            await following(it).unfollow("alice", "home", home, it.clock())
+            await it.following.unfollow("alice", "home", home, it.clock())
             return await inner(*args, **kwargs)
 
         monkeypatch.setattr(target, method, unfollowed_meanwhile)
@@ -415,7 +408,7 @@ async def test_an_unfollow_that_meets_the_change_is_not_lost(redis: Redis, monke
             return await unfollow(*args)
 
         monkeypatch.setattr(it.channels, "unfollow", after_the_change)
-        await following(it).unfollow("alice", "home", home, it.clock())
+        await it.following.unfollow("alice", "home", home, it.clock())
         assert await urls(it) == []
         assert await it.rows() == []
         assert await it.feeds.subscribers(known.id) == [("carol", "home")]

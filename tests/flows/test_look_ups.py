@@ -8,6 +8,7 @@ import orjson
 
 from microsub.delivery.look_ups import Completing
 from microsub.delivery.stage import Stages
+from microsub.feeds.events import Events
 from microsub.redis.protocol import Redis
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
@@ -40,16 +41,7 @@ def serve(site: Publisher, *texts: str) -> str:
 
 def looking_up(it: World) -> Stages:
     """The stages of a worker that looks up."""
-    return Stages(
-        it.redis,
-        it.feeds,
-        it.items,
-        it.fan_out,
-        it.announcing,
-        Completing(it.fetcher, PARSER),
-        consumer="looking-up",
-        clock=it.clock,
-    )
+    return it.make_stages(Completing(it.fetcher, PARSER))
 
 
 async def posts(it: World) -> list[dict[str, Any]]:
@@ -68,6 +60,8 @@ async def test_posts_are_completed_when_they_are_there_already(redis: Redis) -> 
         for post in await posts(it):
             assert post["author"] == {"type": "card", "url": about}
             assert "refs" not in post
+        rows = await it.rows()
+        await it.timelines.mark_read("alice", "home", [rows[0].id], it.clock())
         assert site.count("/about") == site.count("/pears") == 0
 
         await looking_up(it).run_once()
@@ -77,6 +71,10 @@ async def test_posts_are_completed_when_they_are_there_already(redis: Redis) -> 
             assert post["author"] == {"type": "card", "name": "Ann", "url": about, "photo": site.url("/a.png", HOST)}
             assert post["refs"][pears]["name"] == "Pears"
         assert site.count("/about") == 1
+        after = [(row.id, row.score, row.is_read) for row in await it.rows()]
+        assert after == [(row.id, row.score, place == 0) for place, row in enumerate(rows)]
+        modified = [event.changed for event in await Events(it.redis).since("0") if event.kind == "post_modified"]
+        assert modified == [("author", "refs")] * 3
 
 
 async def test_a_poll_does_not_undo_look_ups(redis: Redis) -> None:
@@ -101,6 +99,22 @@ async def test_a_poll_does_not_undo_look_ups(redis: Redis) -> None:
         edited = next(post for post in await posts(it) if post["content"]["text"] == "one, edited")
         assert edited["author"]["name"] == "Ann"
         assert edited["refs"]
+
+
+async def test_what_is_edited_meanwhile_is_left_to_the_edit(redis: Redis) -> None:
+    """A look-up for an old version writes nothing over the new one."""
+    async with publisher() as site, world(redis) as it:
+        serve(site, "I agree.")
+        feed = await it.follow(site.url("/", HOST))
+        await it.poll(feed)
+        serve(site, "I disagree.")
+        await it.poll(feed)
+        stages = looking_up(it)
+        await stages.run_once()
+        (post,) = await posts(it)
+        assert post["content"]["text"] == "I disagree."
+        assert post["author"]["name"] == "Ann"
+        assert await stages.run_once() == 0
 
 
 async def test_look_ups_that_fail_leave_the_posts(redis: Redis) -> None:

@@ -26,13 +26,11 @@ from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from microsub.timelines.following import Following
 from microsub.timelines.retention import Retention
 from microsub.upkeep.sweep import GRACE, Sweeping
 from tests.support import examples
 from tests.support.invariants import violations
 from tests.support.polling import World
-from tests.support.timelines import usual_settings
 
 T = TypeVar("T")
 UIDS = ("home", "work")
@@ -78,16 +76,7 @@ class Machine(RuleBasedStateMachine):
         self.it = World(self.redis)
         self.site = Publisher()
         self.it.fetcher = self.site  # type: ignore[assignment]
-        self.it.poller = self.it.make_poller()
-        self.following = Following(
-            self.it.redis,
-            self.it.channels,
-            self.it.feeds,
-            self.it.items,
-            self.it.timelines,
-            self.it.schedule,
-            usual_settings,
-        )
+        self.following = self.it.following
         self.done: dict[str, set[str]] = {uid: set() for uid in UIDS}
         self.before: dict[str, dict[str, bool]] = {uid: {} for uid in UIDS}
         self.excused: dict[str, set[str]] = {uid: set() for uid in UIDS}

@@ -38,19 +38,6 @@ async def test_second_poll_is_conditional(redis: Redis) -> None:
         assert (record.etag, record.last_modified, record.failures) == (tag, date, 0)
 
 
-async def test_old_posts_come_in_as_read(redis: Redis) -> None:
-    """Of a newly followed feed the newest ten posts are unread; what comes later is unread too."""
-    async with publisher() as site, world(redis) as it:
-        site.serve_document("/feed", rss(dated(30)))
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        await it.worker.run_once()
-        assert [row.is_read for row in await it.rows()] == [False] * 10 + [True] * 20
-        site.serve_document("/feed", rss(dated(31)))
-        await it.make_due(feed)
-        await it.worker.run_once()
-        assert [row.is_read for row in await it.rows()] == [False] * 11 + [True] * 20
-
-
 async def test_undated_posts_of_a_new_feed_are_old(redis: Redis) -> None:
     """Thirty posts without dates: ten are unread, in the document's order; a later one is unread on top of them."""
     async with publisher() as site, world(redis) as it:

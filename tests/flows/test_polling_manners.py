@@ -12,19 +12,17 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
-from microsub.configuration.model import FeedPolicy, InstanceSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.feeds.record import FeedRecord
 from microsub.kit.urls import host_of
 from microsub.model.settings import USUAL, ChannelSettings
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess
 from microsub.redis.protocol import Redis
-from microsub.timelines.following import Following
 from microsub.timelines.retention import Retention
-from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
+from microsub.upkeep.follow_repair import RepairedFollows
 from microsub.upkeep.sweep import Sweeping
-from tests.support.polling import FAST, World, dated, rss, world
-from tests.support.timelines import usual_settings
+from tests.support.polling import World, dated, rss, world
 from tests.support.web import Answer, publisher
 
 HOUR = 3600.0
@@ -163,19 +161,6 @@ async def test_a_304_without_max_age_lets_the_last_one_stand(redis: Redis) -> No
         assert waits == [True, True, False]
 
 
-async def test_an_admins_word_on_freshness_replaces_the_publishers(redis: Redis) -> None:
-    """A feed's `ttl` in the settings counts instead of a `max-age` of two days."""
-    async with publisher() as site:
-        url = site.url("/feed", "blog.test")
-        site.serve("/feed", Answer(rss(dated(2)), headers=[("Cache-Control", "max-age=172800")]))
-        for policy, hours in ((FeedPolicy(ttl=10 * HOUR), (10, 12.5)), (FeedPolicy(interval=60, ttl=0), (0.01, 0.03))):
-            async with world(redis, settings=replace(FAST, feeds={url: policy})) as it:
-                feed = await it.follow(url)
-                await it.feeds.update(feed.id, {"last_change": str(it.clock()), "gap": "3600"})
-                wait = ((await it.poll(feed)).next_poll or 0) - it.clock()
-                assert hours[0] * HOUR <= wait <= hours[1] * HOUR
-
-
 async def test_nobody_follows(redis: Redis) -> None:
     """A feed without followers leaves the schedule unasked; the next follower brings it back."""
     async with publisher() as site, world(redis) as it:
@@ -245,12 +230,10 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
         assert (site.count("/feed"), site.count("/other"), site.count("/third")) == (2, 1, 1)
         assert len(await it.rows()) == 4
         assert (await it.record(third)).next_poll == planned
-        following = Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
-        follow_repair = FollowRepair(it.redis, it.accounts, it.channels, it.feeds, it.schedule, following)
         record = await it.record(feed)
         assert record.last_poll is not None
         assert record.last_poll <= it.clock()
-        assert await follow_repair.run(it.clock()) == RepairedFollows()
+        assert await it.follow_repair.run(it.clock()) == RepairedFollows()
 
 
 async def test_a_clock_that_was_half_a_minute_ahead(redis: Redis) -> None:
@@ -267,21 +250,6 @@ async def test_a_clock_that_was_half_a_minute_ahead(redis: Redis) -> None:
         await it.worker.run_once()
         assert site.count("/feed") == 1
         it.clock.advance(record.next_poll - it.clock() + 1)
-        await it.worker.run_once()
-        assert site.count("/feed") == 2
-
-
-async def test_hosts_that_were_planned_by_a_clock_far_ahead_are_due_at_once(redis: Redis) -> None:
-    """Without any upkeep: nothing is ever planned ten years ahead."""
-    async with publisher() as site, world(redis) as it:
-        site.serve_document("/feed", rss(dated(1)))
-        await it.follow(site.url("/feed", "blog.test"))
-        it.clock.advance(3650 * DAY)
-        await it.worker.run_once()
-        it.clock.advance(-3650 * DAY)
-        await it.worker.run_once()
-        assert site.count("/feed") == 2
-        assert await it.schedule.take(it.clock(), 10, 90) == []
         await it.worker.run_once()
         assert site.count("/feed") == 2
 
@@ -348,23 +316,6 @@ async def test_a_feed_moves_to_one_that_is_known(redis: Redis) -> None:
         assert site.count("/old") == asked
 
 
-async def test_a_move_between_two_feeds_of_one_channel(redis: Redis) -> None:
-    """Who follows the old and the new address in one channel ends with one subscription and every post once."""
-    async with publisher() as site, world(redis) as it:
-        new = site.url("/new", "blog.test")
-        site.serve_document("/old", rss(dated(3)))
-        site.serve_document("/new", rss(dated(3)))
-        old = await it.follow(site.url("/old", "blog.test"))
-        known = await it.follow(new)
-        await it.worker.run_once()
-        await it.worker.run_once()
-        site.serve("/old", Answer(status=301, headers=[("Location", new)]))
-        await _poll_thrice_over_a_day(it, old)
-        subscriptions = await it.channels.subscriptions("alice", "home")
-        assert [subscription.feed for subscription in subscriptions] == [known.id]
-        assert len(await it.rows()) == 3
-
-
 async def test_a_feed_moves_between_services_to_one_that_is_known(redis: Redis) -> None:
     """Neither address is on the host that the posts link to: posts that both had stand once, in the state that they
     had; what was read and is gone stays away; and what the new one lists later is the same post too.
@@ -399,7 +350,7 @@ async def test_a_move_between_services_of_a_reader_who_follows_both(redis: Redis
         new = site.url("/new", "new.test")
         site.serve_document("/old", rss(dated(2)))
         site.serve_document("/new", rss(dated(2)))
-        await it.follow(new)
+        known = await it.follow(new)
         old = await it.follow(site.url("/old", "old.test"))
         await it.worker.run_once()
         await it.worker.run_once()
@@ -408,6 +359,7 @@ async def test_a_move_between_services_of_a_reader_who_follows_both(redis: Redis
         await it.timelines.mark_read("alice", "home", [max(of_old, key=int)], it.clock())
         site.serve("/old", Answer(status=301, headers=[("Location", new)]))
         await _poll_thrice_over_a_day(it, old)
+        assert [subscription.feed for subscription in await it.channels.subscriptions("alice", "home")] == [known.id]
         assert [row.is_read for row in await it.rows()] == [True, False]
 
 
@@ -511,9 +463,10 @@ async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(
         site.serve_document("/feed", rss(dated(1)))
         feeds = [await it.follow(site.url("/feed", f"b{n}.test")) for n in range(20)]
         before = [await it.record(feed) for feed in feeds]
+        worker = it.worker
         with structlog.testing.capture_logs() as lines, no_descriptor_left():
-            await it.worker.run_once()
-            await it.worker.run_once()
+            await worker.run_once()
+            await worker.run_once()
         after = [await it.record(feed) for feed in feeds]
         assert [replace(record, reading=None) for record in after] == before, "but for having begun"
         assert [line["event"] for line in lines] == [RESTS]

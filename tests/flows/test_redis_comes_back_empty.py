@@ -58,7 +58,7 @@ async def test_the_file_is_applied_again(tmp_path: Path, redis_url: str, whose: 
 
             async def healthy() -> bool:
                 async with reader(address, "") as anybody:
-                    return (await anybody.http.get(f"{address}/health")).json().get("backend") == "ok"
+                    return (await anybody.client.get(f"{address}/health")).json().get("backend") == "ok"
 
             await wait_until(healthy)
             assert {process.returncode for process in installed.processes} == {None}

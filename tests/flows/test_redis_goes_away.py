@@ -96,7 +96,7 @@ async def everything_goes_on(installed: Installation, alice: Reader, promises: P
     await wait_until(complete)
 
     async def healthy() -> bool:
-        return (await alice.http.get(alice.endpoint.replace("/microsub", "/health"))).status_code == 200
+        return (await alice.client.get(alice.endpoint.replace("/microsub", "/health"))).status_code == 200
 
     await wait_until(healthy)
     await promises.hold()
@@ -262,7 +262,7 @@ class Promises:
     async def _done(self, **parameters: str) -> bool:
         headers = {"Authorization": f"Bearer {self.reader.token}"}
         try:
-            reply = await self.reader.http.post(self.reader.endpoint, data=parameters, headers=headers)
+            reply = await self.reader.client.post(self.reader.endpoint, data=parameters, headers=headers)
         except httpx.HTTPError:
             reply = None
         if reply is None or reply.status_code == 503:

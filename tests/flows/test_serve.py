@@ -189,11 +189,11 @@ async def test_web_and_worker_share_the_embedded_server(tmp_path: Path) -> None:
                     return len(await alice.timeline("home")) == 3
 
                 await wait_until(polled)
-                assert (await alice.http.get(f"{url}/health")).status_code == 200
-                assert "microsub_requests_total" in (await alice.http.get(f"{url}/metrics")).text
+                assert (await alice.client.get(f"{url}/health")).status_code == 200
+                assert "microsub_requests_total" in (await alice.client.get(f"{url}/metrics")).text
                 worker.terminate()
                 await asyncio.wait_for(worker.wait(), 60)
-                assert (await alice.http.get(f"{url}/health")).status_code == 503
+                assert (await alice.client.get(f"{url}/health")).status_code == 503
                 assert len(await alice.timeline("home")) == 3
 
 

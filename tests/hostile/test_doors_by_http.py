@@ -126,7 +126,7 @@ class Doors:
     async def _asked(self, method: str, **parameters: str) -> int:
         headers = {"Authorization": f"Bearer {self.ann.token}"}
         sent = {"params": parameters} if method == "GET" else {"data": parameters}
-        reply = await self.ann.http.request(method, self.ann.endpoint, headers=headers, **sent)  # type: ignore[arg-type]
+        reply = await self.ann.client.request(method, self.ann.endpoint, headers=headers, **sent)  # type: ignore[arg-type]
         return reply.status_code
 
 
@@ -151,7 +151,7 @@ async def running(folder: Path) -> AsyncIterator[tuple[Doors, Reader, Installati
             async with Surfer(http=httpx.AsyncClient(timeout=PATIENCE)) as surfer, reader(url, tokens[1]) as bob:
                 await surfer.goto(f"{url}/sign-in")
                 await sign_in(surfer, "https://ann.example/")
-                ann = Reader(http, f"{url}/microsub", tokens[0])
+                ann = Reader("ann", tokens[0], http, f"{url}/microsub")
 
                 async def there() -> bool:
                     return len((await bob.get(action="timeline", channel="home", limit=POSTS))["items"]) == POSTS

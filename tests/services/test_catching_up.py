@@ -21,7 +21,6 @@ from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
-from tests.support.timelines import usual_settings
 
 URL = "https://blog.example/feed"
 DAY = 86_400.0
@@ -51,7 +50,7 @@ class World:
     def filling(self, **more: float) -> CatchingUp:
         settings = InstanceSettings(delivery=DeliverySettings(warm_up_days=self.warm_up_days))
         it = self.it
-        return CatchingUp(self.behind, it.items, it.timelines, usual_settings, lambda: settings, **more)
+        return CatchingUp(self.behind, it.items, it.timelines, it.in_force.of, lambda: settings, **more)
 
     async def reader(self, name: str, *channels: str) -> Reader:
         reader = await self.it.reader(name, *channels)

@@ -19,7 +19,6 @@ from microsub.timelines.following import Following
 from microsub.timelines.follows import Follows
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
-from tests.support.timelines import usual_settings
 
 FEED = "https://blog.example/feed"
 
@@ -232,9 +231,7 @@ async def test_filling_a_channel_costs_in_proportion_to_its_feeds(
     server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many feeds a channel has, to follow one more reads none of them, with a quota or without."""
-    use = Following(
-        server.redis, server.channels, server.feeds, server.items, server.timelines, server.schedule, usual_settings
-    )
+    use = server.following
     listed: list[str] = []
     for name in ("subscriptions", "all_subscriptions"):
         original = getattr(Follows, name)

@@ -16,13 +16,10 @@ from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
-from microsub.timelines.following import Following
 from microsub.timelines.rules import Rules
-from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere
-from tests.support.timelines import usual_settings
 
 URL, OTHER = "https://blog.example/feed", "https://other.example/feed"
 UIDS = ("home", "later")
@@ -39,9 +36,9 @@ class Reader:
 
     def __post_init__(self) -> None:
         it = self.it
-        self.following = Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
+        self.following = it.following
         self.rules = Rules(it.redis, it.items)
-        self.follow_repair = FollowRepair(it.redis, it.accounts, it.channels, it.feeds, it.schedule, self.following)
+        self.follow_repair = it.follow_repair
 
     async def publish(self, url: str, count: int, guid: str = "post", link: str = "https://blog.example") -> FeedRecord:
         feed = await self.it.feeds.ensure(url, NOON - 100)

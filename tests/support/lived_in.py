@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from microsub.check.command import Checking, CheckReport
 from microsub.feeds.record import FeedRecord
 from microsub.kit.urls import host_of
 from microsub.posts.ingest import PostWriter
-from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.posts import NOON, candidate
-from tests.support.timelines import Wired
+from tests.support.world import Clock, World
 
 LATER = NOON + 5000
 """When the store is examined."""
 
 
-@dataclass
-class LivedIn(Wired):
+@dataclass(eq=False)
+class LivedIn(World):
     """The stores on one Redis. Feed 1 (12 posts) is ann's `home` and bob's `home`, feed 2 (5) ann's `work`, all of
     whose posts are muted, feed 3 (3) bob's `old`, which is removed.
     """
 
-    now = LATER
+    clock: Clock = field(default_factory=lambda: Clock(LATER))
 
     async def begin(self) -> None:
         for name in ("ann", "bob"):
@@ -53,13 +51,6 @@ class LivedIn(Wired):
         await self.feeds.update(feed.id, {"last_success": str(NOON), "next_poll": str(NOON + 9000)})
         assert host_of(url) == host
         return feed
-
-    async def check(self, repair: bool = False) -> CheckReport:
-        """What `microsub check` says."""
-        follow_repair = FollowRepair(
-            self.redis, self.accounts, self.channels, self.feeds, self.schedule, self.following
-        )
-        return await Checking(self.redis, follow_repair, clock=lambda: self.now, pause=0).run(repair=repair)
 
     async def shown(self, user: str, uid: str) -> list[tuple[str, bool]]:
         """Id and read flag of everything in a channel, newest first."""

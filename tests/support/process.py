@@ -22,6 +22,7 @@ import httpx
 
 from microsub.redis.embedded.server import start_embedded
 from tests.support.fork_server import Process, fork_server, started
+from tests.support.reader import Reader
 from tests.support.waiting import PATIENCE, wait_until
 
 PROGRAM = ("-m", "microsub")
@@ -148,49 +149,11 @@ async def installation(
         await made.stop()
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A reader app with a token."""
-
-    http: httpx.AsyncClient
-    endpoint: str
-    token: str
-
-    async def get(self, **parameters: Any) -> dict[str, Any]:
-        return self._checked(await self.http.get(self.endpoint, params=parameters, headers=self._headers()))
-
-    async def post(self, **parameters: Any) -> dict[str, Any]:
-        return self._checked(await self.http.post(self.endpoint, data=parameters, headers=self._headers()))
-
-    async def channels(self) -> dict[str, dict[str, Any]]:
-        return {channel["uid"]: channel for channel in (await self.get(action="channels"))["channels"]}
-
-    async def timeline(self, channel: str, **parameters: Any) -> list[dict[str, Any]]:
-        """The whole timeline, by following `after` to its end."""
-        items: list[dict[str, Any]] = []
-        after: str | None = None
-        while True:
-            page = {"after": after} if after else {}
-            found = await self.get(action="timeline", channel=channel, limit=100, **parameters, **page)
-            items += found["items"]
-            after = found["paging"].get("after")
-            if after is None:
-                return items
-
-    def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}"}
-
-    def _checked(self, response: httpx.Response) -> dict[str, Any]:
-        assert response.status_code == 200, response.text
-        found: dict[str, Any] = response.json()
-        return found
-
-
 @asynccontextmanager
 async def reader(url: str, token: str) -> AsyncIterator[Reader]:
     """A reader app that asks the server at `url`."""
     async with httpx.AsyncClient(timeout=60) as http:
-        yield Reader(http, f"{url}/microsub", token)
+        yield Reader("", token, http, f"{url}/microsub")
 
 
 def _each(commands: Sequence[str]) -> list[str]:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from microsub.identity.store.accounts import grant
 from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason, TimelineItem
-from microsub.model.settings import USUAL, ChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines import pages, remove, rules, timelinekeys
 from microsub.timelines.add import Adder, Incoming, filtering_channels
-from microsub.timelines.following import Following
 from microsub.timelines.remove import Leaving
 from microsub.timelines.timelinekeys import ItemLookup
-from microsub.wiring.stores import Stores
 
 
 class Timelines(Adder):
@@ -70,27 +66,3 @@ class Timelines(Adder):
         times = await self._redis.command("ZMSCORE", keys.gone(user, uid), *ids)
         left = {item: Reason(round(float(at) % 1 * 16)) for item, at in zip(ids, times, strict=True) if at is not None}
         return {item for item, reason in left.items() if not reason.may_return}
-
-
-async def usual_settings(_user: str, _uid: str) -> ChannelSettings:
-    """The defaults for every channel."""
-    return USUAL
-
-
-@dataclass
-class Wired(Stores):
-    """The stores by the product's wiring, each made when it is first used, and what tests need besides."""
-
-    redis: Redis
-
-    @cached_property
-    def timelines(self) -> Timelines:
-        """What happens to timelines."""
-        return Timelines(self.redis, self.items)
-
-    @cached_property
-    def following(self) -> Following:
-        """The use case, with the usual settings everywhere."""
-        return Following(
-            self.redis, self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings
-        )

@@ -1,0 +1,496 @@
+"""One server's parts on one connection to Redis, by the product's wiring where that lets a clock in, each made when it
+is first used: stores, pipeline, application, configuration. All invented host names lead to 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.types import ASGIApp
+
+from microsub.administration import Applier
+from microsub.app import create_app
+from microsub.check.command import Checking, CheckReport
+from microsub.configuration.model import InstanceSettings, Polling
+from microsub.configuration.store import InForce, SettingsInForce
+from microsub.configuration.sync import Configuration, Timing
+from microsub.delivery.dead_letters import DeadLetters
+from microsub.delivery.fan_out import FanOut
+from microsub.delivery.look_ups import Completing
+from microsub.delivery.stage import Patience, Stages
+from microsub.discovery.directory import Directory
+from microsub.discovery.search import Search
+from microsub.feeds.events import Announcing, Events
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchLimits, FetchRequest, FetchResult, FetchSettings
+from microsub.health import Health
+from microsub.identity.store.accounts import ServiceTokens
+from microsub.kit.urls import host_of
+from microsub.library.reading import Posts
+from microsub.model.reader import ALL_SCOPES, PageQuery, Row
+from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.parsing.pool import ParsePool
+from microsub.polling.moving import Mover
+from microsub.polling.on_demand import PollNow
+from microsub.polling.poll import Poller, PollResult
+from microsub.polling.worker import Turn, Worker, worker_name
+from microsub.posts.ingest import Ingest, PostWriter
+from microsub.posts.items import Items
+from microsub.posts.values import ItemsStored, ItemToStore
+from microsub.redis.presence import ProcessCounts
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Message
+from microsub.settings import Settings
+from microsub.surface import IdentityServices, Services
+from microsub.timelines.channels import Channels
+from microsub.timelines.following import Following
+from microsub.timelines.pages import ItemCache
+from microsub.timelines.reading import ReaderViews
+from microsub.upkeep.figures import Figures
+from microsub.upkeep.follow_repair import FollowRepair
+from microsub.wiring.stores import Stores, following
+from microsub.wiring.web import make_identity
+from tests.support.parsing import PARSER
+from tests.support.reader import Reader
+from tests.support.timelines import Timelines
+
+FAST = InstanceSettings(polling=Polling(host_interval=0))
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+QUICK = Timing(lease=5.0, retry=0.01, settle=0.01, quiet=0.02, longest_quiet=0.2, compare=0.1, after_failure=0.01)
+
+
+@dataclass
+class Clock:
+    """Unix time that a test moves; it stands still where `at` is given."""
+
+    at: float | None = None
+    ahead: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    @property
+    def now(self) -> float:
+        return (time.time() if self.at is None else self.at) + self.ahead
+
+    @now.setter
+    def now(self, moment: float) -> None:
+        self.at, self.ahead = moment, 0.0
+
+    def advance(self, seconds: float) -> None:
+        self.ahead += seconds
+
+
+def own_settings(channels: Channels) -> Callable[[str, str], Awaitable[OwnChannelSettings]]:
+    """What `SettingsInForce` asks for a channel's own settings."""
+
+    async def own(user: str, uid: str) -> OwnChannelSettings:
+        return (await channels.get(user, uid)).settings
+
+    return own
+
+
+async def loopback(_host: str, _port: int) -> Sequence[str]:
+    """Every name is here."""
+    return ["127.0.0.1"]
+
+
+async def nowhere(_host: str, _port: int) -> list[str]:
+    """A resolver to which every name is one of a private network, so that nobody outside is ever asked."""
+    return ["10.0.0.1"]
+
+
+class Web:
+    """Documents by URL, in place of the network; everything else can't be reached."""
+
+    def __init__(self, documents: Mapping[str, tuple[bytes, str]] | None = None) -> None:
+        self.documents = dict(documents or {})
+        self.asked: list[str] = []
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        self.asked.append(request.url)
+        found = self.documents.get(request.url)
+        if found is None:
+            return FetchFailed(request.url, "connect", "the host can't be reached")
+        body, content_type = found
+        return Fetched(request.url, request.url, 200, {}, body, content_type, None, None, None)
+
+
+@dataclass(eq=False)
+class World(Stores):
+    """`file` is the backend.json on its disk, `web` what searches and previews find, `clock` what all go by."""
+
+    redis: Redis
+    file: Path = Path("backend.json")
+    settings: InstanceSettings = FAST
+    clock: Clock = field(default_factory=Clock)
+    limits: FetchLimits = field(default_factory=FetchLimits)
+    resolver: Callable[[str, int], Any] = loopback
+    patience: Patience = field(default_factory=Patience)
+    completing: Completing | None = None
+    parser: ParsePool = PARSER
+    web: Any = field(default_factory=Web)
+    base_url: str | None = None
+    write_back: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def now(self) -> float:
+        """What the clock says."""
+        return self.clock()
+
+    @now.setter
+    def now(self, moment: float) -> None:
+        self.clock.now = moment
+
+    # --- Timelines
+
+    @cached_property
+    def timelines(self) -> Timelines:
+        """What happens to timelines."""
+        return Timelines(self.redis, self.items)
+
+    @property
+    def adder(self) -> Timelines:  # type: ignore[override]
+        """The same."""
+        return self.timelines
+
+    @cached_property
+    def in_force(self) -> SettingsInForce:
+        """The settings, asked for each time."""
+        return SettingsInForce(self.applied, own_settings(self.channels), remembered=0.0)
+
+    @cached_property
+    def following(self) -> Following:
+        """The use case that connects channels with feeds."""
+        return following(self)
+
+    @cached_property
+    def follow_repair(self) -> FollowRepair:
+        """What finishes follows that broke off."""
+        return FollowRepair(self.redis, self.accounts, self.channels, self.feeds, self.schedule, self.following)
+
+    async def check(self, repair: bool = False) -> CheckReport:
+        """What `microsub check` says."""
+        return await Checking(self.redis, self.follow_repair, clock=self.clock, pause=0).run(repair=repair)
+
+    # --- The pipeline
+
+    @cached_property
+    def announcing(self) -> Announcing:
+        """Who hears of events."""
+        return Announcing(Events(self.redis))
+
+    @cached_property
+    def fan_out(self) -> FanOut:
+        """What brings posts into timelines."""
+        return FanOut(self.redis, self.feeds, self.items, self.timelines, clock=self.clock)
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Those of the world's own poller."""
+        return self.make_stages()
+
+    @cached_property
+    def ingest(self) -> Ingest:
+        """The one way in for posts."""
+        return self.make_ingest(self.redis)
+
+    @cached_property
+    def mover(self) -> Mover:
+        """What brings followers to another address."""
+        return Mover(self.feeds, self.items, self.channels, self.schedule, self.fan_out)
+
+    @cached_property
+    def fetcher(self) -> Fetcher:
+        """The door to the web."""
+        settings = FetchSettings(allow_private_networks=LOOPBACK, limits=self.limits)
+        return Fetcher(settings, resolver=self.resolver, clock=self.clock)
+
+    @cached_property
+    def poller(self) -> Poller:
+        """What polls one feed."""
+        return self.make_poller()
+
+    @cached_property
+    def worker(self) -> Worker:
+        """What polls all that are due."""
+        return self.make_worker()
+
+    def make_poller(
+        self,
+        on_refused: Callable[[PollResult], object] | None = None,
+        fetcher: Fetcher | None = None,
+        redis: Redis | None = None,
+    ) -> Poller:
+        """A poller; with `redis` it writes through that connection, else through the world's own."""
+        return Poller(
+            self.feeds if redis is None else Feeds(redis),
+            self.items if redis is None else Items(redis),
+            self.ingest if redis is None else self.make_ingest(redis),
+            DeadLetters(redis or self.redis),
+            self.announcing,
+            fetcher or self.fetcher,
+            self.parser,
+            mover=self.mover,
+            settings=lambda: self.settings,
+            clock=self.clock,
+            random=lambda: 0.5,
+            on_refused=on_refused,
+        )
+
+    def make_ingest(self, redis: Any) -> Ingest:
+        """What takes posts in through that connection."""
+        return Ingest(redis, Feeds(redis), Items(redis), self.announcing, clock=self.clock, notify=self.stages.wake)
+
+    def make_stages(self, completing: Completing | None = None) -> Stages:
+        """The stages of one worker; nothing is looked up unless `completing` is there."""
+        return Stages(
+            self.redis,
+            self.feeds,
+            self.items,
+            self.fan_out,
+            self.announcing,
+            completing or self.completing,
+            consumer=worker_name(),
+            patience=self.patience,
+            clock=self.clock,
+        )
+
+    def make_worker(
+        self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None
+    ) -> Worker:
+        """Another worker on the same stores."""
+        turn = Turn(
+            self.schedule,
+            self.feeds,
+            poller or self.make_poller(),
+            settings=lambda: self.settings,
+            lease_seconds=lease_seconds,
+            clock=self.clock,
+        )
+        return Worker(
+            self.schedule,
+            turn,
+            self.presence,
+            self.make_stages(),
+            hosts_at_once=hosts_at_once,
+            lease_seconds=lease_seconds,
+            tick=tick,
+            clock=self.clock,
+        )
+
+    def poll_now(self) -> PollNow:
+        """What `microsub poll` asks."""
+        return PollNow(self.feeds, self.schedule, self.worker, clock=self.clock)
+
+    def poll_now_refusing(
+        self, refused: dict[str, str], fetcher: Fetcher | None = None, *, beside_others: bool = False
+    ) -> PollNow:
+        """As the command has it: what may not be asked goes into `refused`."""
+
+        async def others() -> bool:
+            return beside_others
+
+        note = lambda result: refused.update({result.feed: result.detail})  # noqa: E731
+        worker = self.make_worker(poller=self.make_poller(note, fetcher))
+        return PollNow(self.feeds, self.schedule, worker, others=others, refused=refused, clock=self.clock)
+
+    async def follow(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
+        """What following a new feed comes to: user, channel, subscription, due at once."""
+        feed, now = await self.follow_unscheduled(url, user, uid), self.clock()
+        await self.schedule.add(feed.id, host_of(feed.url), now)
+        return feed
+
+    async def follow_unscheduled(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
+        """A reader follows a feed that nobody polls."""
+        now = self.clock()
+        await self.accounts.add_user(user, "", now)
+        await self.channels.create(user, uid, now, uid)
+        feed = await self.feeds.ensure(url, now)
+        await self.channels.follow(user, uid, feed.id, url, now)
+        await self.feeds.subscribe(feed.id, user, uid)
+        return feed
+
+    async def make_due(self, *feeds: FeedRecord) -> None:
+        """Their hosts have their turn at once."""
+        await self.schedule.bump([(feed.id, host_of(feed.url)) for feed in feeds], self.clock())
+
+    async def poll(self, feed: FeedRecord) -> PollResult:
+        """One poll, and what the stages make of it."""
+        return await self.poll_id(feed.id)
+
+    async def poll_id(self, feed_id: str) -> PollResult:
+        """The same for a feed's id."""
+        result = await self.poller.poll(feed_id)
+        await self.stages.run_once()
+        return result
+
+    async def record(self, feed: FeedRecord) -> FeedRecord:
+        """The feed as it is stored now."""
+        found = await self.feeds.get(feed.id)
+        assert found is not None
+        return found
+
+    async def filter(self, filters: dict[str, object], user: str = "alice", uid: str = "home") -> None:
+        """Let a channel take what these filters let through."""
+        await self.channels.set_settings(user, uid, OwnChannelSettings(filters=Filters.of(filters)), self.clock())
+
+    async def rows(self, user: str = "alice", uid: str = "home", limit: int = 100) -> list[Row]:
+        """A page of the timeline."""
+        page = await self.timelines.page(user, uid, PageQuery(limit=limit), self.clock())
+        return list(page.rows)
+
+    async def texts(self, user: str = "alice", uid: str = "home") -> list[str]:
+        """The wire JSON of the timeline, newest first."""
+        data = await self.items.data([row.id for row in await self.rows(user, uid)])
+        return [value.decode() if value else "" for value in data]
+
+    # --- The application
+
+    @cached_property
+    def identity(self) -> IdentityServices:
+        """All of sign-in and tokens."""
+        process = Settings(base_url=self.base_url, allow_private_networks=LOOPBACK)
+        return make_identity(process, self.redis, self.fetcher, self.parser, self)
+
+    async def everything(self) -> InForce:
+        """The settings in force, as `SettingsInForce` says them."""
+        return InForce(self.settings)
+
+    async def instance(self) -> InstanceSettings:
+        return self.settings
+
+    def instance_now(self) -> InstanceSettings:
+        return self.settings
+
+    @cached_property
+    def service_tokens(self) -> ServiceTokens:
+        """Tokens of programs."""
+        return ServiceTokens(self.redis)
+
+    @cached_property
+    def services(self) -> Services:
+        """All use cases of the application."""
+        return Services(
+            accounts=self.accounts,
+            reading=ReaderViews(self.redis, self.channels, self.feeds, self.items, ItemCache(self.items, None, 0)),
+            redis=self.redis,
+            channels=self.channels,
+            items=self.items,
+            following=self.following,
+            rules=self.rules,
+            search=Search(self.web, Directory(self.feeds, lambda: self.settings), self.parser),
+            health=Health(self.presence),
+            figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),
+            posts=Posts(self.feeds, self.items, Events(self.redis)),
+            service_tokens=self.service_tokens,
+            identity=self.identity,
+            clock=self.clock,
+        )
+
+    @cached_property
+    def app(self) -> ASGIApp:
+        """The application."""
+        return create_app(self.services, base_url=self.base_url)
+
+    @cached_property
+    def client(self) -> httpx.AsyncClient:
+        """What speaks to the application."""
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")
+
+    async def reader(self, name: str, *channels: str, scopes: Sequence[str] = ALL_SCOPES) -> Reader:
+        """A user, with these channels besides `notifications`."""
+        await self.accounts.add_user(name, f"https://{name}.example/", self.now)
+        for uid in channels:
+            await self.channels.create(name, uid.title(), self.now, uid)
+        return Reader(name, await self.grant(name, *scopes), self.client)
+
+    async def grant(self, name: str, *scopes: str) -> str:
+        """Another token of the user, with these scopes."""
+        return await self.accounts.create_token(name, scopes, "tests", self.now)
+
+    async def publish(self, url: str, *posts: ItemToStore, title: str | None = None) -> FeedRecord:
+        """What a poll of `url` does that finds these posts."""
+        feed = await self.feeds.ensure(url, self.now)
+        fields = {"title": title or "A blog", "last_success": str(self.now), "last_poll": str(self.now)}
+        await self.feeds.update(feed.id, {**fields, "next_poll": str(self.now + 3600)})
+        await PostWriter(self.redis).write(feed, posts, self.now)
+        pending = await self.items.pending(feed.id)
+        await self.fan_out.handle(Message("1-1", ItemsStored(feed.id, tuple(pending)).to_fields()))
+        await self.items.done(feed.id, pending)
+        return feed
+
+    # --- The configuration
+
+    @cached_property
+    def applier(self) -> Applier:
+        """What brings the store to what the file says."""
+        return Applier(self.accounts, self.channels, self.feeds, self.rules, self.following, self.applied)
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """This process's view of the file."""
+        return self.server()
+
+    def server(self) -> Configuration:
+        """Another process with the same file and the same Redis."""
+        return Configuration(
+            self.file,
+            self.applied,
+            self.applier,
+            write_back=self.write_back,
+            environ=self.environ,
+            clock=self.clock,
+            timing=QUICK,
+        )
+
+    def save(self, document: Mapping[str, Any] | str, at: float | None = None) -> None:
+        """What an editor does: write a file beside it and rename it. `at` sets the time of modification."""
+        text = document if isinstance(document, str) else json.dumps(document, indent=2)
+        temporary = self.file.with_suffix(".part")
+        temporary.write_text(text)
+        if at is not None:
+            os.utime(temporary, (at, at))
+        temporary.replace(self.file)
+
+    def saved(self) -> Any:
+        """The document in the file now."""
+        return json.loads(self.file.read_text())
+
+    async def state(self) -> dict[str, Any]:
+        """Users as {name: {uid: (name, [urls])}}, disabled ones left out, `notifications` where it has feeds."""
+        current = await self.applier.current()
+        return {
+            name: {
+                channel.uid: (channel.name, [feed.url for feed in channel.feeds])
+                for channel in user.channels
+                if channel.uid != "notifications" or channel.feeds
+            }
+            for name, user in current.users.items()
+        }
+
+
+@asynccontextmanager
+async def world(redis: Redis, **parts: Any) -> AsyncIterator[World]:
+    """A world on that Redis, closed at the end."""
+    made = World(redis, **parts)
+    try:
+        yield made
+    finally:
+        if made.parser is not PARSER:
+            made.parser.close()
+        if "client" in vars(made):
+            await made.client.aclose()
+        if "fetcher" in vars(made):
+            await made.fetcher.aclose()
