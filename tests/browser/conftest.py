@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, async_playwright
 
-from tests.support.waiting import PATIENCE
+from tests.browser.instances import Instances, running_instances
+from tests.browser.tab import Tab, tab
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -26,14 +27,17 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    """An empty tab with cookies of its own."""
-    context = await browser.new_context()
-    context.set_default_timeout(PATIENCE * 1000)
-    try:
-        yield await context.new_page()
-    finally:
-        await context.close()
+async def here(browser: Browser) -> AsyncIterator[Tab]:
+    """An empty tab with cookies of its own, of which the browser must have nothing to complain."""
+    async with tab(browser) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Instances]:
+    """Two instances of ours, a provider, apps and pages."""
+    async with running_instances(tmp_path_factory.mktemp) as made:
+        yield made
 
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

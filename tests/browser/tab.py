@@ -48,9 +48,9 @@ class Tab:
 
 
 @asynccontextmanager
-async def tab(browser: Browser) -> AsyncIterator[Tab]:
+async def tab(browser: Browser, *, scripts: bool = True) -> AsyncIterator[Tab]:
     """A tab with cookies of its own. Ends with an error if the browser complained of anything in it."""
-    context = await browser.new_context()
+    context = await browser.new_context(java_script_enabled=scripts)
     context.set_default_timeout(PATIENCE * 1000)
     made = Tab(context, await context.new_page())
     made.page.on("console", lambda m: made.troubles.append(m.text) if m.type in {"error", "warning"} else None)

@@ -11,116 +11,31 @@ from playwright.async_api import Page
 from microsub.errors import InvalidRequest
 from microsub.identity.protocol.clients import ClientInfo, allowed_redirect
 from microsub.identity.protocol.links import canonical_me, profile_links
+from tests.browser.tab import Tab
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 APP = ClientInfo("https://app.example/")
 BETWEEN = [
-    *(
-        "",
-        "/",
-        "//",
-        "\\",
-        "/\\",
-        "\\\\",
-        "@",
-        ":",
-        ":@",
-        "?",
-        "#",
-        ".",
-        "..",
-        ";",
-        "%",
-        "&",
-        "=",
-        " ",
-        "\t",
-        "\n",
-        "\r",
-    ),
-    *(
-        "\x00",
-        "\x1f",
-        "\x7f",
-        "\x85",
-        "\xa0",
-        "\xad",
-        "\u200b",
-        "\u2028",
-        "\u3002",
-        "\uff0e",
-        "\uff0f",
-        "\uff1a",
-        "\uff20",
-    ),
-    *(
-        "%2f",
-        "%40",
-        "%5c",
-        "%00",
-        "%0a",
-        "%2e",
-        ":443",
-        ":80",
-        ":0443",
-        ":65536",
-        ":443@",
-        "[",
-        "]",
-        "|",
-        "^",
-        "`",
-        "{",
-        "}",
-    ),
+    *("", "/", "//", "\\", "/\\", "\\\\", "@", ":", ":@", "?", "#", ".", "..", ";", "%", "&", "=", " ", "\t"),
+    *("\n", "\r"),
+    *("\x00", "\x1f", "\x7f", "\x85", "\xa0", "\xad", "\u200b", "\u2028", "\u3002", "\uff0e", "\uff0f"),
+    *("\uff1a", "\uff20"),
+    *("%2f", "%40", "%5c", "%00", "%0a", "%2e", ":443", ":80", ":0443", ":65536", ":443@", "[", "]", "|", "^", "`"),
+    *("{", "}"),
     *("<", ">", '"', "'", "\u212a", "\uff05", "\U0001f600", "\ud800", "&#47;", "..;/", "/.", "/..", "/%2e%2e/"),
 ]
 STARTS = ["https://app.example", "HTTPS://APP.EXAMPLE", "https:app.example", "https:/app.example", "//app.example"]
 ENDS = ["", "evil.example", "@evil.example/", "/evil.example", "\\@evil.example", ".evil.example/", "//evil.example/x"]
 HOSTS = [
-    *(
-        "1.2.3.4",
-        "0x7f.1",
-        "127.1",
-        "2130706433",
-        "0177.0.0.1",
-        "1.2.3.4.",
-        "[::1]",
-        "[::ffff:1.2.3.4]",
-        "1.2.3",
-        "0x",
-        "09",
-    ),
-    *(
-        "app.example.",
-        "app..example",
-        "-app.example",
-        "app_.example",
-        "xn--app.example",
-        "xn--a.example",
-        "\uff41pp.example",
-    ),
-    *(
-        "\u0131.example",
-        "stra\xdfe.example",
-        "a\u0308.example",
-        "\xe4.example",
-        "XN--4CA.example",
-        "localhost",
-        "",
-        "a" * 64,
-    ),
-    *(
-        "a.b.c.d.e",
-        "1.example",
-        "example.1",
-        "example.0x1",
-        "a%62.example",
-        "a\u200db.example",
-        "\u03c2.example",
-        "*.example",
-    ),
+    *("1.2.3.4", "0x7f.1", "127.1", "2130706433", "0177.0.0.1", "1.2.3.4.", "[::1]", "[::ffff:1.2.3.4]", "1.2.3"),
+    *("0x", "09"),
+    *("app.example.", "app..example", "-app.example", "app_.example", "xn--app.example"),
+    *("xn--a.example", "\uff41pp.example"),
+    *("\u0131.example", "stra\xdfe.example", "a\u0308.example", "\xe4.example", "XN--4CA.example", "localhost"),
+    *("", "a" * 64),
+    *("a.b.c.d.e", "1.example", "example.1", "example.0x1", "a%62.example", "a\u200db.example"),
+    *("\u03c2.example", "*.example"),
 ]
 SCHEMES = [
     "javascript:alert(1)",
@@ -156,16 +71,16 @@ def tricky() -> list[str]:
     return [text for text in dict.fromkeys([*made, *SCHEMES]) if _sent(text)]
 
 
-async def test_answers_stay_with_the_app(page: Page) -> None:
+async def test_answers_stay_with_the_app(here: Tab) -> None:
     """Whatever is let pass as the app's own, Chromium takes for the app's origin, letter for letter."""
     passed = [text for text in tricky() if allowed_redirect(APP, text)]
     assert len(passed) > 50, "the ordinary ones do pass"
-    for text, found in zip(passed, await read_by(page, passed), strict=True):
+    for text, found in zip(passed, await read_by(here.page, passed), strict=True):
         assert found is not None, text
         assert found[0] == "https://app.example", text
 
 
-async def test_a_published_address_is_the_one_that_was_meant(page: Page) -> None:
+async def test_a_published_address_is_the_one_that_was_meant(here: Tab) -> None:
     """An app that publishes an address lets no neighbour of it pass."""
     published = ClientInfo(APP.id, redirect_uris=frozenset({"https://other.example/back", "app.example:/back"}))
     passed = [text for text in tricky() if allowed_redirect(published, text)]
@@ -175,7 +90,7 @@ async def test_a_published_address_is_the_one_that_was_meant(page: Page) -> None
     assert not allowed_redirect(published, "https://other.example/back/")
 
 
-async def test_identities_have_one_reading(page: Page) -> None:
+async def test_identities_have_one_reading(here: Tab) -> None:
     """A canonical profile URL is what Chromium writes, too: nobody is somebody else in another program."""
     written = [
         f"{scheme}://{host}{path}" for scheme in ("https", "http") for host in HOSTS for path in ("", "/", "/a?b")
@@ -190,23 +105,23 @@ async def test_identities_have_one_reading(page: Page) -> None:
                 continue
     assert len(canonical) > 100
     again = list(canonical.values())
-    for text, me, found in zip(canonical, again, await read_by(page, again), strict=True):
+    for text, me, found in zip(canonical, again, await read_by(here.page, again), strict=True):
         assert found is not None, (text, me)
         assert found[1] == me, text
         assert canonical_me(me, private=True) == me
-    for text, me, found in zip(canonical, again, await read_by(page, list(canonical)), strict=True):
+    for text, me, found in zip(canonical, again, await read_by(here.page, list(canonical)), strict=True):
         if "://" in text[:8]:
             assert found is not None, (text, me)
             assert found[1] == me, text
 
 
-async def test_endpoints_are_where_the_page_says(page: Page) -> None:
+async def test_endpoints_are_where_the_page_says(here: Tab) -> None:
     """A link on a profile page leads to the endpoint that Chromium would follow it to, never to a third party."""
     base = "https://alice.example/me"
     targets = [text for text in tricky() if "\x00" not in text][::3]
-    await page.route(base, lambda route: route.fulfill(body="<!doctype html>", content_type="text/html"))
-    await page.goto(base)
-    followed: list[str | None] = await page.evaluate(
+    await here.page.route(base, lambda route: route.fulfill(body="<!doctype html>", content_type="text/html"))
+    await here.page.goto(base)
+    followed: list[str | None] = await here.page.evaluate(
         "values => values.map(v => { const a = document.createElement('a'); a.setAttribute('href', v);"
         " return a.protocol === ':' ? null : a.href; })",
         targets,

@@ -1,234 +1,237 @@
-"""People sign in to our pages in Chromium with a provider of their own, and out again."""
+"""People sign in to our pages in Chromium: by a provider of their own, a password, or a passkey of a virtual device."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, CDPSession
 
+from tests.browser.instances import Instances
 from tests.browser.tab import Tab, tab
-from tests.support.process import Installation, installation
-from tests.support.provider import Fault, Provider, Variant, provider
+from tests.support.own_server import PASSWORD
+from tests.support.provider import Fault
+from tests.support.reader_apps import Monocle
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-VARIANTS = {
-    "newest": Variant(consent="form", fetches=True),
-    "newest, in headers": Variant(consent="form", fetches=True, links="header", joined=True),
-    "lenient": Variant.lenient(consent="form", links="both"),
-    "older": Variant.older(consent="form"),
-    "older, with JSON": Variant.older(consent="form", replies="json", links="header", relative=True),
-}
+
+async def at_the_provider(here: Tab, world: Instances, path: str = "/sign-in") -> None:
+    """Ask to be signed in, and fill in what the provider's own page wants."""
+    ann = world.provider.people["ann"]
+    await here.page.goto(f"{world.url}{path}")
+    assert await here.title() == "Sign in"
+    await here.fill(me=ann.me)
+    await here.press("Go to your provider")
+    await here.fill(name="ann", password=ann.password)
+
+
+async def sign_out(here: Tab, world: Instances) -> None:
+    await here.page.goto(f"{world.url}/account")
+    await here.press("Sign out of this browser")
+    assert await here.title() == "You are signed out"
+
+
+async def test_signing_in_and_out(here: Tab, world: Instances) -> None:
+    """Over the provider's own page to where one was going, and out; scripts see no cookie, addresses hold no secret."""
+    await at_the_provider(here, world, "/account?from=bookmark")
+    await here.press("Allow")
+    assert here.page.url == f"{world.url}/account?from=bookmark"
+    assert "signed in as ann" in await here.text()
+    assert await here.readable_cookies() == ""
+    kept = await here.context.cookies()
+    assert all(cookie["httpOnly"] and cookie["sameSite"] == "Lax" for cookie in kept), kept
+    await here.page.reload()
+    assert await here.title() == "Your account"
+    await sign_out(here, world)
+    await here.page.goto(f"{world.url}/account")
+    assert await here.title() == "Sign in"
+    secrets = [cookie["value"] for cookie in kept if len(cookie["value"]) > 20]
+    assert secrets
+    assert not [address for address in here.addresses for secret in secrets if secret in address]
+
+
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        ("redeemed", {"me": "http://<script>alert(1)</script>/"}),
+        ("redirect", {"code": None, "error": "<script>alert(1)</script>"}),
+    ],
+)
+async def test_answers_that_nobody_believes(
+    here: Tab, world: Instances, where: str, change: dict[str, str | None]
+) -> None:
+    """A page of ours says what is wrong, without a session; and nothing that the provider sent runs."""
+    await at_the_provider(here, world)
+    world.provider.fault(where, Fault(change=change))
+    try:
+        await here.press("Allow")
+    finally:
+        world.provider.end_faults()
+    assert here.page.url.startswith(f"{world.url}/sign-in")
+    assert "provider" in (await here.text()).lower()
+    await here.page.reload()
+    await here.page.goto(f"{world.url}/account")
+    assert await here.title() == "Sign in"
+
+
+# --- passwords and passkeys
 
 
 @dataclass
-class World:
-    """An instance with a user for each provider: ann0, ann1, …"""
+class Device:
+    """A virtual authenticator (https://www.w3.org/TR/webauthn-2/#sctn-automation) of one tab."""
 
-    http: httpx.AsyncClient
-    providers: dict[str, Provider]
-    installed: Installation
-    url: str
+    cdp: CDPSession
+    id: str
 
-    def me(self, name: str) -> str:
-        return self.providers[name].people["ann"].me
+    async def passkeys(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await self.send("getCredentials"))["credentials"]
+        return found
 
-    def user(self, name: str) -> str:
-        return f"ann{list(self.providers).index(name)}"
+    async def send(self, command: str, **about: Any) -> dict[str, Any]:
+        return await self.cdp.send(f"WebAuthn.{command}", {"authenticatorId": self.id, **about})
 
-    async def to_the_provider(self, here: Tab, name: str, entered: str | None = None) -> None:
-        """Ask to be signed in, as far as the provider's own page."""
-        await here.page.goto(f"{self.url}/sign-in")
-        await here.fill(me=entered or self.me(name))
-        await here.press("Go to your provider")
 
-    async def sign_in(self, here: Tab, name: str, entered: str | None = None) -> None:
-        """The whole way."""
-        await self.to_the_provider(here, name, entered)
-        await here.fill(name="ann", password=self.providers[name].people["ann"].password)
+@pytest_asyncio.fixture(loop_scope="session")
+async def device(here: Tab) -> AsyncIterator[Device]:
+    """The tab is on a machine that can keep passkeys and recognises its owner."""
+    cdp = await here.context.new_cdp_session(here.page)
+    await cdp.send("WebAuthn.enable", {"enableUI": False})
+    options = {
+        **{"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True},
+        **{"isUserVerified": True, "automaticPresenceSimulation": True},
+    }
+    made = await cdp.send("WebAuthn.addVirtualAuthenticator", {"options": options})
+    yield Device(cdp, made["authenticatorId"])
+
+
+async def make_passkey(here: Tab, link: str) -> None:
+    await here.page.goto(link)
+    await here.fill(name="Telephone")
+    await here.press("Make a passkey")
+    assert await here.title() == "Your account"
+
+
+async def refused(here: Tab, button: str) -> str:
+    """Press a button that leads nowhere; what the page says of it."""
+    await here.page.get_by_role("button", name=button, exact=True).first.click()
+    alert = here.page.locator("[data-passkey] [role=alert]:visible").first
+    await alert.wait_for()
+    return await alert.inner_text()
+
+
+async def test_from_a_link_to_a_passkey_and_in_with_it(here: Tab, device: Device, world: Instances) -> None:
+    """Without typing a name, to our pages and to an app; neither code nor passkey is in an address or in the log."""
+    link = await world.link("dora")
+    code = link.partition("#")[2]
+    await make_passkey(here, link)
+    assert "signed in as dora" in await here.text()
+    (kept,) = await device.passkeys()
+    assert (kept["rpId"], kept["isResidentCredential"]) == ("localhost", True)
+    for _ in range(2):
+        await sign_out(here, world)
+        await here.page.goto(f"{world.url}/sign-in/local?next=/account/sign-in")
+        await here.press("Sign in with a passkey")
+        assert here.page.url == f"{world.url}/account/sign-in"
+        assert "Telephone" in await here.text()
+    await sign_out(here, world)
+
+    async def person(url: str) -> str:
+        await here.page.goto(url)
+        await here.press("Sign in with a passkey")
         await here.press("Allow")
+        return here.page.url
+
+    assert (await world.app(Monocle).sign_in(world.profile("dora"), person)).me == world.profile("dora")
+    assert not [address for address in here.addresses if code in address]
+    assert code not in world.own.log
+    assert kept["credentialId"] not in world.own.log
+    await here.page.goto(link)
+    alert = here.page.locator("[data-spent]:visible")
+    await alert.wait_for()
+    assert "used already" in await alert.inner_text()
+    assert await here.page.get_by_role("button", name="Make a passkey").count() == 0
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    async with AsyncExitStack() as stack:
-        enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=60))
-        providers = {name: await enter(provider(variant)) for name, variant in VARIANTS.items()}
-        users = {f"ann{number}": {"me": made.person("ann").me} for number, made in enumerate(providers.values())}
-        for made in providers.values():
-            made.person("stranger")
-        installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))
-        yield World(http, providers, installed, await installed.serve("web"))
+async def test_an_invitation_is_good_once_and_leaves_no_trace(here: Tab, browser: Browser, world: Instances) -> None:
+    """Carol chooses a password by her link; its code leaves the address at once, and is good for nobody else."""
+    link = await world.link("carol")
+    secret = link.partition("#")[2]
+    await here.page.goto(link)
+    await here.page.wait_for_url(f"{world.url}/enrol")
+    assert not await here.page.locator("#code").is_visible()
+    assert await here.page.input_value("[autocomplete=username]") == "carol"
+    await here.fill(password=PASSWORD, again=PASSWORD)
+    await here.press("Set the password")
+    assert "signed in as carol" in await here.text()
+    async with tab(browser) as thief:
+        await thief.page.goto(link)
+        await thief.page.locator("[data-spent]:visible").wait_for()
+        assert await thief.page.locator("#password").is_hidden()
+        # A thief's browser needn't run the script that hides the form.
+        await thief.page.eval_on_selector("[data-choices]", "element => { element.hidden = false; }")
+        await thief.fill(password=PASSWORD + "!", again=PASSWORD + "!")
+        await thief.press("Set the password")
+        assert "signed in as carol" not in await thief.text()
+    assert secret not in world.own.log
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-async def test_signing_in_and_out(browser: Browser, world: World, name: str) -> None:
-    """Over the provider's own page to the account and out; scripts see no cookie, and no secret stays in an address."""
-    async with tab(browser) as here:
-        await world.sign_in(here, name)
-        assert await here.title() == "Your account"
-        assert f"signed in as {world.user(name)}" in await here.text()
-        assert here.page.url == f"{world.url}/account"
-        assert await here.readable_cookies() == ""
-        kept = await here.context.cookies()
-        assert all(cookie["httpOnly"] and cookie["sameSite"] == "Lax" for cookie in kept), kept
-        await here.page.reload()
-        assert await here.title() == "Your account"
-        await here.press("Sign out of this browser")
-        assert await here.title() == "You are signed out"
-        await here.page.goto(f"{world.url}/account")
-        assert await here.title() == "Sign in"
-        values = [cookie["value"] for cookie in kept if len(cookie["value"]) > 20]
-        assert not [address for address in here.addresses for value in values if value in address]
+async def test_a_password_needs_no_scripts(browser: Browser, world: Instances) -> None:
+    """Neither to be chosen, with the code copied into the field, nor to sign in."""
+    async with tab(browser, scripts=False) as here:
+        link = await world.link("frank")
+        await here.page.goto(link)
+        assert await here.page.get_by_role("button", name="Make a passkey").count() == 0
+        await here.fill(code=link.partition("#")[2], password=PASSWORD, again=PASSWORD)
+        await here.press("Set the password")
+        assert "signed in as frank" in await here.text()
+        await sign_out(here, world)
+        await here.page.goto(f"{world.url}/sign-in/local")
+        await here.fill(who=world.profile("frank"), password=PASSWORD)
+        await here.press("Sign in")
+        assert "signed in as frank" in await here.text()
 
 
-async def test_the_address_may_be_written_in_many_ways(browser: Browser, world: World) -> None:
-    """Upper case in the host, and redirects of the own page, lead to the same account."""
-    made = world.providers["lenient"]
-    for entered in (
-        world.me("lenient").replace("http://", "HTTP://"),
-        made.redirect("/old-ann", world.me("lenient"), 301),
-    ):
-        async with tab(browser) as here:
-            await world.sign_in(here, "lenient", entered)
-            assert f"signed in as {world.user('lenient')}" in await here.text()
+async def test_passkeys_are_added_renamed_and_removed(here: Tab, device: Device, world: Instances) -> None:
+    """The page of a device that has one says so; a removed one opens nothing, though the device keeps it."""
+    await make_passkey(here, await world.link("dave"))
+    await here.page.goto(f"{world.url}/account/sign-in")
+    assert "has a passkey for this account already" in await refused(here, "Add a passkey")
+    first = await device.passkeys()
+    await device.send("clearCredentials")
+    await here.page.fill("#new-name", "Stick")
+    await here.press("Add a passkey")
+    assert "Stick" in await here.text()
+    await here.page.get_by_text("Rename", exact=True).first.click()
+    await here.page.fill("#name-1", "Old telephone")
+    await here.press("Rename")
+    assert "Old telephone" in await here.text()
+    await here.press("Remove Stick")
+    assert "Stick" not in await here.text()
+    await sign_out(here, world)
+    await here.page.goto(f"{world.url}/sign-in/local")
+    await here.press("Sign in with a passkey")
+    assert "isn't known here" in await here.text()
+    await device.send("clearCredentials")
+    await device.send("addCredential", credential=first[0])
+    await here.press("Sign in with a passkey")
+    assert "signed in as dave" in await here.text()
 
 
-async def test_where_one_was_going_is_where_one_arrives(browser: Browser, world: World) -> None:
-    """Who comes to a page for users is sent to it after the sign-in."""
-    async with tab(browser) as here:
-        await here.page.goto(f"{world.url}/account?from=bookmark")
-        assert await here.title() == "Sign in"
-        await here.fill(me=world.me("newest"))
-        await here.press("Go to your provider")
-        await here.fill(name="ann", password=world.providers["newest"].people["ann"].password)
-        await here.press("Allow")
-        assert here.page.url == f"{world.url}/account?from=bookmark"
-
-
-async def test_saying_no(browser: Browser, world: World) -> None:
-    """Who denies is told so, isn't signed in, and can begin again."""
-    async with tab(browser) as here:
-        await world.to_the_provider(here, "newest")
-        await here.press("Deny")
-        assert "denied" in await here.text()
-        await here.page.goto(f"{world.url}/account")
-        assert await here.title() == "Sign in"
-        await world.sign_in(here, "newest")
-        assert await here.title() == "Your account"
-
-
-async def test_strangers_stay_outside(browser: Browser, world: World) -> None:
-    """Somebody with an account at the same provider and none here is told so, in words and without a session."""
-    made = world.providers["newest"]
-    async with tab(browser) as here:
-        await world.to_the_provider(here, "newest", made.people["stranger"].me)
-        await here.fill(name="stranger", password=made.people["stranger"].password)
-        await here.press("Allow")
-        assert made.people["stranger"].me in await here.text()
-        await here.page.goto(f"{world.url}/account")
-        assert await here.title() == "Sign in"
-
-
-async def test_signing_out_everywhere(browser: Browser, world: World) -> None:
-    """Two browsers of one person end together, and one of another person stays."""
-    async with tab(browser) as first, tab(browser) as second, tab(browser) as other:
-        for here in (first, second):
-            await world.sign_in(here, "lenient")
-        await world.sign_in(other, "newest")
-        await first.page.reload()
-        assert await first.page.get_by_role("listitem").count() >= 2
-        await first.press("Sign out everywhere")
-        assert await first.title() == "You are signed out everywhere"
-        for here, title in ((first, "Sign in"), (second, "Sign in"), (other, "Your account")):
-            await here.page.goto(f"{world.url}/account")
-            assert await here.title() == title
-
-
-async def test_one_browser_can_end_another(browser: Browser, world: World) -> None:
-    """The list of sessions ends the one that was meant."""
-    async with tab(browser) as first, tab(browser) as second:
-        await world.sign_in(first, "older")
-        await world.sign_in(second, "older")
-        rows = second.page.get_by_role("listitem").filter(has_not_text="this browser")
-        async with second.page.expect_navigation():
-            await rows.first.get_by_role("button").click()
-        assert await second.title() == "Your account"
-        await first.page.reload()
-        assert await first.title() == "Sign in"
-
-
-async def test_signing_in_anew_leaves_no_old_session(browser: Browser, world: World) -> None:
-    """A cookie that was there before a sign-in is worth nothing after it: nobody can plant a session."""
-    async with tab(browser) as here, tab(browser) as thief:
-        await world.sign_in(here, "newest")
-        before = await here.context.cookies(world.url)
-        await here.press("Sign out of this browser")
-        await here.context.add_cookies(before)
-        await world.sign_in(here, "newest")
-        after = {cookie["name"]: cookie["value"] for cookie in await here.context.cookies(world.url)}
-        assert all(after.get(cookie["name"]) != cookie["value"] for cookie in before)
-        await thief.context.add_cookies(before)
-        await thief.page.goto(f"{world.url}/account")
-        assert await thief.title() == "Sign in"
-
-
-BROKEN = {
-    "wrong iss": ("redirect", Fault(change={"iss": "https://evil.example/"})),
-    "no iss though promised": ("redirect", Fault(change={"iss": None})),
-    "no state": ("redirect", Fault(change={"state": None})),
-    "another state": ("redirect", Fault(change={"state": "guessed"})),
-    "no code": ("redirect", Fault(change={"code": None})),
-    "another code": ("redirect", Fault(change={"code": "guessed"})),
-    "code in two lines": ("redirect", Fault(change={"code": "a\r\nSet-Cookie: microsub-session=x"})),
-    "another person's me": ("redeemed", Fault(change={"me": "LENIENT"})),
-    "a me that is none": ("redeemed", Fault(change={"me": "javascript:alert(1)"})),
-    "no me": ("redeemed", Fault(change={"me": None})),
-    "markup in me": ("redeemed", Fault(change={"me": "http://<script>alert(1)</script>/"})),
-    "an error with markup": ("redirect", Fault(change={"code": None, "error": "<script>alert(1)</script>"})),
-    "too large": ("redeemed", Fault(padding=200_000)),
-    "a page": ("redeemed", Fault(body=b"<html>", content_type="text/html")),
-    "status 500": ("redeemed", Fault(status=500)),
-    "down": ("redeemed", Fault(drop=True)),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-async def test_answers_that_nobody_believes(browser: Browser, world: World, case: str) -> None:
-    """Each is told in words on a page of ours, without a session; and nothing that the provider sent runs."""
-    where, fault = BROKEN[case]
-    made = world.providers["newest"]
-    change = {name: world.me("lenient") if value == "LENIENT" else value for name, value in fault.change.items()}
-    async with tab(browser) as here:
-        await world.to_the_provider(here, "newest")
-        made.fault(where, replace(fault, change=change))
-        try:
-            await here.fill(name="ann", password=made.people["ann"].password)
-            await here.press("Allow")
-        finally:
-            made.end_faults()
-        assert here.page.url.startswith(f"{world.url}/sign-in")
-        assert "again" in (await here.text()).lower() or "provider" in (await here.text()).lower()
-        # A second try with the same answer helps nobody.
-        await here.page.reload()
-        await here.page.goto(f"{world.url}/account")
-        assert await here.title() == "Sign in"
-
-
-async def test_no_secret_is_logged(browser: Browser, world: World) -> None:
-    """Neither codes nor tokens nor cookies of a sign-in stand in the log."""
-    made = world.providers["newest"]
-    async with tab(browser) as here:
-        await world.sign_in(here, "newest")
-        kept = [value for value in (await here.cookies()).values() if len(value) > 20]
-        states = [request.query["state"] for request in made.asked if request.path == "/auth" and request.query]
-        assert kept
-        assert states
-        for secret in [*kept, *states, *made.codes, *made.tokens]:
-            assert secret not in world.installed.log
+async def test_who_isnt_recognised_doesnt_get_in(here: Tab, device: Device, world: Instances) -> None:
+    """A device that doesn't recognise its owner leads to a sentence on the page, and an address to a password alone."""
+    await make_passkey(here, await world.link("eve"))
+    await sign_out(here, world)
+    await here.page.goto(f"{world.url}/sign-in/local")
+    await device.send("setUserVerified", isUserVerified=False)
+    assert "Nothing was chosen" in await refused(here, "Sign in with a passkey")
+    await here.page.goto(f"{world.url}/account")
+    assert await here.title() == "Sign in"
+    # Passkeys belong to names.
+    for path, buttons in (("/sign-in/local", ["Sign in", "Go to your provider"]), ("/enrol", ["Set the password"])):
+        await here.page.goto(world.url.replace("localhost", "127.0.0.1") + path)
+        assert await here.page.get_by_role("button").all_inner_texts() == buttons

@@ -242,23 +242,12 @@ async def test_a_page_that_leads_to_anothers_page(world: World, mallory: Surfer)
 # --- where browsers are sent
 
 ELSEWHERE = [
-    *(
-        "https://evil.example/",
-        "//evil.example/",
-        "/\\evil.example/",
-        "\\\\evil.example",
-        "/\t/evil.example",
-        "///evil",
-    ),
+    *("https://evil.example/", "//evil.example/", "/\\evil.example/", "\\\\evil.example"),
+    *("/\t/evil.example", "///evil"),
     *("/%0d%0aSet-Cookie:x=y", "/\r\nLocation: https://evil.example/", "javascript:alert(1)", "/\n/evil.example"),
     *("http:evil.example", "/..//evil.example", "/.//evil.example", "@evil.example", " //evil.example", "\u2028//e"),
-    *(
-        "/sign-in/../..//evil.example",
-        "/account/..;//evil.example",
-        "data:text/html,x",
-        "/\u3000/evil.example",
-        "%2f%2fe",
-    ),
+    *("/sign-in/../..//evil.example", "/account/..;//evil.example", "data:text/html,x"),
+    *("/\u3000/evil.example", "%2f%2fe"),
 ]
 
 
@@ -318,13 +307,8 @@ async def test_profile_addresses_that_lead_inside(world: World, ann: Surfer) -> 
     [
         *("", " ", "ann\r\nHost: evil.example", "javascript:alert(1)", "file:///etc/passwd", "http://", "a" * 5000),
         *("<script>alert(1)</script>", 'http://x/"><script>alert(1)</script>', "{{7*7}}", "http://ann:pw@127.0.0.1/"),
-        *(
-            "redis://127.0.0.1/",
-            "http://127.0.0.1\\@evil.example/",
-            "\x00",
-            "http://\ud7ff.example/",
-            "ftp://ann.example/",
-        ),
+        *("redis://127.0.0.1/", "http://127.0.0.1\\@evil.example/", "\x00"),
+        *("http://\ud7ff.example/", "ftp://ann.example/"),
     ],
     ids=lambda text: repr(text)[:30],
 )

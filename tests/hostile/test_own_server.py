@@ -268,13 +268,8 @@ async def test_secrets_in_addresses_are_not_looked_at(world: World) -> None:
 
 REDIRECTS = [
     *("https://evil.example/", "//evil.example/", "javascript:alert(1)", "data:text/html,x", "EVILback", "APPback#x"),
-    *(
-        "http://127.0.0.1@evil.example/",
-        "http://user:pw@HOST/app/back",
-        "APPback\\..\\evil",
-        "APP%00",
-        "APPback%0d%0aX:y",
-    ),
+    *("http://127.0.0.1@evil.example/", "http://user:pw@HOST/app/back", "APPback\\..\\evil"),
+    *("APP%00", "APPback%0d%0aX:y"),
     *("https://HOST/app/back", "http://HOST.evil.example/", "http://HOST:80/", "/app/back", "", "app:", "APP\tback"),
     *("http://localhost/", "file:///etc/passwd", "APPback\r\nLocation: https://evil.example/", "HTTP://EVIL.example/"),
 ]
@@ -371,17 +366,10 @@ async def test_state_comes_back_as_it_was(world: World, state: str) -> None:
 BAD_REQUESTS: list[dict[str, str]] = [
     *({"response_type": "token"}, {"response_type": "code token"}, {"code_challenge_method": "plain"}),
     *({"code_challenge": "short"}, {"scope": "read\x00"}, {"scope": 'a"b'}, {"scope": "x" * 5000}),
-    *(
-        {"state": "s" * 5000},
-        {"client_id": "javascript:alert(1)"},
-        {"client_id": "http://10.0.0.1/"},
-        {"client_id": ""},
-    ),
-    *(
-        {"client_id": "https://user:pw@app.example/"},
-        {"client_id": "https://app.example/../x"},
-        {"client_id": "x" * 5000},
-    ),
+    *({"state": "s" * 5000}, {"client_id": "javascript:alert(1)"}),
+    *({"client_id": "http://10.0.0.1/"}, {"client_id": ""}),
+    *({"client_id": "https://user:pw@app.example/"}),
+    *({"client_id": "https://app.example/../x"}, {"client_id": "x" * 5000}),
 ]
 
 

@@ -139,14 +139,8 @@ def endpoint_with_password(site: Provider) -> None:
 
 BROKEN: list[Callable[[Provider], None]] = [
     *(loop, endless, plain, script, commented, huge_metadata, no_json, foreign_issuer, issuer_beside),
-    *(
-        issuer_with_query,
-        no_issuer,
-        no_token_endpoint,
-        endpoint_by_script,
-        endpoint_of_two_lines,
-        endpoint_with_password,
-    ),
+    *(issuer_with_query, no_issuer, no_token_endpoint, endpoint_by_script),
+    *(endpoint_of_two_lines, endpoint_with_password),
 ]
 
 
