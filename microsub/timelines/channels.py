@@ -5,14 +5,16 @@ from __future__ import annotations
 import builtins
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, get_type_hints
 
 import orjson
 
-from microsub.errors import InvalidRequest, QuotaReached
+from microsub.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import grant, unauthorized
 from microsub.model.reader import (
@@ -47,7 +49,7 @@ class ChannelNames:
     The same object stands for the same names and settings, so that what is made of them can be remembered by it.
     """
 
-    shape: tuple[bytes, bytes]
+    shape: bytes
     channels: tuple[Channel, ...]
 
 
@@ -66,39 +68,37 @@ class Channels(Follows):
 
         One round trip. A user that doesn't exist has none.
         """
-        return (await self._list(user))[1]
+        _, _, _, _, counts, *rows = await self._read(user, b"", [], 0)
+        return _channels(rows, map(int, counts.split()))
 
     async def counts_with_token(
         self, credential: Credential, now: float
     ) -> tuple[Grant, ChannelNames, builtins.list[int]]:
         """The unread counts of all channels of the token's user, of one moment, and the channels.
 
-        One round trip that checks the token too, and a second one where names or settings have changed. Raises
-        Unauthorized.
+        One round trip that checks the token too. Raises Unauthorized.
         """
         user = credential.user
-        digest = credential.digest
-        script_keys = [keys.channels(user), keys.user(user), keys.token(user, digest), keys.behind(user)]
-        reply = await self._redis.script(load("channel_counts"), script_keys, [keys.pattern(keys.unread, user), now])
+        known = self._names.get(user)
+        token = [keys.token(user, credential.digest), keys.behind(user)]
+        reply = await self._read(user, known.shape if known else b"", token, now)
         if reply[0]:
             raise unauthorized(text_of(reply[0]))
-        _, scopes, shape, uids, counts, waiting = reply
-        granted = grant(user, scopes, behind=bool(waiting))
-        known = self._names.get(user)
-        if known is not None and known.shape == (shape, uids):
-            return granted, known, [*map(int, counts.split())]
-        shape, channels = await self._list(user)
-        known = ChannelNames((shape, " ".join(channel.uid for channel in channels).encode()), tuple(channels))
-        if len(self._names) >= _MOST_NAMES:
-            self._names.clear()
-        self._names[user] = known
-        # These counts are of the same moment as the names, a little later than the token's check.
-        return granted, known, [channel.unread for channel in channels]
+        _, scopes, waiting, shape, counts, *rows = reply
+        if known is None or known.shape != shape:
+            known = ChannelNames(shape, tuple(_channels(rows, repeat(0))))
+            if len(self._names) >= _MOST_NAMES:
+                self._names.clear()
+            self._names[user] = known
+        return grant(user, scopes, behind=bool(waiting)), known, [*map(int, counts.split())]
 
-    async def _list(self, user: str) -> tuple[bytes, builtins.list[Channel]]:
-        args = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user), "name", *FIELDS]
-        shape, *rows = await self._redis.script(load("channel_list"), [keys.channels(user), keys.user(user)], args)
-        return shape, _channels(rows)
+    async def _read(self, user: str, shape: bytes, token: builtins.list[str], now: float) -> builtins.list[Any]:
+        patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]
+        script_keys = [keys.channels(user), keys.user(user), *token]
+        reply: builtins.list[Any] = await self._redis.script(
+            load("channel_list"), script_keys, [*patterns, now, shape, "name", *FIELDS]
+        )
+        return reply
 
     async def get(self, user: str, uid: str) -> Channel:
         """One channel. Raises NotFound, also for one that is removed."""
@@ -153,22 +153,27 @@ class Channels(Follows):
 
     async def rename(self, user: str, uid: str, name: str, now: float) -> Channel:
         """Give the channel another name; its uid stays."""
-        await self._change(user, uid, "name", _checked(name), "changed", now)
+        await self._change(user, uid, "set", "name", _checked(name), "changed", now)
         return await self.get(user, uid)
 
     async def set_settings(self, user: str, uid: str, settings: OwnChannelSettings, now: float) -> Channel:
         """Replace the channel's settings."""
-        await self._change(user, uid, *write_settings(settings), "changed", now)
+        await self._change(user, uid, "set", *write_settings(settings), "changed", now)
         return await self.get(user, uid)
 
     async def set_unread_from(self, user: str, uid: str, feed_id: str, score: float) -> None:
         """Let items of that feed with a lower score come into the channel as read, whenever they come."""
-        await self._change(user, uid, f"unread_from {feed_id}", f"{score:.6f}")
+        await self._change(user, uid, "set", f"unread_from {feed_id}", f"{score:.6f}")
 
-    async def _change(self, user: str, uid: str, *pairs: Arg) -> None:
-        script_keys = [keys.channels(user), keys.channel(user, uid), keys.user(user)]
-        if not await self._redis.script(load("channel_change"), script_keys, [uid, *pairs]):
+    async def _change(self, user: str, uid: str, action: str, *args: Arg) -> builtins.list[str]:
+        """The ids of the feeds that the channel follows; none where it was merely `set`."""
+        first = [keys.channels(user), keys.removed_channels(user), keys.user(user), keys.channel(user, uid)]
+        feeds = keys.channel_feeds(user, uid)
+        others = [name for key in keys.CHANNEL_KEYS if (name := key(user, uid)) not in {first[3], feeds}]
+        found = await self._redis.script(load("channel_change"), [*first, feeds, *others], [uid, action, *args])
+        if isinstance(found, int):
             raise await absent(self._redis, user, uid)
+        return sorted(texts(found))
 
     async def order(self, user: str, uids: Sequence[str]) -> builtins.list[Channel]:
         """Permute the named channels among their positions; returns all in their new order.
@@ -188,20 +193,14 @@ class Channels(Follows):
         """
         if uid == NOTIFICATIONS:
             raise InvalidRequest("the channel 'notifications' can't be deleted")
-        return await self._feeds(user, uid, await self._delete(user, uid, ""))
+        return await self._change(user, uid, "delete")
 
     async def delete_removed(self, user: str, uid: str) -> bool:
         """Delete a channel only while it is removed; False when it isn't (any more)."""
-        return not isinstance(await self._delete(user, uid, "removed"), int)
-
-    async def _delete(self, user: str, uid: str, only: str) -> builtins.list[bytes] | int:
-        others = [key(user, uid) for key in keys.CHANNEL_KEYS if key is not keys.channel_feeds]
-        feeds: builtins.list[bytes] | int = await self._redis.script(
-            load("channel_delete"),
-            [keys.channels(user), keys.removed_channels(user), keys.user(user), keys.channel_feeds(user, uid), *others],
-            [uid, only],
-        )
-        return feeds
+        with suppress(NotFound):
+            await self._change(user, uid, "delete removed")
+            return True
+        return False
 
     async def disable(self, user: str, uid: str, now: float) -> builtins.list[str]:
         """Remove a channel so that it can be restored; returns the ids of the feeds it follows.
@@ -211,24 +210,11 @@ class Channels(Follows):
         """
         if uid == NOTIFICATIONS:
             raise InvalidRequest("the channel 'notifications' can't be removed")
-        return await self._remove(user, uid, "remove", now)
+        return await self._change(user, uid, "remove", now)
 
     async def restore(self, user: str, uid: str) -> builtins.list[str]:
         """Undo `disable`; returns the feeds that the channel follows, to subscribe again."""
-        return await self._remove(user, uid, "restore", 0)
-
-    async def _remove(self, user: str, uid: str, action: str, now: float) -> builtins.list[str]:
-        feeds = await self._redis.script(
-            load("channel_remove"),
-            [keys.channels(user), keys.removed_channels(user), keys.channel(user, uid), keys.channel_feeds(user, uid)],
-            [uid, action, now],
-        )
-        return await self._feeds(user, uid, feeds)
-
-    async def _feeds(self, user: str, uid: str, reply: builtins.list[bytes] | int) -> builtins.list[str]:
-        if isinstance(reply, int):
-            raise await absent(self._redis, user, uid)
-        return sorted(texts(reply))
+        return await self._change(user, uid, "restore")
 
     async def uids(self, users: Sequence[str]) -> builtins.list[builtins.list[str]]:
         """The uids of each user's channels. One round trip."""
@@ -241,11 +227,10 @@ class Channels(Follows):
         return {text_of(uid): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
 
 
-def _channels(reply: list[Any]) -> list[Channel]:
-    rows = zip(reply[0::3], reply[1::3], reply[2::3], strict=True)
+def _channels(rows: Iterable[Sequence[bytes]], counts: Iterable[int]) -> list[Channel]:
     return [
         Channel(text_of(uid), text_of(name or uid), unread, read_settings(values))
-        for uid, unread, (name, *values) in rows
+        for (uid, name, *values), unread in zip(rows, counts, strict=False)
     ]
 
 

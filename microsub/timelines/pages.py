@@ -8,13 +8,17 @@ The items' JSON is kept by each web process (`ItemCache`), so that a page needs 
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from typing import Any, Literal, Protocol
 
+from microsub.errors import NotFound
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import unauthorized
 from microsub.model.reader import GLOBAL, Credential, Cursor, PageQuery, PageRows, Row, View
@@ -23,7 +27,7 @@ from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, load
 from microsub.redis.tracking import Tracker
-from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns
+from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
 
 EXAMINED = 1000
 """Most ids that one request looks at for a view without an index."""
@@ -120,15 +124,10 @@ async def read_walk(
     """The rows next to the walk's cursor, and the token's scopes if any; one script call."""
     token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
     score, item = (walk.cursor.score, walk.cursor.item) if walk.cursor else ("0", "")
-    args: list[Arg] = [walk.limit, walk.direction, score, item, now]
     walked = keys.unread if walk.unread_only else keys.posts
-    if uid == GLOBAL:
-        patterns = [keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)]
-        script, script_keys = load("page_global"), [keys.channels(user), keys.user(user), *token]
-        reply = await redis.script(script, script_keys, [*args, *patterns])
-    else:
-        script_keys = [keys.channel(user, uid), walked(user, uid), keys.unread(user, uid), keys.user(user), *token]
-        reply = await redis.script(load("page"), script_keys, args)
+    patterns = [keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)]
+    args: list[Arg] = [walk.limit, walk.direction, score, item, now, *patterns, uid]
+    reply = await redis.script(load("page"), [keys.channels(user), keys.user(user), *token], args)
     state = reply[0]
     if state == b"channel":
         raise await absent(redis, user, uid)
@@ -143,19 +142,13 @@ def _walk(query: PageQuery) -> Walk:
 
 
 def _rows(uid: str, reply: list[Any]) -> PageRows:
-    """The script's reply (page.lua, page_global.lua) as rows."""
-    names: Mapping[str, str]
-    stands = text(reply[3]).split()
-    if uid == GLOBAL:
-        listed = texts(reply[1])
-        names = dict(zip(listed[0::2], listed[1::2], strict=True))
-        homes = text(reply[6]).split()
-    else:
-        names = {uid: text(reply[1])}
-        homes = [uid] * len(reply[4])
-    read = [flag == 48 for flag in reply[4]]
-    rows = tuple(map(_row, zip(stands[0::2], stands[1::2], read, homes, strict=True)))
-    return PageRows(rows, bool(reply[2]), names, behind=bool(reply[-1]))
+    """The script's reply (page.lua) as rows."""
+    _, named, older, stands, flags, _, homes, behind = reply
+    listed, stands = texts(named), text(stands).split()
+    channels = text(homes).split() if uid == GLOBAL else [uid] * len(flags)
+    read = [flag == 48 for flag in flags]
+    rows = tuple(map(_row, zip(stands[0::2], stands[1::2], read, channels, strict=True)))
+    return PageRows(rows, bool(older), dict(zip(listed[0::2], listed[1::2], strict=True)), behind=bool(behind))
 
 
 async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:
@@ -317,82 +310,66 @@ ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
 
 async def mark(
     redis: Redis, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
-) -> int:
-    """Mark items as read or unread in one channel or (`global`) in all; how many changed.
+) -> set[str]:
+    """Mark items as read or unread in one channel or (`global`) in all; those that changed.
 
     Ids that aren't there are ignored; an empty list still asks whether the channel exists. Raises NotFound.
     """
-    count, left = 0, distinct(ids)
+    changed: set[str] = set()
+    left = distinct(ids)
     while True:
         args: list[Arg] = [*set_patterns(user), uid, state, now, *left[: batch_for(uid)]]
         reply = await redis.script(load("timeline_mark"), [keys.channels(user)], args)
         if reply == -1:
             raise await absent(redis, user, uid)
-        count += int(reply[0])
+        changed.update(split(reply[0]))
         left = left[reply[1] :]
         if not left:
-            return count
+            return changed
 
 
-async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> int:
-    """Mark an item and everything older in the channel or (`global`) in all as read; how many.
+async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> set[str]:
+    """Mark an item and everything older in the channel or (`global`) in all as read; those that changed.
 
     An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
-    changes nothing. Raises NotFound.
+    changes nothing. Muted items stay as they are: the reader hasn't seen them. Raises NotFound.
     """
-    most = _LOOK if uid == GLOBAL else BATCH
-    reply = await _step(redis, user, uid, item, "", now, most)
-    if reply[0] == b"gone":
+    uids = await _channels_named(redis, user, uid)
+    sets = (keys.posts, keys.hidden, keys.gone)
+    stands = await redis.pipeline([("ZSCORE", key(user, one), item) for key in sets for one in uids])
+    score = next((found for found in stands[: 2 * len(uids)] if found is not None), None)
+    if score is None and any(stands):
         (score,) = await scores_of([item])
-        if score is None:
-            return 0
-        reply = await _step(redis, user, uid, item, score, now, most)
-    if reply[0] == b"unknown":
-        return 0
-    if reply[0] == b"channel":
+    return await _mark_from(redis, user, uids, float(score), item, now) if score is not None else set()
+
+
+async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
+    """Mark all that the channel or `global` shows as read; those that changed. Raises NotFound."""
+    return await _mark_from(redis, user, await _channels_named(redis, user, uid), math.inf, "", now)
+
+
+async def _channels_named(redis: Redis, user: str, uid: str) -> list[str]:
+    uids = texts(await redis.command("ZRANGE", keys.channels(user), 0, -1))
+    named = uids if uid == GLOBAL else [uid] if uid in uids else []
+    if not named:
         raise await absent(redis, user, uid)
-    if uid == GLOBAL:
-        return await _everywhere(redis, user, item, reply[2], now)
-    return len(reply[1]) + len(await _rest(redis, user, uid, item, reply[2], now) if len(reply[1]) == BATCH else ())
+    return named
 
 
-async def mark_all(redis: Redis, user: str, uid: str, now: float) -> int:
-    """Mark all that the channel or `global` shows as read; how many changed. Raises NotFound."""
-    if (await _step(redis, user, uid, "", "", now, _LOOK))[0] == b"channel":
-        raise await absent(redis, user, uid)
-    if uid == GLOBAL:
-        return await _everywhere(redis, user, "", "", now)
-    return len(await _rest(redis, user, uid, "", "", now))
-
-
-_LOOK = 0
-"""An empty batch: only the score is looked up."""
-
-
-async def _everywhere(redis: Redis, user: str, item: str, score: Arg, now: float) -> int:
-    """Mark in each channel that has something unread; an item in several counts once."""
-    uids = [uid.decode() for uid in await redis.command("ZRANGE", keys.channels(user), 0, -1)]
+async def _mark_from(redis: Redis, user: str, uids: Sequence[str], score: float, item: str, now: float) -> set[str]:
+    """Mark what stands there or behind it as read, channel by channel: an item may stand in several of them."""
     unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
-    changed: set[bytes] = set()
-    for uid, count in zip(uids, unread, strict=True):
-        if count:
-            changed.update(await _rest(redis, user, uid, item, score, now))
-    return len(changed)
-
-
-async def _rest(redis: Redis, user: str, uid: str, item: str, score: Arg, now: float) -> list[bytes]:
-    """Mark batch by batch in one channel; nothing where it was removed meanwhile."""
-    changed: list[bytes] = []
-    while True:
-        reply = await _step(redis, user, uid, item, score, now, BATCH)
-        if reply[0] != b"":
-            return changed
-        changed += reply[1]
-        if len(reply[1]) < BATCH:
-            return changed
-
-
-async def _step(redis: Redis, user: str, uid: str, item: str, score: Arg, now: float, most: int) -> list[Any]:
-    args: list[Arg] = [*set_patterns(user), uid, now, most, item, score]
-    reply: list[Any] = await redis.script(load("timeline_mark_before"), [keys.channels(user)], args)
-    return reply
+    changed: set[str] = set()
+    for uid in compress(uids, unread):
+        with suppress(NotFound):  # it was removed meanwhile
+            skip, rows = 0, BATCH
+            while rows == BATCH:
+                found = ("ZREVRANGEBYSCORE", keys.unread(user, uid), score, "-inf", "WITHSCORES", "LIMIT", skip, BATCH)
+                reply = texts(await redis.command(*found))
+                rows = len(reply) // 2
+                # Of items with the same score those with larger ids are newer.
+                pairs = zip(reply[0::2], reply[1::2], strict=True)
+                ids = [one for one, at in pairs if float(at) < score or one <= item]
+                skip += rows - len(ids)
+                changed |= await mark(redis, user, uid, ids, "read", now)
+    return changed

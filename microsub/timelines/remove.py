@@ -58,18 +58,25 @@ async def take_out(redis: Redis, user: str, uid: str, ids: Sequence[str], how: L
     """
     left: list[str] = []
     rest = distinct(ids)
-    script_keys = [keys.channels(user), *([keys.removed_channels(user)] if how.removed_too else [])]
-    condition = ["unread" if how.only_unread else "", how.unless_followed, keys.channel_feeds(user, uid)]
     while True:
-        args: list[Arg] = [*set_patterns(user), uid, int(now), int(how.reason), *condition, *rest[: batch_for(uid)]]
-        reply = await redis.script(load("timeline_leave"), script_keys, args)
-        if isinstance(reply, int):
-            raise await absent(redis, user, uid)
-        gone, done = reply
-        left += split(gone)
+        which = "unread" if how.only_unread else ""
+        gone, done = await _leave(redis, user, uid, how, which, rest[: batch_for(uid)], now)
+        left += gone
         rest = rest[done:]
         if not rest:
             return left
+
+
+async def _leave(
+    redis: Redis, user: str, uid: str, how: Leaving, which: str, args: Sequence[Arg], now: float
+) -> tuple[tuple[str, ...], int]:
+    """Call timeline_leave.lua: the ids that left, and how many were looked at."""
+    script_keys = [keys.channels(user), *([keys.removed_channels(user)] if how.removed_too else [])]
+    first: list[Arg] = [*set_patterns(user), uid, int(now), int(how.reason), which, how.unless_followed]
+    reply = await redis.script(load("timeline_leave"), script_keys, [*first, keys.channel_feeds(user, uid), *args])
+    if isinstance(reply, int):
+        raise await absent(redis, user, uid)
+    return split(reply[0]), reply[1]
 
 
 async def take_back(redis: Redis, items: ItemLookup, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:
@@ -84,9 +91,13 @@ async def take_back(redis: Redis, items: ItemLookup, user: str, uid: str, ids: S
 
 async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: Sequence[str]) -> int:
     """Keep the ids that left the channel `source` for good out of `target` too; how many."""
-    there = [keys.gone(user, target), keys.posts(user, target), keys.hidden(user, target)]
-    script = load("timeline_inherit")
-    return sum([await redis.script(script, [keys.gone(user, source), *there], batch) for batch in batches(ids)])
+    first: list[Arg] = [*set_patterns(user), target, 0, "left", source]
+    script = load("timeline_move")
+    return sum([await redis.script(script, _move_keys(user, target), [*first, *some]) for some in batches(ids)])
+
+
+def _move_keys(user: str, target: str) -> list[str]:
+    return [keys.channels(user), *rule_keys(user, target)]
 
 
 async def move_items(
@@ -100,10 +111,10 @@ async def move_items(
     count = 0
     for batch in batches(distinct(ids), batch_for(GLOBAL)) if ids else [()]:
         known = {item.id: item for item in await items.timeline_items(batch)}
-        args: list[Arg] = [*set_patterns(user), target, int(now), int(hidden_too)]
+        args: list[Arg] = [*set_patterns(user), target, int(now), "all" if hidden_too else "shown"]
         for item_id in batch:
             args += [item_id, *counted(urls(known[item_id]) if item_id in known else [])]
-        moved = await redis.script(load("timeline_move"), [keys.channels(user), *rule_keys(user, target)], args)
+        moved = await redis.script(load("timeline_move"), _move_keys(user, target), args)
         if moved < 0:
             raise await absent(redis, user, target)
         count += moved
@@ -229,17 +240,17 @@ async def trim(redis: Redis, user: str, uid: str, limit: int, now: float) -> int
 
     Works in batches.
     """
-    return await _expire(redis, user, uid, "limit", limit, now, Reason.EVICTED)
+    return await _expire(redis, user, uid, "over", limit, now, Reason.EVICTED)
 
 
 async def _expire(redis: Redis, user: str, uid: str, what: str, value: float, now: float, reason: Reason) -> int:
-    count = 0
-    while True:
-        args = (what, value, BATCH, int(now), int(reason))
-        left: int = await redis.script(load("timeline_expire"), set_keys(user, uid), args)
-        count += left
-        if left < BATCH:
-            return count
+    count, left = 0, BATCH
+    with suppress(NotFound):
+        while left == BATCH:
+            gone, _ = await _leave(redis, user, uid, Leaving(reason), what, (value, BATCH), now)
+            left = len(gone)
+            count += left
+    return count
 
 
 async def old_unread(redis: Redis, user: str, uid: str, published_until: float, skip: int, hidden: bool) -> OldBatch:
@@ -300,10 +311,5 @@ async def restore_lost(redis: Redis, items: ItemLookup, user: str, uid: str, now
                 )
                 stands = zip(batch, shown, hidden, strict=True)
                 lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
-                if not lost:
-                    continue
-                args: list[Arg] = [part for item in lost for part in (item.id, item.score)]
-                back = set(split(await redis.script(load("timeline_restore"), set_keys(user, uid), args)))
-                await settle(redis, user, uid, [item for item in lost if item.id in back], now)
-                restored += len(back)
+                restored += len(await settle(redis, user, uid, lost, now, lost=True)) if lost else 0
     return restored

@@ -122,16 +122,19 @@ class Rules:
         return len(moved)
 
 
-async def settle(redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> tuple[str, ...]:
+async def settle(
+    redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float, *, lost: bool = False
+) -> tuple[str, ...]:
     """Apply the rules of this moment to items of a channel; the ids that moved.
 
-    Ignores items that aren't in the channel, and channels that don't exist.
+    Ignores items that aren't in the channel, and channels that don't exist. With `lost` those are shown first that are
+    read or unread and neither shown nor hidden; they count as moved.
     """
-    return (await settle_in(redis, [(user, uid)], items, now))[0]
+    return (await settle_in(redis, [(user, uid)], items, now, lost=lost))[0]
 
 
 async def settle_in(
-    redis: Redis, channels: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float
+    redis: Redis, channels: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float, *, lost: bool = False
 ) -> list[tuple[str, ...]]:
     """`settle` in several channels (user, uid); results in their order.
 
@@ -140,9 +143,9 @@ async def settle_in(
     moved: list[tuple[str, ...]] = [() for _ in channels]
     every_key = [[*set_keys(user, uid), *rule_keys(user, uid)] for user, uid in channels]
     for batch in batches(items):
-        args: list[Arg] = [int(now)]
+        args: list[Arg] = [int(now), "lost" if lost else ""]
         for item in batch:
-            args += [item.id, *counted(urls(item))]
+            args += [item.id, item.score, *counted(urls(item))]
         replies = await redis.scripts([(load("timeline_settle"), script_keys, args) for script_keys in every_key])
         moved = [before + split(reply) for before, reply in zip(moved, replies, strict=True)]
     return moved

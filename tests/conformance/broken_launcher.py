@@ -100,7 +100,7 @@ def removed_items_come_back() -> None:
     from microsub.timelines.pages import mark
 
     async def only_mark(redis: Any, user: str, uid: str, ids: Any, _how: Any, now: float) -> list[str]:
-        return [""] * await mark(redis, user, uid, ids, "read", now)
+        return list(await mark(redis, user, uid, ids, "read", now))
 
     timeline.take_out = only_mark
 

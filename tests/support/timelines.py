@@ -21,8 +21,6 @@ class Timelines(Adder):
     def __init__(self, redis: Redis, items: ItemLookup) -> None:
         super().__init__(redis, items)
         self.walk = partial(pages.walk_rows, redis)
-        self.mark_all_read = partial(pages.mark_all, redis)
-        self.mark_read_before = partial(pages.mark_before, redis)
         self.move = partial(remove.move_items, redis, items)
         self.unfollow = partial(remove.take_out_feed, redis, items)
         self.stock = partial(remove.stock_of, redis)
@@ -42,10 +40,16 @@ class Timelines(Adder):
         return grant(user, scopes, behind=rows.behind), rows
 
     async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        return await pages.mark(self._redis, user, uid, ids, "read", now)
+        return len(await pages.mark(self._redis, user, uid, ids, "read", now))
+
+    async def mark_all_read(self, user: str, uid: str, now: float) -> int:
+        return len(await pages.mark_all(self._redis, user, uid, now))
+
+    async def mark_read_before(self, user: str, uid: str, item: str, scores_of: pages.ScoresOf, now: float) -> int:
+        return len(await pages.mark_before(self._redis, user, uid, item, scores_of, now))
 
     async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        return await pages.mark(self._redis, user, uid, ids, "unread", now)
+        return len(await pages.mark(self._redis, user, uid, ids, "unread", now))
 
     async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
         return len(await remove.take_out(self._redis, user, uid, ids, Leaving(Reason.REMOVED, removed_too=False), now))

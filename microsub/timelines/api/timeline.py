@@ -27,22 +27,22 @@ async def mark_read(call: Call) -> Reply:
     """Mark the items in `entry`, or `last_read_entry` and what is older, or `everything`."""
     uid, redis = arguments.channel(call.params), call.services.redis
     last = call.params.text("last_read_entry")
-    updated = 0
+    updated: set[str] = set()
     if call.params.many("entry"):
         updated = await mark(redis, call.user, uid, arguments.entries(call.params), "read", call.now)
     elif last is None:
         raise missing("entry", "the '_id' of one or more items, or 'last_read_entry'")
     if last == EVERYTHING:
-        updated += await mark_all(redis, call.user, uid, call.now)
+        updated |= await mark_all(redis, call.user, uid, call.now)
     elif last is not None:
-        updated += await mark_before(redis, call.user, uid, last, call.services.items.places, call.now)
-    return _updated(updated)
+        updated |= await mark_before(redis, call.user, uid, last, call.services.items.places, call.now)
+    return _updated(len(updated))
 
 
 async def mark_unread(call: Call) -> Reply:
     """Mark the items in `entry` as unread again."""
     uid, entries = arguments.channel(call.params), arguments.entries(call.params)
-    return _updated(await mark(call.services.redis, call.user, uid, entries, "unread", call.now))
+    return _updated(len(await mark(call.services.redis, call.user, uid, entries, "unread", call.now)))
 
 
 async def remove(call: Call) -> Reply:

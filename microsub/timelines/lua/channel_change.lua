@@ -1,18 +1,48 @@
--- Sets and deletes fields of a channel that exists.
+-- Changes one channel: its fields, or whether it is there. A removed channel can be restored with everything in it.
 --
--- Atomic: the check and the write, so that a change that meets a deletion leaves no stray key behind, and the user's
--- `shape`, a number that grows with every change of a name or setting, by which remembered ones are known to be old.
+-- Atomic: the check and the write, so that a change that meets a deletion leaves no stray key behind, and no add or mark
+-- finds half a channel; a channel is in at most one of the two lists, and the field `removed` (which the page asks)
+-- agrees. And the user's `shape`, a number that grows with every change of a name or setting, and with a deletion, since
+-- another channel may get that uid: by it remembered names and settings are known to be old.
 --
--- KEYS  1 channels  2 channel  3 user
--- ARGV  1 uid, then pairs of field and value; an empty value deletes the field
--- reply 0: no such channel; 1
-if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
-for i = 2, #ARGV, 2 do
-  if ARGV[i + 1] == '' then
-    redis.call('HDEL', KEYS[2], ARGV[i])
-  else
-    redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1])
+-- KEYS  1 channels  2 removed channels  3 user  4 channel  5 its feeds  6.. all other keys of the channel ('delete…')
+-- ARGV  1 uid  2 'set', 'remove', 'restore', 'delete' (removed or not), or 'delete removed' (only while it is, so that a
+--       channel restored a moment ago survives)
+--       3 now ('remove'), or 3.. pairs of field and value ('set'); an empty value deletes the field
+-- reply ids of the feeds that it follows ('set': none), or 0: no such channel there
+local uid, action = ARGV[1], ARGV[2]
+local position = redis.call('ZSCORE', KEYS[1], uid)
+if action == 'set' then
+  if not position then return 0 end
+  for i = 3, #ARGV, 2 do
+    if ARGV[i + 1] == '' then
+      redis.call('HDEL', KEYS[4], ARGV[i])
+    else
+      redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1])
+    end
   end
+  redis.call('HINCRBY', KEYS[3], 'shape', 1)
+  return {}
 end
-redis.call('HINCRBY', KEYS[3], 'shape', 1)
-return 1
+if action == 'remove' then
+  if position then
+    redis.call('ZREM', KEYS[1], uid)
+    redis.call('ZADD', KEYS[2], ARGV[3], uid)
+    redis.call('HSET', KEYS[4], 'removed', ARGV[3], 'position', position)
+  elseif not redis.call('ZSCORE', KEYS[2], uid) then
+    return 0
+  end
+  return redis.call('HKEYS', KEYS[5])
+end
+local known = redis.call('ZREM', KEYS[2], uid)
+if action == 'delete' then known = known + redis.call('ZREM', KEYS[1], uid) end
+if known == 0 then return 0 end
+local feeds = redis.call('HKEYS', KEYS[5])
+if action == 'restore' then
+  redis.call('ZADD', KEYS[1], redis.call('HGET', KEYS[4], 'position'), uid)
+  redis.call('HDEL', KEYS[4], 'removed', 'position')
+else
+  redis.call('HINCRBY', KEYS[3], 'shape', 1)
+  redis.call('UNLINK', unpack(KEYS, 4))
+end
+return feeds

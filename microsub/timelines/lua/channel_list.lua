@@ -1,17 +1,32 @@
--- All channels of a user with their names, settings and unread counts.
+-- All channels of a user with what is unread in them, on demand with the check of the token: the other request that
+-- readers make all the time. It costs one command per channel while the caller remembers names and settings.
 --
--- Atomic: all is of one moment, and the shape (channel_change.lua) is the one of that moment. Writes nothing.
+-- Atomic: the counts are of one moment, and the shape, by which remembered names and settings are known to be old, is the
+-- one of that moment: the user's number of that name (channel_change.lua), and the uids. Writes nothing.
 --
--- KEYS  1 channels  2 user
--- ARGV  1, 2 patterns: channel, unread  3.. the fields of a channel that are wanted
--- reply {shape, uid, unread, {the fields' values}, uid, …} by position
-local user = redis.call('HMGET', KEYS[2], 'created', 'shape')
-local reply = { (user[1] or '') .. ' ' .. (user[2] or '') }
-local at = 1
-for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-  reply[at + 1] = uid
-  reply[at + 2] = redis.call('ZCARD', (string.gsub(ARGV[2], '%*', uid)))
-  reply[at + 3] = redis.call('HMGET', (string.gsub(ARGV[1], '%*', uid)), unpack(ARGV, 3))
-  at = at + 3
+-- KEYS  1 channels  2 user  3 token  4 behind (3 and 4 only with a token)
+-- ARGV  1, 2 patterns: channel, unread  3 now  4 the shape that is remembered, or ''  5.. fields of a channel
+-- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread …'
+--       by position}; behind these, where the shape is another one, {uid, the fields' values} per channel
+-- include: token
+local scope, waiting = '', 0
+local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
+if KEYS[3] then
+  scope = scope_of(KEYS[3], ARGV[3])
+  if not scope then return { 'token' } end
+  if user[1] then return { 'disabled' } end
+  waiting = redis.call('EXISTS', KEYS[4])
+end
+local before, after = string.match(ARGV[2], '^(.*)%*(.*)$')
+local uids, counts = redis.call('ZRANGE', KEYS[1], 0, -1), {}
+for i, uid in ipairs(uids) do counts[i] = redis.call('ZCARD', before .. uid .. after) end
+local shape = (user[2] or '') .. ' ' .. (user[3] or '') .. ' ' .. table.concat(uids, ' ')
+local reply = { '', scope, waiting, shape, table.concat(counts, ' ') }
+if shape ~= ARGV[4] then
+  for i, uid in ipairs(uids) do
+    local row = redis.call('HMGET', (string.gsub(ARGV[1], '%*', uid)), unpack(ARGV, 5))
+    table.insert(row, 1, uid)
+    reply[5 + i] = row
+  end
 end
 return reply

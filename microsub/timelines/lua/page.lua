@@ -1,52 +1,153 @@
--- A page of one timeline: one round trip with the check of the token.
+-- A page of one timeline, or of all channels of a user merged newest first, each item once: one round trip with the
+-- check of the token.
 --
--- Atomic: token, user, channel, ids, and read flags are of one moment, so a page never shows an item as unread that the
--- count of the same moment doesn't hold. Writes nothing.
+-- Atomic: token, user, channels, ids, and read flags are of one moment, so a page never shows an item as unread that the
+-- count of the same moment doesn't hold, and an item that moves between two channels is seen in one of them. Writes
+-- nothing.
 --
--- KEYS  1 channel  2 the set to walk (posts or unread)  3 unread  4 user  5 token  6 behind (5 and 6 only with a token)
+-- The score of an item is the same in every timeline, so all copies of an item come to the heads of their channels at
+-- the same time. Channels are read in small blocks, since most items of a page come from few of them.
+--
+-- KEYS  1 channels  2 user  3 token  4 behind (3 and 4 only with a token)
 -- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
--- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel; else
---       {'', name, 1 when older items lie behind, 'id score id score …' newest first, '01…' one digit per id, 1 for
---       unread, scopes or '', 1 when posts wait to be brought into timelines of this user}
+--       6, 7, 8 patterns: channel, the set to walk (posts or unread), unread  9 uid or 'global'
+-- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else
+--       {'', {uid, name, …} of the channels that occur, 1 when older items lie behind, 'id score id score …' newest
+--       first, '01…' one digit per id, 1 for unread, scopes or '', 'uid …' one per id where several channels are merged,
+--       1 when posts wait to be brought into timelines of this user}. An item is unread when it is unread in any
+--       channel, and such a channel is named.
 -- include: rank
 -- include: token
+local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
 local scope, waiting = '', 0
-if KEYS[5] then
-  scope = scope_of(KEYS[5], ARGV[5])
+if KEYS[3] then
+  scope = scope_of(KEYS[3], ARGV[5])
   if not scope then return { 'token' } end
-  if redis.call('HEXISTS', KEYS[4], 'disabled') == 1 then return { 'disabled' } end
-  waiting = redis.call('EXISTS', KEYS[6])
+  if redis.call('HEXISTS', KEYS[2], 'disabled') == 1 then return { 'disabled' } end
+  waiting = redis.call('EXISTS', KEYS[4])
 end
-local head = redis.call('HMGET', KEYS[1], 'name', 'removed')
-if not head[1] or head[2] then return { 'channel' } end
 
-local walked = KEYS[2]
-local limit = tonumber(ARGV[1])
-local rows, older
-if ARGV[2] == 'before' then
-  local before = rank(walked, ARGV[3], ARGV[4])
-  older = redis.call('ZCARD', walked) > before
-  rows = before == 0 and {} or redis.call('ZREVRANGE', walked, math.max(0, before - limit), before - 1, 'WITHSCORES')
-else
-  local first = 0
-  if ARGV[2] == 'after' then
-    local before, stands = rank(walked, ARGV[3], ARGV[4])
-    first = before + stands
+local function channel(uid) return (string.gsub(ARGV[6], '%*', uid)) end
+local function walked(uid) return (string.gsub(ARGV[7], '%*', uid)) end
+local function unread(uid) return (string.gsub(ARGV[8], '%*', uid)) end
+
+local function of_one(uid)
+  local head = redis.call('HMGET', channel(uid), 'name', 'removed')
+  if not head[1] or head[2] then return { 'channel' } end
+  local key = walked(uid)
+  local rows, older
+  if upward then
+    local before = rank(key, ARGV[3], ARGV[4])
+    older = redis.call('ZCARD', key) > before
+    rows = before == 0 and {} or redis.call('ZREVRANGE', key, math.max(0, before - limit), before - 1, 'WITHSCORES')
+  else
+    local first = 0
+    if ARGV[2] == 'after' then
+      local before, stands = rank(key, ARGV[3], ARGV[4])
+      first = before + stands
+    end
+    rows = redis.call('ZREVRANGE', key, first, first + limit, 'WITHSCORES')
+    older = #rows > 2 * limit
   end
-  rows = redis.call('ZREVRANGE', walked, first, first + limit, 'WITHSCORES')
-  older = #rows > 2 * limit
+  local count = math.min(#rows / 2, limit)
+  local flags = string.rep('1', count)
+  if count > 0 and not same then
+    local ids = {}
+    for i = 1, count do ids[i] = rows[2 * i - 1] end
+    local marks = redis.call('ZMSCORE', unread(uid), unpack(ids))
+    for i = 1, count do marks[i] = marks[i] and '1' or '0' end
+    flags = table.concat(marks, '', 1, count)
+  end
+  return { '', { uid, head[1] }, older and 1 or 0, table.concat(rows, ' ', 1, 2 * count), flags, scope, '', waiting }
+end
+if ARGV[9] ~= 'global' then return of_one(ARGV[9]) end
+
+local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+if #uids == 0 then return { 'channel' } end
+local block = math.min(limit + 1, math.max(2, math.ceil(3 * limit / #uids)))
+local streams = {}
+local older = false
+
+local function refill(stream)
+  local rows
+  stream.at = 1
+  if upward then
+    if stream.next == 0 then stream.rows = {} return end
+    local first = math.max(0, stream.next - block)
+    rows = redis.call('ZREVRANGE', stream.key, first, stream.next - 1, 'WITHSCORES')
+    stream.next = first
+    local turned = {}
+    for i = #rows - 1, 1, -2 do
+      turned[#turned + 1] = rows[i]
+      turned[#turned + 1] = rows[i + 1]
+    end
+    rows = turned
+  else
+    rows = redis.call('ZREVRANGE', stream.key, stream.next, stream.next + block - 1, 'WITHSCORES')
+    stream.next = stream.next + #rows / 2
+  end
+  stream.rows = rows
 end
 
-local count = math.min(#rows / 2, limit)
-if count == 0 then return { '', head[1], older and 1 or 0, '', '', scope, waiting } end
-local flags
-if walked == KEYS[3] then
-  flags = string.rep('1', count)
-else
-  local ids = {}
-  for i = 1, count do ids[i] = rows[2 * i - 1] end
-  local marks = redis.call('ZMSCORE', KEYS[3], unpack(ids))
-  for i = 1, count do marks[i] = marks[i] and '1' or '0' end
-  flags = table.concat(marks, '', 1, count)
+local function head(stream)
+  if stream.at > #stream.rows then refill(stream) end
+  stream.id = stream.rows[stream.at]
+  stream.text = stream.rows[stream.at + 1]
+  stream.score = stream.text and tonumber(stream.text)
 end
-return { '', head[1], older and 1 or 0, table.concat(rows, ' ', 1, 2 * count), flags, scope, waiting }
+
+for _, uid in ipairs(uids) do
+  local stream = { uid = uid, key = walked(uid), next = 0, rows = {}, at = 1 }
+  if ARGV[2] ~= '' then
+    local before, stands = rank(stream.key, ARGV[3], ARGV[4])
+    stream.next = before + (upward and 0 or stands)
+    if upward and redis.call('ZCARD', stream.key) > before then older = true end
+  end
+  head(stream)
+  if stream.id then streams[#streams + 1] = stream end
+end
+
+local picked = {}
+while #streams > 0 do
+  local best = streams[1]
+  for i = 2, #streams do
+    local other = streams[i]
+    local newer = other.score > best.score or (other.score == best.score and other.id > best.id)
+    if newer ~= upward and other.id ~= best.id then best = other end
+  end
+  if #picked == limit then
+    older = older or not upward
+    break
+  end
+  local row = { id = best.id, text = best.text, uid = best.uid, flag = '0' }
+  local left = {}
+  for _, stream in ipairs(streams) do
+    if stream.id == row.id then
+      if row.flag == '0' and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
+        row.uid = stream.uid
+        row.flag = '1'
+      end
+      stream.at = stream.at + 2
+      head(stream)
+    end
+    if stream.id then left[#left + 1] = stream end
+  end
+  streams = left
+  picked[#picked + 1] = row
+end
+
+local pairs_, flags, homes, names, named = {}, {}, {}, {}, {}
+for i = 1, #picked do
+  local row = picked[upward and #picked + 1 - i or i]
+  pairs_[2 * i - 1] = row.id
+  pairs_[2 * i] = row.text
+  flags[i] = row.flag
+  homes[i] = row.uid
+  if not named[row.uid] then
+    named[row.uid] = true
+    names[#names + 1] = row.uid
+    names[#names + 1] = redis.call('HGET', channel(row.uid), 'name')
+  end
+end
+local rows = table.concat(pairs_, ' ')
+return { '', names, older and 1 or 0, rows, table.concat(flags), scope, table.concat(homes, ' '), waiting }

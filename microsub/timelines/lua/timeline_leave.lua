@@ -1,24 +1,44 @@
--- Takes the named items out of one channel or of all of them, for the given reason.
+-- Takes the named items out of one channel or of all of them, for the given reason; or out of one channel those that are
+-- due by age of reading or by number.
 --
 -- Atomic: an item leaves posts, unread, read and hidden and stands in `gone` in the same step, so no add can bring it
 -- back in between. Items that aren't there are ignored: what never came in needs no memory of having left.
 -- Every condition is asked here and not by the caller: an item that was read meanwhile isn't withdrawn as unread, one
 -- that was marked unread meanwhile isn't expired as read, and what a new subscription holds isn't taken by an unfollow
--- that came before it.
+-- that came before it. Items that come in at the same time don't shift the end that is cut off.
 --
 -- KEYS  1 channels  2 removed channels, where these count too
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 now in whole seconds  9 reason
---       10 '' or 'unread': only these  11, 12 '' or a feed and the key of the channel's feeds: only while the feed isn't
---       followed there  13.. ids
+--       10 '' or 'unread': only these; 'read' or 'over': those that are due  11, 12 '' or a feed and the key of the
+--       channel's feeds: only while the feed isn't followed there  13.. ids; where they are due, the time of reading up
+--       to which they go, or the number that stays, and how many go now
 -- reply {'id id …' that left, number of ids that were looked at, the first ones}, or -1: no such channel
 -- include: channels
 -- include: leave
 local all = channels_named(ARGV[7])
 if not all then return -1 end
-local seconds, reason, only_unread = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == 'unread'
+local seconds, reason, which = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
+local is_due = which == 'read' or which == 'over'
 if ARGV[11] ~= '' and redis.call('HEXISTS', ARGV[12], ARGV[11]) == 1 then return { '', #ARGV } end
 local ids = {}
-for i = 13, 12 + share(all, #ARGV - 12) do ids[i - 12] = ARGV[i] end
+
+local function add(some)
+  for _, id in ipairs(some) do ids[#ids + 1] = id end
+end
+
+if which == 'read' then
+  for _, key in ipairs({ all[1].read, all[1].hidden_read }) do
+    local room = tonumber(ARGV[14]) - #ids
+    if room > 0 then add(redis.call('ZRANGEBYSCORE', key, '-inf', ARGV[13], 'LIMIT', 0, room)) end
+  end
+elseif which == 'over' then
+  for _, key in ipairs({ all[1].posts, all[1].hidden }) do
+    local excess = math.min(redis.call('ZCARD', key) - tonumber(ARGV[13]), ARGV[14] - #ids)
+    if excess > 0 then add(redis.call('ZRANGE', key, 0, excess - 1)) end
+  end
+else
+  for i = 13, 12 + share(all, #ARGV - 12) do ids[i - 12] = ARGV[i] end
+end
 if #ids == 0 then return { '', 0 } end
 local gone, out = {}, {}
 
@@ -26,8 +46,8 @@ for _, sets in ipairs(all) do
   local posts = redis.call('ZMSCORE', sets.posts, unpack(ids))
   local hidden = redis.call('ZMSCORE', sets.hidden, unpack(ids))
   for i, id in ipairs(ids) do
-    local goes = posts[i] or hidden[i]
-    if goes and only_unread then
+    local goes = is_due or posts[i] or hidden[i]
+    if goes and which == 'unread' then
       goes = not redis.call('ZSCORE', posts[i] and sets.read or sets.hidden_read, id)
     end
     if goes then

@@ -5,55 +5,48 @@
 --
 -- KEYS  1 channels
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids
--- reply {number of items whose state changed (in any channel), number of ids that were looked at, the first ones}, or -1:
---       no such channel
+-- reply {'id id …' whose state changed (in any channel), number of ids that were looked at, the first ones}, or -1: no
+--       such channel
 -- include: channels
 local all = channels_named(ARGV[7])
 if not all then return -1 end
-local now = ARGV[9]
-local ids = {}
+local to_read, now, ids = ARGV[8] == 'read', ARGV[9], {}
 for i = 10, 9 + share(all, #ARGV - 9) do ids[i - 9] = ARGV[i] end
-if #ids == 0 then return { 0, 0 } end
-local changed, count = {}, 0
+if #ids == 0 then return { '', 0 } end
+local known, changed = {}, {}
 
 local function note(id)
-  if not changed[id] then
-    changed[id] = true
-    count = count + 1
+  if not known[id] then
+    known[id] = true
+    changed[#changed + 1] = id
   end
 end
 
-local function mark_read(sets)
-  local unread = redis.call('ZMSCORE', sets.unread, unpack(ids))
-  local hidden = redis.call('ZMSCORE', sets.hidden, unpack(ids))
-  for i, id in ipairs(ids) do
-    if unread[i] then
-      if redis.call('ZREM', sets.unread, id) == 1 then
-        redis.call('ZADD', sets.read, now, id)
-        note(id)
-      end
-    elseif hidden[i] and redis.call('ZADD', sets.hidden_read, 'NX', now, id) == 1 then
-      note(id)
-    end
-  end
-end
-
-local function mark_unread(sets)
-  local posts = redis.call('ZMSCORE', sets.posts, unpack(ids))
-  local hidden = redis.call('ZMSCORE', sets.hidden, unpack(ids))
-  for i, id in ipairs(ids) do
-    if posts[i] then
-      if redis.call('ZREM', sets.read, id) == 1 then
-        redis.call('ZADD', sets.unread, posts[i], id)
-        note(id)
-      end
-    elseif hidden[i] and redis.call('ZREM', sets.hidden_read, id) == 1 then
-      note(id)
-    end
-  end
-end
+local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
 
 for _, sets in ipairs(all) do
-  if ARGV[8] == 'read' then mark_read(sets) else mark_unread(sets) end
+  local hidden, shown = among(sets.hidden), among(to_read and sets.unread or sets.posts)
+  local read = not to_read and among(sets.read)
+  local out, into = {}, {}
+  for i, id in ipairs(ids) do
+    if shown[i] and (to_read or read[i]) then
+      out[#out + 1] = id
+      into[#into + 1] = to_read and now or shown[i]
+      into[#into + 1] = id
+      note(id)
+    elseif hidden[i] then
+      local count
+      if to_read then
+        count = redis.call('ZADD', sets.hidden_read, 'NX', now, id)
+      else
+        count = redis.call('ZREM', sets.hidden_read, id)
+      end
+      if count == 1 then note(id) end
+    end
+  end
+  if #out > 0 then
+    redis.call('ZREM', to_read and sets.unread or sets.read, unpack(out))
+    redis.call('ZADD', to_read and sets.read or sets.unread, unpack(into))
+  end
 end
-return { count, #ids }
+return { table.concat(changed, ' '), #ids }

@@ -1,6 +1,6 @@
 -- Moves items into one channel, out of all others of the user that show them; their read state goes along. On demand
 -- also out of those that hide them, as when the whole feed moves: an item that is shown nowhere has the state that it
--- has where it is hidden.
+-- has where it is hidden. Or lets items that have left a channel for good stay out of another one.
 --
 -- Atomic per item: it is always in exactly one channel, with one state. It is unread in the target when it was unread in any
 -- of the channels that it leaves, as `global` has shown it; where the target has it already, its state there stays. A
@@ -9,18 +9,33 @@
 -- The target's rules hold: what is muted there goes to hidden, what is blocked there stays where it was.
 --
 -- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)
--- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 '1' for hidden ones too  10.. per item:
---       id, n, n URLs of author and sources
--- reply number of items that moved, or -1: no such channel
+-- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or 'left'
+--       10.. per item: id, n, n URLs of author and sources; or with 'left' the uid of the channel that they left, and ids
+-- reply number of items that moved, or that stay out from now on; or -1: no such channel
 -- include: channels
 -- include: reasons
 -- include: enter
 -- include: leave
 -- include: rules
 
-local target_uid, seconds, hidden_too = ARGV[7], tonumber(ARGV[8]), ARGV[9] == '1'
+local target_uid, seconds, which = ARGV[7], tonumber(ARGV[8]), ARGV[9]
 if not redis.call('ZSCORE', KEYS[1], target_uid) then return -1 end
 local target = sets_of(target_uid)
+local count = 0
+local function stands(id) return redis.call('ZSCORE', target.posts, id) or redis.call('ZSCORE', target.hidden, id) end
+
+if which == 'left' then
+  local gone = sets_of(ARGV[10]).gone
+  for i = 11, #ARGV do
+    local id = ARGV[i]
+    local left = redis.call('ZSCORE', gone, id)
+    if left and not MAY_RETURN[reason_of(left)] and not stands(id) then
+      count = count + redis.call('ZADD', target.gone, 'NX', left, id)
+    end
+  end
+  return count
+end
+
 local others = {}
 for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   if uid ~= target_uid then others[#others + 1] = sets_of(uid) end
@@ -55,7 +70,7 @@ local function lost_for_good(id)
 end
 
 local function arrive(id, score, read_at, urls)
-  if redis.call('ZSCORE', target.posts, id) or redis.call('ZSCORE', target.hidden, id) then return end
+  if stands(id) then return end
   redis.call('ZREM', target.gone, id)
   enter(target, id, score, read_at, ruled(mutes, urls))
 end
@@ -64,7 +79,7 @@ end
 local function move(id, urls)
   local shown, score, read_at = found(id, 'posts', 'read')
   local hidden, hidden_score, hidden_read_at = {}, nil, nil
-  if hidden_too then hidden, hidden_score, hidden_read_at = found(id, 'hidden', 'hidden_read') end
+  if which == 'all' then hidden, hidden_score, hidden_read_at = found(id, 'hidden', 'hidden_read') end
   if #shown + #hidden == 0 or ruled(blocks, urls) then return false end
   if #shown > 0 then
     arrive(id, score, read_at, urls)
@@ -76,7 +91,7 @@ local function move(id, urls)
   return true
 end
 
-local count, at = 0, 10
+local at = 10
 while at <= #ARGV do
   local id, urls = ARGV[at], {}
   for i = 1, tonumber(ARGV[at + 1]) do urls[i] = ARGV[at + 1 + i] end

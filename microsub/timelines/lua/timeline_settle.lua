@@ -1,12 +1,13 @@
--- Applies the rules of this moment to items: blocked ones leave, muted ones are hidden, others are shown.
+-- Applies the rules of this moment to items: blocked ones leave, muted ones are hidden, others are shown. On demand first
+-- shows what is unread or read in the channel though nothing shows or hides it: its posts were lost.
 --
 -- Atomic per item: its URLs are held against the rules in the step that moves it, so mute and unmute at the same time end as
 -- the rules do, whichever batch runs last: a rule is written before its first batch, and every batch obeys all rules that
 -- stand. The read flag goes along, so the unread count follows of itself. Items that aren't in the channel are ignored.
 --
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 muted (channel, global)  9, 10 blocked
--- ARGV  1 now in whole seconds  2.. per item: id, n, n URLs of author and sources
--- reply 'id id …' that moved
+-- ARGV  1 now in whole seconds  2 'lost' to show these too, or ''  3.. per item: id, score, n, n URLs of author and sources
+-- reply 'id id …' that moved, or were shown again
 -- include: reasons
 -- include: enter
 -- include: leave
@@ -17,13 +18,28 @@ local mutes, blocks = some({ KEYS[7], KEYS[8] }), some({ KEYS[9], KEYS[10] })
 local seconds = tonumber(ARGV[1])
 local moved = {}
 
-local at = 2
+-- What is both unread and read is read.
+local function show_lost(id, score)
+  local read_at = redis.call('ZSCORE', sets.read, id)
+  local known = read_at or redis.call('ZSCORE', sets.unread, id)
+  if not known or redis.call('ZSCORE', sets.gone, id) then return false end
+  take_out(sets, id)
+  enter(sets, id, score, read_at, false)
+  return score
+end
+
+local at = 3
 while at <= #ARGV do
-  local id, urls = ARGV[at], {}
-  for i = 1, tonumber(ARGV[at + 1]) do urls[i] = ARGV[at + 1 + i] end
-  at = at + 2 + #urls
+  local id, score, urls = ARGV[at], ARGV[at + 1], {}
+  for i = 1, tonumber(ARGV[at + 2]) do urls[i] = ARGV[at + 2 + i] end
+  at = at + 3 + #urls
   local shown = redis.call('ZSCORE', sets.posts, id)
   local hidden = not shown and redis.call('ZSCORE', sets.hidden, id)
+  local is_back = false
+  if ARGV[2] == 'lost' and not shown and not hidden then
+    shown = show_lost(id, score)
+    is_back = shown
+  end
   if shown or hidden then
     local is_blocked = ruled(blocks, urls)
     local is_muted = not is_blocked and ruled(mutes, urls)
@@ -35,7 +51,7 @@ while at <= #ARGV do
       take_out(sets, id)
       enter(sets, id, shown or hidden, read_at, is_muted)
     end
-    if is_blocked or changes then moved[#moved + 1] = id end
+    if is_blocked or changes or is_back then moved[#moved + 1] = id end
   end
 end
 return table.concat(moved, ' ')
