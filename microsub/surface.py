@@ -10,7 +10,7 @@ from microsub.discovery.search import Search
 from microsub.health import Health
 from microsub.identity.clients import ConsentLimit
 from microsub.identity.foreign_tokens import ForeignTokenCheck
-from microsub.identity.local_sign_in import LocalIdentity
+from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.page_check import PageDoctor
 from microsub.identity.profiles import Profiles
 from microsub.identity.provider import IndieAuthProvider
@@ -38,7 +38,7 @@ class IdentityServices:
     provider: IndieAuthProvider
     sessions: Sessions
     signing_in: SignInClient
-    local: LocalIdentity
+    local: LocalSignIn
     quotas: UserQuotas
     consents: ConsentLimit
     verification: ForeignTokenCheck

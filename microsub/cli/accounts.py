@@ -229,13 +229,12 @@ async def user_invite(settings: Settings, stores: Stores, name: str, afresh: boo
 
     Example: microsub user invite alice --base-url https://reader.example
     """
-    from microsub.identity.local_sign_in import INVITATION_PATH
+    from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 
     await wiring.backend.require_user(settings, stores, name, enabled=True)
-    local = wiring.backend.make_local(stores.redis)
-    with closing(local.hasher):
+    with closing(LocalSignIn(stores.redis)) as local:
         if afresh:
-            await local.enrolling.forget(name)
+            await local.forget(name)
         code = await local.credentials.invite(name)
     if settings.base_url is None:
         where = f"on this machine alone, where the server listens on port {settings.port}"
@@ -254,13 +253,14 @@ def user_password(settings: Settings, name: str) -> None:
 
     Example: pass show reader | microsub user password alice
     """
+    from microsub.identity.local_sign_in import LocalSignIn
+
     password = _password(name)
 
     async def work(stores: Stores) -> None:
         await wiring.backend.require_user(settings, stores, name, enabled=True)
-        local = wiring.backend.make_local(stores.redis)
-        with closing(local.hasher):
-            await local.enrolling.set_password(name, password, time.time())
+        with closing(LocalSignIn(stores.redis)) as local:
+            await local.set_password(name, password, time.time())
 
     run_on(settings, work)
     say(f"the password of {name} is set; signed out of all browsers")

@@ -39,6 +39,7 @@ from microsub.identity.store.grants import owner_in
 from microsub.identity.store.sessions import Sessions, SignedInPerson
 from microsub.kit.rate_limits import GrowingPauses, network_of, wide_network_of
 from microsub.metrics import LOCAL_SIGN_INS
+from microsub.redis.protocol import Redis
 
 if TYPE_CHECKING:
     from microsub.identity.admission import UserAddresses
@@ -65,23 +66,30 @@ class NotRecognised(Unauthorized):
 
 
 class LocalSignIn:
-    """Recognises people by what only they know or have."""
+    """Recognises people by what only they know or have, and keeps what they choose for that. Close it at the end.
+
+    Whoever chooses a password or passkey by a one-time link ends the user's sessions, and so does a new password.
+    """
 
     def __init__(
         self,
-        accounts: Accounts,
-        store: LocalCredentials,
-        passwords: Passwords,
-        passkeys: Passkeys,
-        attempts: LoginAttempts,
+        redis: Redis,
+        sessions: Sessions | None = None,
         addresses: UserAddresses | None = None,
+        hasher: Hasher | None = None,
     ) -> None:
-        self._accounts = accounts
-        self._store = store
-        self._passwords = passwords
-        self._passkeys = passkeys
-        self._attempts = attempts
+        self.credentials = LocalCredentials(redis)
+        self.passkeys = Passkeys(self.credentials)
+        self.hasher = hasher or Hasher()
+        self._accounts = Accounts(redis)
+        self._passwords = Passwords(self.credentials, self.hasher)
+        self._sessions = sessions or Sessions(redis)
+        self._attempts = LoginAttempts(AttemptCounts(redis))
         self._addresses = addresses
+
+    def close(self) -> None:
+        """End the threads that hash."""
+        self.hasher.close()
 
     async def by_password(self, who: str, password: str, where: SignInOrigin, now: float) -> SignedInPerson:
         """The user of that name or web address, with that password.
@@ -107,7 +115,7 @@ class LocalSignIn:
         Raises TooManyRequests, NotImplementedHere.
         """
         await self._attempts.begin_challenge(where.address, now)
-        return await self._passkeys.ask_to_use(base)
+        return await self.passkeys.ask_to_use(base)
 
     async def by_passkey(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> SignedInPerson:
         """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""
@@ -120,7 +128,7 @@ class LocalSignIn:
         """
         if not await self._is_right(user, password, where, now):
             raise NotRecognised("The password is not right.")
-        await self._store.confirm(user, session, CONFIRMATION)
+        await self.credentials.confirm(user, session, CONFIRMATION)
 
     async def confirm_by_passkey(
         self, base: str, user: str, session: str, answered: PasskeyAnswer, where: SignInOrigin, now: float
@@ -128,22 +136,76 @@ class LocalSignIn:
         """The same by a passkey of that user. Raises NotRecognised, TooManyRequests."""
         if await self._passkey_of(base, answered, where, now) != user:
             raise NotRecognised("This is not a passkey of yours.")
-        await self._store.confirm(user, session, CONFIRMATION)
+        await self.credentials.confirm(user, session, CONFIRMATION)
 
     async def is_confirmed(self, user: str, session: str, since: float, now: float) -> bool:
         """Whether the session was signed in (`since`, Unix time) or confirmed within ten minutes."""
-        return since <= now < since + CONFIRMATION or await self._store.is_confirmed(user, session)
+        return since <= now < since + CONFIRMATION or await self.credentials.is_confirmed(user, session)
 
     async def remember(self, user: str, devices: str, now: float) -> str:
         """The browser's cookie from now on, by which it is known for this user too."""
         held = _held(devices)
         former = next((one for one in held if owner_in(one) == user), "")
-        made = await self._store.remember_device(user, now, former)
+        made = await self.credentials.remember_device(user, now, former)
         return _BETWEEN.join([made, *(one for one in held if one is not former)][:MOST_IN_COOKIE])
+
+    # --- what people sign in by
+
+    async def invited(self, code: str) -> str:
+        """The user whom the code invites. Raises InvitationSpent where it isn't good."""
+        user = await self.credentials.invited(code)
+        if user is None:
+            raise InvitationSpent
+        return user
+
+    async def choose_password(self, code: str, password: str, now: float) -> str:
+        """Set the password of the user whom the code invites, which uses it up; that user.
+
+        Raises InvalidRequest for an invalid password (the code stays good) or code, TooManyRequests.
+        """
+        user = await self.invited(code)
+        await self.set_password(user, password, now, invitation=code)
+        return user
+
+    async def begin_chosen_passkey(self, base: str, code: str) -> PasskeyQuestion:
+        """Begin to make a passkey for the user whom the code invites. Raises InvalidRequest."""
+        return await self.passkeys.ask_to_make(base, await self.invited(code))
+
+    async def choose_passkey(self, base: str, code: str, answered: PasskeyAnswer, name: str, now: float) -> str:
+        """Keep the passkey that was made for `begin_chosen_passkey`, which uses the code up; the user.
+
+        Raises InvalidRequest.
+        """
+        user = await self.invited(code)
+        await self.passkeys.make(base, user, answered, name, now, invitation=code)
+        await self._forget_browsers(user)
+        return user
+
+    async def set_password(
+        self, user: str, password: str, now: float, *, but: str = "", invitation: str | None = None
+    ) -> None:
+        """Set the password of a recognised user, and end their sessions but that of the id `but`.
+
+        Raises InvalidRequest, NotFound, TooManyRequests.
+        """
+        await self._attempts.hashed(user, now)
+        await self._passwords.set(user, password, now, invitation=invitation)
+        await self._forget_browsers(user, but=but)
+
+    async def forget(self, user: str) -> None:
+        """Remove all by which a user signs in here and is known, and end all their sessions."""
+        await self.credentials.forget(user)
+        await self._sessions.end_all(user)
+
+    async def _forget_browsers(self, user: str, *, but: str = "") -> None:
+        await self._sessions.end_all(user, but=but)
+        await self.credentials.forget_devices(user)
+
+    # ---
 
     async def _is_right(self, user: str, password: str, where: SignInOrigin, now: float) -> bool:
         cookie = next((one for one in _held(where.devices) if owner_in(one) == user), "")
-        known = await self._store.knows_device(user, cookie, now)
+        known = await self.credentials.knows_device(user, cookie, now)
         with _paused_counted("password"):
             attempt = await self._attempts.begin(user, where.address, now, device=cookie if known else "")
         try:
@@ -165,7 +227,7 @@ class LocalSignIn:
         with _paused_counted("passkey"):
             attempt = await self._attempts.begin_anonymous(where.address, now)
         try:
-            user = await self._passkeys.use(base, answered, now)
+            user = await self.passkeys.use(base, answered, now)
         except RequestError as refused:
             LOCAL_SIGN_INS.labels("passkey", "wrong").inc()
             log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
@@ -193,88 +255,6 @@ def _paused_counted(way: str) -> Iterator[None]:
 
 def _held(devices: str) -> list[str]:
     return [one for one in devices.split(_BETWEEN)[:MOST_IN_COOKIE] if owner_in(one)]
-
-
-class Invitations:
-    """What people choose by a one-time link, or to sign in by from now on.
-
-    Their sessions end by that.
-    """
-
-    def __init__(
-        self,
-        store: LocalCredentials,
-        passwords: Passwords,
-        passkeys: Passkeys,
-        sessions: Sessions,
-        attempts: LoginAttempts,
-    ) -> None:
-        self._store = store
-        self._passwords = passwords
-        self._passkeys = passkeys
-        self._sessions = sessions
-        self._attempts = attempts
-
-    async def invited(self, code: str) -> str:
-        """The user whom the code invites. Raises InvitationSpent where it isn't good."""
-        user = await self._store.invited(code)
-        if user is None:
-            raise InvitationSpent
-        return user
-
-    async def choose_password(self, code: str, password: str, now: float) -> str:
-        """Set the password of the user whom the code invites, which uses it up; that user.
-
-        Raises InvalidRequest for an invalid password (the code stays good) or code, TooManyRequests.
-        """
-        user = await self.invited(code)
-        await self.set_password(user, password, now, invitation=code)
-        return user
-
-    async def ask_for_passkey(self, base: str, code: str) -> PasskeyQuestion:
-        """Begin to make a passkey for the user whom the code invites. Raises InvalidRequest."""
-        return await self._passkeys.ask_to_make(base, await self.invited(code))
-
-    async def choose_passkey(self, base: str, code: str, answered: PasskeyAnswer, name: str, now: float) -> str:
-        """Keep the passkey that was made for `ask_for_passkey`, which uses the code up; the user.
-
-        Raises InvalidRequest.
-        """
-        user = await self.invited(code)
-        await self._passkeys.make(base, user, answered, name, now, invitation=code)
-        await self._forget_browsers(user)
-        return user
-
-    async def set_password(
-        self, user: str, password: str, now: float, *, but: str = "", invitation: str | None = None
-    ) -> None:
-        """Set the password of a recognised user, and end their sessions but that of the id `but`.
-
-        Raises InvalidRequest, NotFound, TooManyRequests.
-        """
-        await self._attempts.hashed(user, now)
-        await self._passwords.set(user, password, now, invitation=invitation)
-        await self._forget_browsers(user, but=but)
-
-    async def forget(self, user: str) -> None:
-        """Remove all by which a user signs in here and is known, and end all their sessions."""
-        await self._store.forget(user)
-        await self._sessions.end_all(user)
-
-    async def _forget_browsers(self, user: str, *, but: str = "") -> None:
-        await self._sessions.end_all(user, but=but)
-        await self._store.forget_devices(user)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalIdentity:
-    """Recognising people, and what they are recognised by. Close `hasher` at the end."""
-
-    recognising: LocalSignIn
-    passkeys: Passkeys
-    enrolling: Invitations
-    credentials: LocalCredentials
-    hasher: Hasher
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ import structlog
 from microsub.errors import ConfigError, InvalidRequest, NotFound, StoreFull
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.embedded.datafolder import has_data
-from microsub.redis.protocol import Redis
 from microsub.settings import Settings
 from microsub.wiring.stores import following, open_stores, tell_failure
 
@@ -23,10 +22,7 @@ if TYPE_CHECKING:  # `config check` needs none of it where there is no data
     from microsub.administration import Applier
     from microsub.configuration.document import BackendDocument
     from microsub.configuration.sync import Configuration
-    from microsub.identity.admission import UserAddresses
-    from microsub.identity.local_sign_in import LocalIdentity
     from microsub.identity.page_check.findings import PageReport
-    from microsub.identity.store.sessions import Sessions
     from microsub.wiring.stores import Stores
 
 log = structlog.get_logger(__name__)
@@ -189,27 +185,6 @@ async def greeting_token(stores: Stores, now: float) -> str | None:
     if not users:
         return None
     return await stores.accounts.create_token(users[0], ALL_SCOPES, GREETING, now, now + 86_400, mark=_MARK)
-
-
-def make_local(redis: Redis, sessions: Sessions | None = None, addresses: UserAddresses | None = None) -> LocalIdentity:
-    """Sign-in on our own pages, on one connection. Close its `hasher` at the end."""
-    from microsub.identity.local_sign_in import Invitations, LocalIdentity, LocalSignIn, LoginAttempts
-    from microsub.identity.passkeys import Passkeys
-    from microsub.identity.passwords import Hasher, Passwords
-    from microsub.identity.store.accounts import Accounts
-    from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
-    from microsub.identity.store.sessions import Sessions
-
-    accounts, store, hasher = Accounts(redis), LocalCredentials(redis), Hasher()
-    passwords, passkeys = Passwords(store, hasher), Passkeys(store)
-    attempts = LoginAttempts(AttemptCounts(redis))
-    return LocalIdentity(
-        recognising=LocalSignIn(accounts, store, passwords, passkeys, attempts, addresses),
-        passkeys=passkeys,
-        enrolling=Invitations(store, passwords, passkeys, sessions or Sessions(redis), attempts),
-        credentials=store,
-        hasher=hasher,
-    )
 
 
 async def examine(settings: Settings, address: str) -> PageReport:

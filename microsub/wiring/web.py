@@ -22,6 +22,7 @@ from microsub.health import Health
 from microsub.identity.admission import Admission, UserAddresses
 from microsub.identity.clients import ClientApps, ConsentLimit
 from microsub.identity.foreign_tokens import ForeignTokenCheck, Introspection
+from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.page_check import PageDoctor
 from microsub.identity.profiles import Profiles
 from microsub.identity.protocol.documents import profile_page
@@ -45,7 +46,6 @@ from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
-from microsub.wiring.backend import make_local
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.stores import Stores, following
 from microsub.wiring.worker import figures
@@ -73,7 +73,7 @@ async def open_app(
             yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
         finally:
             parser.stop()
-            identity.local.hasher.close()
+            identity.local.close()
             await reading.aclose()
             await used.aclose()
             await cache.aclose()
@@ -145,7 +145,7 @@ def make_identity(
         profiles=profiles,
         provider=provider,
         sessions=sessions,
-        local=make_local(redis, sessions, addresses),
+        local=LocalSignIn(redis, sessions, addresses),
         signing_in=SignInClient(
             PendingStore(redis), profiles, fetcher, admission, SignInLimits(addresses), private=private
         ),

@@ -13,10 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from microsub.cli import accounts, main
-from microsub.identity.local_sign_in import LocalIdentity
+from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.connect import connect
-from microsub.wiring.backend import make_local
 
 Run = Callable[..., Result]
 T = TypeVar("T")
@@ -42,17 +41,17 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Run:
 
 
 @pytest.fixture
-def looked(redis_url: str) -> Callable[[Callable[[LocalIdentity, Accounts], Awaitable[T]]], T]:
+def looked(redis_url: str) -> Callable[[Callable[[LocalSignIn, Accounts], Awaitable[T]]], T]:
     """Asks the store that the commands have worked on."""
 
-    def look(ask: Callable[[LocalIdentity, Accounts], Awaitable[T]]) -> T:
+    def look(ask: Callable[[LocalSignIn, Accounts], Awaitable[T]]) -> T:
         async def work() -> T:
             redis = await connect(redis_url)
-            local = make_local(redis)
+            local = LocalSignIn(redis)
             try:
                 return await ask(local, Accounts(redis))
             finally:
-                local.hasher.close()
+                local.close()
                 await redis.aclose()
 
         return asyncio.run(work())
@@ -60,11 +59,11 @@ def looked(redis_url: str) -> Callable[[Callable[[LocalIdentity, Accounts], Awai
     return look
 
 
-Looked = Callable[[Callable[[LocalIdentity, Accounts], Awaitable[Any]]], Any]
+Looked = Callable[[Callable[[LocalSignIn, Accounts], Awaitable[Any]]], Any]
 
 
-async def is_right(local: LocalIdentity, password: str = PASSWORD) -> bool:
-    return await local.recognising._passwords.is_right("alice", password)
+async def is_right(local: LocalSignIn, password: str = PASSWORD) -> bool:
+    return await local._passwords.is_right("alice", password)
 
 
 def test_a_link_is_printed_alone_and_invites_its_user(run: Run, looked: Looked) -> None:
@@ -75,7 +74,7 @@ def test_a_link_is_printed_alone_and_invites_its_user(run: Run, looked: Looked) 
     address, _, code = link.partition("#")
     assert address == "https://reader.example/sub/enrol"
     assert code.startswith("alice.")
-    assert looked(lambda local, _: local.enrolling.invited(code)) == "alice"
+    assert looked(lambda local, _: local.invited(code)) == "alice"
 
 
 def test_a_link_without_an_address_comes_with_a_warning(run: Run) -> None:
@@ -89,15 +88,15 @@ def test_inviting_afresh_shuts_everybody_out_first(run: Run, looked: Looked) -> 
     """Password and sessions are gone; without the flag they stay."""
     run("user", "password", "alice", given=PASSWORD)
 
-    async def begin(local: LocalIdentity, _: Accounts) -> str:
-        return await local.enrolling._sessions.begin("alice", "https://alice.example/", "x", "", time.time())
+    async def begin(local: LocalSignIn, _: Accounts) -> str:
+        return await local._sessions.begin("alice", "https://alice.example/", "x", "", time.time())
 
     cookie = looked(begin)
     run("user", "invite", "alice")
     assert looked(lambda local, _: is_right(local))
     run("user", "invite", "alice", "--afresh")
     assert not looked(lambda local, _: is_right(local))
-    assert looked(lambda local, _: local.enrolling._sessions.find(cookie, time.time())) is None
+    assert looked(lambda local, _: local._sessions.find(cookie, time.time())) is None
 
 
 @pytest.mark.parametrize("given", [PASSWORD, PASSWORD + "\n", PASSWORD + "\r\n", PASSWORD + "\nand more"])

@@ -9,11 +9,10 @@ import pytest
 
 from microsub.errors import TooManyRequests
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
-from microsub.identity.local_sign_in import LocalSignIn, LoginAttempts, NotRecognised, SignInOrigin
-from microsub.identity.passkeys import Passkeys
+from microsub.identity.local_sign_in import LocalSignIn, NotRecognised, SignInOrigin
 from microsub.identity.passwords import Cost, Hasher, Passwords
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
+from microsub.identity.store.credentials import LocalCredentials
 from microsub.identity.store.sessions import SignedInPerson
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
@@ -33,8 +32,7 @@ class House:
         self.accounts, self.store = Accounts(redis), LocalCredentials(redis)
         self.hasher = Hasher(Cost(passes=1, memory_kib=8))
         self.passwords = Passwords(self.store, self.hasher)
-        attempts = LoginAttempts(AttemptCounts(redis))
-        self.door = LocalSignIn(self.accounts, self.store, self.passwords, Passkeys(self.store), attempts)
+        self.door = LocalSignIn(redis, hasher=self.hasher)
 
     async def knock(self, password: str, address: str, now: float, who: str = ANN, devices: str = "") -> str:
         """`in`, `wrong`, or `wait`: the password wasn't looked at."""

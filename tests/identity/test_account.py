@@ -123,7 +123,7 @@ class TestTokens:
 
     async def test_one_without_an_end_needs_a_fresh_sign_in(self, server: Instance, ann: Visitor, signed_in) -> None:
         """Or the password or a passkey once more, as changing these does; one that ends is made at any time."""
-        await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
+        await server.identity.local.set_password("ann", PASSWORD, server.now)
         await signed_in(ann)
         server.now += CONFIRMATION + 1
         refused = await self.made(ann, days="")
@@ -220,7 +220,7 @@ def later(server: Instance) -> None:
 @pytest.fixture
 async def enrolled(server: Instance) -> Instance:
     """Ann has a password."""
-    await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
+    await server.identity.local.set_password("ann", PASSWORD, server.now)
     return server
 
 
@@ -245,7 +245,7 @@ async def test_a_changed_password_makes_other_browsers_unknown(
     await tried(other)
     await changed(ann)
     cookie = other.cookies["__Host-microsub-devices"]
-    assert not await enrolled.identity.local.recognising._store.knows_device("ann", cookie, enrolled.now)
+    assert not await enrolled.identity.local.credentials.knows_device("ann", cookie, enrolled.now)
 
 
 async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: Instance, ann: Visitor) -> None:

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from microsub.errors import InvalidRequest, NotFound
-from microsub.identity.local_sign_in import LocalIdentity
+from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.passkeys import PasskeyAnswer
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.sessions import Sessions
 from microsub.redis.protocol import Redis
-from microsub.wiring.backend import make_local
 from tests.support.authenticator import Authenticator
 from tests.support.one_reader import ANN, NOW
 from tests.support.readers import Instance
@@ -60,7 +59,7 @@ async def test_a_made_up_link_tells_nothing_of_its_user(server: Instance, ann: V
     await server.accounts.add_user("bob", "", server.now)
     await server.accounts.add_user("gone", "", server.now)
     await server.accounts.disable_user("gone", server.now)
-    await server.identity.local.enrolling.set_password("bob", PASSWORD, server.now)
+    await server.identity.local.set_password("bob", PASSWORD, server.now)
     await code_for(server)
     seen = set()
     for name in ("ann", "bob", "gone", "nobody"):
@@ -123,7 +122,7 @@ async def test_the_script_asks_whether_the_link_is_still_good(server: Instance, 
         return await ann.post(part.attributes["data-look"], {**token, "code": code})
 
     assert (await look()).status == 204
-    await server.identity.local.enrolling.choose_password(code, PASSWORD, server.now)
+    await server.identity.local.choose_password(code, PASSWORD, server.now)
     shown = await look()
     assert shown.status == 400
     assert "used already" in shown.tree.css_first("[role=alert]").text()
@@ -140,46 +139,46 @@ async def accounts(redis: Redis) -> Accounts:
 
 
 @pytest.fixture
-def local(redis: Redis, accounts: Accounts) -> Iterator[LocalIdentity]:
-    made = make_local(redis)
+def local(redis: Redis, accounts: Accounts) -> Iterator[LocalSignIn]:
+    made = LocalSignIn(redis)
     yield made
-    made.hasher.close()
+    made.close()
 
 
-async def test_of_two_at_once_one_gets_in(local: LocalIdentity) -> None:
+async def test_of_two_at_once_one_gets_in(local: LocalSignIn) -> None:
     """Who has copied a link and is a moment later than its owner changes nothing."""
     code = await local.credentials.invite(ANN)
     chosen = await asyncio.gather(
-        *(local.enrolling.choose_password(code, password, NOW) for password in PASSWORDS), return_exceptions=True
+        *(local.choose_password(code, password, NOW) for password in PASSWORDS), return_exceptions=True
     )
     assert sorted(type(one).__name__ for one in chosen) == ["InvitationSpent", "str"]
     winner = PASSWORDS[chosen.index(ANN)]
-    passwords = local.recognising._passwords
+    passwords = local._passwords
     assert [await passwords.is_right(ANN, one) for one in PASSWORDS] == [one == winner for one in PASSWORDS]
 
 
-async def test_a_link_for_a_password_isnt_good_for_a_passkey_as_well(local: LocalIdentity) -> None:
+async def test_a_link_for_a_password_isnt_good_for_a_passkey_as_well(local: LocalSignIn) -> None:
     """A challenge that was given out before doesn't help."""
     code, device = await local.credentials.invite(ANN), Authenticator(ORIGIN)
-    asked = await local.enrolling.ask_for_passkey(ORIGIN, code)
-    await local.enrolling.choose_password(code, PASSWORDS[0], NOW)
+    asked = await local.begin_chosen_passkey(ORIGIN, code)
+    await local.choose_password(code, PASSWORDS[0], NOW)
     answered = PasskeyAnswer(asked.secret, device.make(asked.options))
     with pytest.raises(InvitationSpent):
-        await local.enrolling.choose_passkey(ORIGIN, code, answered, "x", NOW)
+        await local.choose_passkey(ORIGIN, code, answered, "x", NOW)
     assert (await local.credentials.overview(ANN)).passkeys == ()
 
 
-async def test_a_bad_choice_leaves_the_link_good(local: LocalIdentity) -> None:
+async def test_a_bad_choice_leaves_the_link_good(local: LocalSignIn) -> None:
     """Only what was set uses it up."""
     code = await local.credentials.invite(ANN)
     with pytest.raises(InvalidRequest):
-        await local.enrolling.choose_password(code, "short", NOW)
+        await local.choose_password(code, "short", NOW)
     with pytest.raises(InvalidRequest):
-        await local.enrolling.choose_passkey(ORIGIN, code, PasskeyAnswer("x", {}), "x", NOW)
-    assert await local.enrolling.invited(code) == ANN
+        await local.choose_passkey(ORIGIN, code, PasskeyAnswer("x", {}), "x", NOW)
+    assert await local.invited(code) == ANN
 
 
-async def test_every_choice_ends_the_sessions(local: LocalIdentity, redis: Redis) -> None:
+async def test_every_choice_ends_the_sessions(local: LocalSignIn, redis: Redis) -> None:
     """By password and by passkey; and all at once when everything is forgotten."""
     sessions = Sessions(redis)
 
@@ -187,27 +186,25 @@ async def test_every_choice_ends_the_sessions(local: LocalIdentity, redis: Redis
         return await sessions.find(cookie, NOW) is None
 
     cookie = await sessions.begin(ANN, "https://ann.example/", "x", "", NOW)
-    await local.enrolling.choose_password(await local.credentials.invite(ANN), PASSWORDS[0], NOW)
+    await local.choose_password(await local.credentials.invite(ANN), PASSWORDS[0], NOW)
     assert await ended(cookie)
     cookie = await sessions.begin(ANN, "https://ann.example/", "x", "", NOW)
     code, device = await local.credentials.invite(ANN), Authenticator(ORIGIN)
-    asked = await local.enrolling.ask_for_passkey(ORIGIN, code)
-    await local.enrolling.choose_passkey(
-        ORIGIN, code, PasskeyAnswer(asked.secret, device.make(asked.options)), "x", NOW
-    )
+    asked = await local.begin_chosen_passkey(ORIGIN, code)
+    await local.choose_passkey(ORIGIN, code, PasskeyAnswer(asked.secret, device.make(asked.options)), "x", NOW)
     assert await ended(cookie)
     cookie = await sessions.begin(ANN, "https://ann.example/", "x", "", NOW)
-    await local.enrolling.forget(ANN)
+    await local.forget(ANN)
     assert await ended(cookie)
     overview = await local.credentials.overview(ANN)
     assert (overview.password_since, overview.passkeys) == (None, ())
 
 
-async def test_nobody_who_is_disabled_chooses_anything(local: LocalIdentity, accounts: Accounts) -> None:
+async def test_nobody_who_is_disabled_chooses_anything(local: LocalSignIn, accounts: Accounts) -> None:
     """Neither by a link from before nor by whoever runs the server."""
     code = await local.credentials.invite(ANN)
     await accounts.disable_user(ANN, NOW)
     with pytest.raises(InvitationSpent):
-        await local.enrolling.choose_password(code, PASSWORDS[0], NOW)
+        await local.choose_password(code, PASSWORDS[0], NOW)
     with pytest.raises(NotFound):
-        await local.enrolling.set_password(ANN, PASSWORDS[0], NOW)
+        await local.set_password(ANN, PASSWORDS[0], NOW)

@@ -29,7 +29,7 @@ from tests.support.visitor import (
 @pytest.fixture
 async def enrolled(server: Instance) -> Instance:
     """Ann has a password."""
-    await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
+    await server.identity.local.set_password("ann", PASSWORD, server.now)
     return server
 
 
@@ -77,7 +77,7 @@ async def test_a_known_browser_gets_in_during_an_attack(enrolled: Instance, ann:
 async def test_a_known_browser_is_known_for_its_users(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
     """Several people in one browser keep it known for each; another account isn't helped by it."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
-    await enrolled.identity.local.enrolling.set_password("bob", PASSWORD + "!", enrolled.now)
+    await enrolled.identity.local.set_password("bob", PASSWORD + "!", enrolled.now)
     await tried(ann)
     await tried(ann, "bob", PASSWORD + "!")
     assert ann.cookies[DEVICES].count("~") == 1

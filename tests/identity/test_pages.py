@@ -96,7 +96,7 @@ async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) 
         there.client.cookies.jar = here.client.cookies.jar  # one browser
         for name, visitor in (("ann", here), ("bob", there)):
             await made.accounts.add_user(name, f"https://{name}.example/", made.now)
-            await made.identity.local.enrolling.set_password(name, PASSWORD, made.now)
+            await made.identity.local.set_password(name, PASSWORD, made.now)
             assert (await tried(visitor, name)).location == "/account"
         for name, visitor in (("ann", here), ("bob", there)):
             assert f"signed in as {name}" in (await visitor.get("/account")).text

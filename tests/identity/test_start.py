@@ -195,7 +195,7 @@ async def test_a_slash_makes_nobody_another_person(ann: Visitor) -> None:
 async def test_one_signs_in_by_it(server: Instance, ann: Visitor) -> None:
     """With the address in place of the name, and is shown with it."""
     await server.accounts.add_user("carol", "", server.now)
-    await server.identity.local.enrolling.set_password("carol", PASSWORD, server.now)
+    await server.identity.local.set_password("carol", PASSWORD, server.now)
     for who in ("https://reader.example/u/carol", "reader.example/u/carol", "carol"):
         page = await ann.get("/sign-in")
         shown = await ann.submit(page, "/sign-in/local", who=who, password=PASSWORD)

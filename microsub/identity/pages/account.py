@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
-from microsub.identity.local_sign_in import LocalIdentity
+from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.pages.consent import token_scopes
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, passkey_question
 from microsub.identity.protocol.documents import ENDPOINT, is_own, profile_page
@@ -135,7 +135,7 @@ async def _credentials(visit: PageVisit, problem: RequestError | None = None) ->
 
 async def _confirm(visit: PageVisit) -> Response:
     session, password = visit.require_session(), visit.form.get("password", "")
-    await _local(visit).recognising.confirm(session.user, session.id, password, visit.where, visit.now)
+    await _local(visit).confirm(session.user, session.id, password, visit.where, visit.now)
     return visit.go(CREDENTIALS)
 
 
@@ -145,14 +145,13 @@ async def _begin_confirming(visit: PageVisit) -> Response:
 
 async def _confirm_by_passkey(visit: PageVisit) -> Response:
     session, answer = visit.require_session(), visit.passkey_answer()
-    recognising = _local(visit).recognising
-    await recognising.confirm_by_passkey(visit.base, session.user, session.id, answer, visit.where, visit.now)
+    await _local(visit).confirm_by_passkey(visit.base, session.user, session.id, answer, visit.where, visit.now)
     return visit.go(CREDENTIALS)
 
 
 async def _set_password(visit: PageVisit) -> Response:
     session = await visit.require_confirmed()
-    await _local(visit).enrolling.set_password(session.user, visit.passwords(), visit.now, but=session.id)
+    await _local(visit).set_password(session.user, visit.passwords(), visit.now, but=session.id)
     # A new session in place of this one too, so that a stolen cookie ends.
     await visit.sign_in(SignedInPerson(session.user, session.me, session.how))
     text = "Your password is set. All other browsers had to sign out; apps that you have given access keep it."
@@ -186,5 +185,5 @@ def _changed(visit: PageVisit, there: bool) -> Response:
     return visit.go(CREDENTIALS)
 
 
-def _local(visit: PageVisit) -> LocalIdentity:
+def _local(visit: PageVisit) -> LocalSignIn:
     return visit.site.identity.local

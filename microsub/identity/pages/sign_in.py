@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import RequestError, SignInFailed
-from microsub.identity.local_sign_in import INVITATION_PATH, Invitations
+from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 from microsub.identity.pages.consent import app_behind
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page, passkey_question, public
 from microsub.identity.protocol.documents import microsub_line
@@ -121,18 +121,16 @@ async def _finish(visit: PageVisit) -> Response:
 
 async def _by_password(visit: PageVisit) -> Response:
     who, password = visit.form.text("who"), visit.form.get("password", "")
-    found = await visit.site.identity.local.recognising.by_password(who, password, visit.where, visit.now)
+    found = await _local(visit).by_password(who, password, visit.where, visit.now)
     return await visit.sign_in(found, next_=next_path(visit.form))
 
 
 async def _begin_passkey(visit: PageVisit) -> Response:
-    recognising = visit.site.identity.local.recognising
-    return passkey_question(await recognising.ask_for_passkey(visit.base, visit.where, visit.now))
+    return passkey_question(await _local(visit).ask_for_passkey(visit.base, visit.where, visit.now))
 
 
 async def _by_passkey(visit: PageVisit) -> Response:
-    recognising, answer = visit.site.identity.local.recognising, visit.passkey_answer()
-    found = await recognising.by_passkey(visit.base, answer, visit.where, visit.now)
+    found = await _local(visit).by_passkey(visit.base, visit.passkey_answer(), visit.where, visit.now)
     return await visit.sign_in(found, next_=next_path(visit.form))
 
 
@@ -189,22 +187,22 @@ async def _look_at_invitation(visit: PageVisit) -> Response:
 
     Our script asks when it has the code.
     """
-    await _invitations(visit).invited(visit.form.text("code"))
+    await _local(visit).invited(visit.form.text("code"))
     return Response(status_code=204, headers=dict(page_headers()))
 
 
 async def _choose_password(visit: PageVisit) -> Response:
-    user = await _invitations(visit).choose_password(visit.form.text("code"), visit.passwords(), visit.now)
+    user = await _local(visit).choose_password(visit.form.text("code"), visit.passwords(), visit.now)
     return await _sign_in_invited(visit, user, "with a new password")
 
 
 async def _begin_chosen_passkey(visit: PageVisit) -> Response:
-    return passkey_question(await _invitations(visit).ask_for_passkey(visit.base, visit.form.text("code")))
+    return passkey_question(await _local(visit).begin_chosen_passkey(visit.base, visit.form.text("code")))
 
 
 async def _choose_passkey(visit: PageVisit) -> Response:
     code, name, answer = visit.form.text("code"), visit.form.text("name"), visit.passkey_answer()
-    user = await _invitations(visit).choose_passkey(visit.base, code, answer, name, visit.now)
+    user = await _local(visit).choose_passkey(visit.base, code, answer, name, visit.now)
     return await _sign_in_invited(visit, user, "with a new passkey")
 
 
@@ -213,5 +211,5 @@ async def _sign_in_invited(visit: PageVisit, user: str, how: str) -> Response:
     return await visit.sign_in(SignedInPerson(user, found.me if found is not None else "", how))
 
 
-def _invitations(visit: PageVisit) -> Invitations:
-    return visit.site.identity.local.enrolling
+def _local(visit: PageVisit) -> LocalSignIn:
+    return visit.site.identity.local

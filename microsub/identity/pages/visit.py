@@ -387,8 +387,8 @@ class PageVisit:
     async def is_confirmed(self) -> bool:
         """Whether the session was signed in or confirmed within ten minutes. Raises SignInNeeded."""
         session = self.require_session()
-        recognising = self.site.identity.local.recognising
-        return await recognising.is_confirmed(session.user, session.id, session.since, self.now)
+        local = self.site.identity.local
+        return await local.is_confirmed(session.user, session.id, session.since, self.now)
 
     async def require_confirmed(self) -> SignedIn:
         """The session, where `is_confirmed`. Raises ConfirmationNeeded, SignInNeeded."""
@@ -479,7 +479,7 @@ class PageVisit:
         self._browser = new_secret()
         self._new |= {"session": cookie, "browser": self._browser}
         if known:
-            remembered = await identity.local.recognising.remember(person.user, self.where.devices, self.now)
+            remembered = await identity.local.remember(person.user, self.where.devices, self.now)
             self._new["devices"] = remembered
         return self.go(next_ or person.next or "/account")
 
