@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -22,8 +21,8 @@ from microsub import metrics
 from microsub.configuration.model import Registration
 from microsub.errors import InvalidRequest, ProfileError, SignInFailed
 from microsub.identity.limits import USER_ADDRESSES
-from microsub.identity.profiles import Claims, Profile
-from microsub.identity.protocol.links import canonical_me, path_of_me, site_of_me
+from microsub.identity.profiles import Profile, Profiles
+from microsub.identity.protocol.links import known_me, path_of_me, site_of_me
 from microsub.identity.store.accounts import Accounts, User
 from microsub.kit.urls import domain, parts_of, within
 from microsub.model.reader import NAME, RESERVED
@@ -76,12 +75,6 @@ class Refusal(SignInFailed):
         self.stranger = stranger
 
 
-class ProfilePages(Protocol):
-    """What is needed of `profiles.Profiles`."""
-
-    async def claims(self, me: str) -> Claims: ...  # noqa: D102
-
-
 async def no_registration() -> Registration:
     """The settings by which existing users alone are admitted."""
     return Registration()
@@ -96,7 +89,7 @@ class Admission:
     def __init__(
         self,
         accounts: Accounts,
-        pages: ProfilePages,
+        pages: Profiles,
         settings: Callable[[], Awaitable[Registration]] = no_registration,
         *,
         private: bool = False,
@@ -144,7 +137,7 @@ class Admission:
         called = {bare(link) for link in person.me_links}
         asked: list[tuple[str, bool, User]] = []
         for user in users:
-            me = canonical(user.me)
+            me = known_me(user.me)
             agrees = me is not None and (me == person.entered or bare(me) in called)
             if me is not None and (agrees or site_of_me(me) == site):
                 asked.append((me, agrees, user))
@@ -173,7 +166,7 @@ class Admission:
                     metrics.REGISTRATIONS.inc()
                     log.info("an account was registered", user=name, me=person.me)
                 return Admitted(name, user.me, new=True)
-            if bare(canonical(user.me) or "") == bare(person.me):
+            if bare(known_me(user.me) or "") == bare(person.me):
                 return None
         return None
 
@@ -208,7 +201,7 @@ class UserAddresses:
         It doesn't say whether they may sign in.
         """
         text = typed.strip()
-        me = None if NAME.match(text) else canonical(text)
+        me = None if NAME.match(text) else known_me(text)
         if me is None:
             return text
         await self._read()
@@ -219,11 +212,11 @@ class UserAddresses:
             return
         self._until = self._clock() + USER_ADDRESSES
         users = await self._accounts.users()
-        self._known = frozenset(me for user in users if (me := canonical(user.me)))
+        self._known = frozenset(me for user in users if (me := known_me(user.me)))
         found: dict[str, str] = {}
         shared: set[str] = set()  # an address that several have stands for none of them
         for user in users:
-            if (me := canonical(user.me or self._lent(user.name))) is not None and user.disabled is None:
+            if (me := known_me(user.me or self._lent(user.name))) is not None and user.disabled is None:
                 if _schemeless(me) in found:
                     shared.add(_schemeless(me))
                 found[_schemeless(me)] = user.name
@@ -245,21 +238,13 @@ def proven(entered: str, returned: str, profile: Profile) -> ConfirmedPerson:
 
 def is_named(user: User, names: frozenset[str]) -> bool:
     """Whether the user's address is one of `names`, by https or in the account by http."""
-    me = canonical(user.me)
+    me = known_me(user.me)
     return me is not None and _is_among(me, names)
 
 
 def _is_among(me: str, names: frozenset[str]) -> bool:
     """Whether `me` is one of the proven names, or would be by https, which proves more."""
     return me in names or (me.startswith("http:") and f"https:{me[5:]}" in names)
-
-
-def canonical(me: str) -> str | None:
-    """The canonical form of an account's address; None for none."""
-    try:
-        return canonical_me(me, private=True) if me else None
-    except InvalidRequest:
-        return None
 
 
 def bare(me: str) -> str:
@@ -273,7 +258,7 @@ def _disabled(me: str) -> Refusal:
 
 def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
     """Why somebody is none of the users: one may have moved, or be written in another way."""
-    known = {me: user for user in users if (me := canonical(user.me)) is not None}
+    known = {me: user for user in users if (me := known_me(user.me)) is not None}
     me, account = person.me, person.entered
     if account in known and site_of_me(account) != site_of_me(me):
         return Refusal(
@@ -351,4 +336,4 @@ def _is_within(host: str, entries: Collection[str]) -> bool:
 
 def _is_one_of(me: str, entries: Collection[str]) -> bool:
     wanted = bare(me)
-    return any(bare(url) == wanted for entry in entries if "://" in entry and (url := canonical(entry)) is not None)
+    return any(bare(url) == wanted for entry in entries if "://" in entry and (url := known_me(entry)) is not None)

@@ -35,7 +35,6 @@ from microsub.identity.provider import (
     CodeExchange,
     IndieAuthProvider,
     Redeemed,
-    canonical,
 )
 from microsub.identity.store.accounts import MARK, Accounts
 from microsub.identity.store.grants import OwnToken, is_refresh
@@ -222,7 +221,7 @@ def _told(given: Redeemed) -> Reply:
 
 def _described(token: OwnToken) -> Reply:
     found: dict[str, Any] = {
-        "me": canonical(token.me),
+        "me": token.me,
         "client_id": token.client,
         "scope": " ".join(sorted(token.scopes)),
         "iat": int(token.created),
@@ -353,7 +352,7 @@ class RequestCredentials:
         known = self._owners.get(digest)
         if known is not None:
             return known
-        owner = await self._verification.owner(digest)
+        owner = await self._verification.tokens.owner(digest)
         if owner is not None:
             self._learn(digest, owner)
         else:

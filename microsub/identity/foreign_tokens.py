@@ -23,7 +23,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -43,7 +42,7 @@ from microsub.errors import (
 )
 from microsub.fetch import Answered, FetchFailed, Sender, Sending
 from microsub.identity.limits import PROFILE_RECENT, REFUSED_TOKEN, UnknownTokens
-from microsub.identity.profiles import Profile
+from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.documents import TokenAnswer, read_check, read_introspection
 from microsub.identity.protocol.links import same_me
 from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, TokenOrigin, Vouched
@@ -59,15 +58,6 @@ _NOBODY = "the user's page names no provider that can be asked; the check of pag
 _TRY_OTHERWISE = frozenset({400, 401, 403, 404, 405, 501})
 _NOT_CHECKED = frozenset({404, 405, 501})
 _NO = frozenset({400, 401, 403})
-
-
-@dataclass(frozen=True, slots=True)
-class Good:
-    """The token is the user's. `ends` is the provider's own time of expiry in Unix seconds, where it names one."""
-
-    scopes: frozenset[str]
-    client: str
-    ends: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +91,11 @@ class Silent:
     detail: str = ""
 
 
-Said = Good | Denied | Another | Silent
+Said = Vouched | Denied | Another | Silent
 
 
-class ProfilesPort(Protocol):
-    """What is needed of `identity.profiles.Profiles`."""
-
-    async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
-        """The profile at `me`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _TokenEndpoints:
-    """Where to ask: introspection, else the older check."""
-
-    introspection: str | None
-    check: str | None
+_Places = tuple[str | None, str | None]
+"""Where to ask: introspection, else the older check."""
 
 
 class Introspection:
@@ -127,9 +105,7 @@ class Introspection:
     tokens. `private` is for instances that reach private networks.
     """
 
-    def __init__(
-        self, sender: Sender, profiles: ProfilesPort, *, own: str | None = None, private: bool = False
-    ) -> None:
+    def __init__(self, sender: Sender, profiles: Profiles, *, own: str | None = None, private: bool = False) -> None:
         self._sender = sender
         self._profiles = profiles
         self._own = None if own is None else own.rstrip("/") + "/"
@@ -153,21 +129,21 @@ class Introspection:
         if not who.me:
             return Denied("nothing is known of a provider that issues tokens for this user")
         if who.token_endpoint is not None:
-            return self._about(who, None, await self._said(_TokenEndpoints(None, who.token_endpoint), token, now))
+            return self._about(who, None, await self._said((None, who.token_endpoint), token, now), now)
         profile = await self._profiles.discover(who.me)
         said = await self._said(_places(profile), token, now)
         if isinstance(said, TokenAnswer) and said.active:
-            return self._about(who, profile, said)
+            return self._about(who, profile, said, now)
         # Somebody may have moved to another provider, whose token this is.
         try:
             newer = await self._profiles.discover(who.me, max_age=PROFILE_RECENT)
         except ProfileError:
-            return self._about(who, profile, said)
+            return self._about(who, profile, said, now)
         if _places(newer) != _places(profile):
             said = await self._said(_places(newer), token, now)
-        return self._about(who, newer, said)
+        return self._about(who, newer, said, now)
 
-    def _about(self, who: Principal, profile: Profile | None, said: TokenAnswer | Silent) -> Said:
+    def _about(self, who: Principal, profile: Profile | None, said: TokenAnswer | Silent, now: float) -> Said:
         """What the answer means for this user."""
         if isinstance(said, Silent):
             return said
@@ -175,14 +151,15 @@ class Introspection:
             return Denied("the user's provider says that the token is unknown, expired or revoked")
         if not (_is_called(who.me, said.me) if profile is None else profile.is_known_as(said.me)):
             return Another(said.me)
-        return Good(said.scopes, said.client or "", said.expires)
+        return Vouched(understood(said.scopes), said.client or "", now, said.expires)
 
-    async def _said(self, places: _TokenEndpoints, token: str, now: float) -> TokenAnswer | Silent:
+    async def _said(self, places: _Places, token: str, now: float) -> TokenAnswer | Silent:
+        introspection, check = places
         refused: TokenAnswer | None = None
-        if places.introspection is not None:
-            if self._is_own(places.introspection):
+        if introspection is not None:
+            if self._is_own(introspection):
                 return TokenAnswer(active=False)
-            sending = Sending(places.introspection, method="POST", form={"token": token}, bearer=token)
+            sending = Sending(introspection, method="POST", form={"token": token}, bearer=token)
             answer = await self._sender.send(sending)
             if isinstance(answer, FetchFailed):
                 return Silent("the server can't be reached", detail=answer.detail)
@@ -193,9 +170,9 @@ class Introspection:
             if answer.status in _NO:
                 # It may be the bearer that is refused, which is the token itself, or our way of asking.
                 refused = TokenAnswer(active=False)
-        if places.check is None:
+        if check is None:
             return refused or Silent("the user's page names nobody who checks tokens", lasting=True)
-        return await self._checked(places.check, token, now, refused)
+        return await self._checked(check, token, now, refused)
 
     async def _checked(self, url: str, token: str, now: float, refused: TokenAnswer | None) -> TokenAnswer | Silent:
         """The older check; `refused` is what introspection came to, for a provider that knows no older check."""
@@ -230,8 +207,8 @@ def _is_called(me: str, said: str) -> bool:
     return same_me(said, me) or (said.startswith("https:") and same_me(f"http:{said[6:]}", me))
 
 
-def _places(profile: Profile) -> _TokenEndpoints:
-    return _TokenEndpoints(profile.introspection_endpoint, profile.token_endpoint)
+def _places(profile: Profile) -> _Places:
+    return profile.introspection_endpoint, profile.token_endpoint
 
 
 def _silent(answer: Answered) -> Silent:
@@ -258,25 +235,17 @@ class CheckTimes:
     look: float = 0.05
 
 
-class IntrospectionPort(Protocol):
-    """What is needed of `identity.foreign_tokens.Introspection`."""
-
-    async def ask(self, who: Principal, token: str, now: float) -> Said:
-        """What the provider says."""
-        ...
-
-
 class ForeignTokenCheck:
     """Checks tokens with users' providers. `settings` gives those in force."""
 
     def __init__(
         self,
         tokens: ForeignTokens,
-        vouching: IntrospectionPort,
+        vouching: Introspection,
         settings: Callable[[], IdentitySettings],
         pace: CheckTimes | None = None,
     ) -> None:
-        self._tokens = tokens
+        self.tokens = tokens
         self._vouching = vouching
         self._settings = settings
         self._pace = pace or CheckTimes()
@@ -297,10 +266,6 @@ class ForeignTokenCheck:
         # A caller that is cancelled doesn't cancel the check for others.
         return await asyncio.shield(flight)
 
-    async def owner(self, digest: str) -> str | None:
-        """Whose provider vouched for a token lately; that it still does is not said."""
-        return await self._tokens.owner(digest)
-
     def _landed(self, credential: Credential, flight: asyncio.Task[Grant]) -> None:
         self._flying.pop(credential, None)
         if not flight.cancelled():
@@ -310,12 +275,12 @@ class ForeignTokenCheck:
         until = time.monotonic() + self._pace.patience
         pause = self._pace.look
         while True:
-            known = decided(credential.user, await self._tokens.standing(credential), now)
+            known = decided(credential.user, await self.tokens.standing(credential), now)
             if known is not None:
                 return _outcome(known)
-            async with self._tokens.asking(credential, self._pace.patience) as ours:
+            async with self.tokens.asking(credential, self._pace.patience) as ours:
                 if ours:
-                    standing = await self._tokens.standing(credential)
+                    standing = await self.tokens.standing(credential)
                     known = decided(credential.user, standing, now)
                     if known is not None:
                         return _outcome(known)
@@ -329,52 +294,50 @@ class ForeignTokenCheck:
         principal = standing.principal
         assert principal is not None  # `decided` has refused it
         if standing.vouched is None:
-            wait = await self._tokens.count(credential.user, place_of(address), self._pace.shares, now)
+            wait = await self.tokens.count(credential.user, place_of(address), self._pace.shares, now)
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)
         said = await self._vouching.ask(principal, token, now)
         match said:
-            case Good():
-                granted = await self._remember(credential, principal, said, now)
-                await self._tokens.know(credential.user, place_of(address), now)
+            case Vouched():
+                granted = await self._remember(credential, principal, said)
+                await self.tokens.know(credential.user, place_of(address), now)
                 return granted
             case Denied():
-                await self._tokens.refuse(credential, _INVALID, self._pace.refused)
+                await self.tokens.refuse(credential, _INVALID, self._pace.refused)
                 _count("invalid", credential.user)
                 raise Unauthorized(said.why)
             case Another():
-                await self._tokens.refuse(credential, _ANOTHER, self._pace.refused)
+                await self.tokens.refuse(credential, _ANOTHER, self._pace.refused)
                 _count("somebody_else", credential.user, me=mask_credentials(said.me))
                 raise _another(credential.user)
             case Silent():
                 return await self._without(credential, standing.vouched, said, now)
 
-    async def _remember(self, credential: Credential, principal: Principal, said: Good, now: float) -> Grant:
+    async def _remember(self, credential: Credential, principal: Principal, said: Vouched) -> Grant:
         settings = self._settings()
-        until = now + settings.token_cache
+        until = said.checked + settings.token_cache
         if said.ends is not None:
             until = min(until, said.ends)
-        vouched = Vouched(understood(said.scopes), said.client, now, said.ends)
-        if not await self._tokens.remember(
-            principal, credential.digest, vouched, until=until, grace=settings.token_grace
-        ):
+        kept = await self.tokens.remember(principal, credential.digest, said, until=until, grace=settings.token_grace)
+        if not kept:
             raise Unauthorized("the user's profile has changed just now: sign in again")
         _count("valid", credential.user, client=mask_credentials(said.client), scope=" ".join(sorted(said.scopes)))
-        return Grant(credential.user, vouched.scopes)
+        return Grant(credential.user, said.scopes)
 
     async def _without(self, credential: Credential, vouched: Vouched | None, said: Silent, now: float) -> Grant:
         """The provider couldn't be asked."""
         until = None if vouched is None else grace_until(vouched, self._settings(), now, self._pace.while_known)
-        if vouched is not None and until is not None and await self._tokens.prolong(credential, until):
+        if vouched is not None and until is not None and await self.tokens.prolong(credential, until):
             _count("grace", credential.user, why=said.detail or said.why)
             return Grant(credential.user, vouched.scopes)
         if said.lasting:
-            await self._tokens.refuse(credential, _INVALID, self._pace.refused)
+            await self.tokens.refuse(credential, _INVALID, self._pace.refused)
             _count("invalid", credential.user, why=said.detail or said.why)
             raise Unauthorized(f"the token is unknown here, and no provider can be asked about it: {said.why}")
         wait = max(self._pace.again, said.wait or 0)
-        await self._tokens.note(credential, f"{_SILENT}{now + wait:.0f} {said.why}", wait)
+        await self.tokens.note(credential, f"{_SILENT}{now + wait:.0f} {said.why}", wait)
         _count("unavailable", credential.user, why=said.detail or said.why)
         raise ProviderUnavailable(said.why, wait)
 

@@ -68,7 +68,7 @@ class NotRecognised(Unauthorized):
 class LocalSignIn:
     """Recognises people by what only they know or have, and keeps what they choose for that. Close it at the end.
 
-    Whoever chooses a password or passkey by a one-time link ends the user's sessions, and so does a new password.
+    A choice by a one-time link, or a new password, ends the sessions of the user.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sender, Send
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
 from microsub.identity.protocol.documents import ServerMetadata, is_own, metadata_behind, own_metadata
-from microsub.identity.protocol.links import Endpoints, canonical_me, endpoint, path_of_me, site_of_me
+from microsub.identity.protocol.links import Endpoints, canonical_me, endpoint, known_me, path_of_me, site_of_me
 from microsub.kit.ttl_cache import TtlCache
 from microsub.kit.urls import mask_credentials, parts_of
 from microsub.parsing.pool import ParsePool
@@ -111,9 +111,8 @@ class Profile:
         person's, or such a one by https. For what that server answers about tokens: the page that names the server
         says that it may mean those too. Who signs in is found out by `Profiles.confirm`.
         """
-        try:
-            said = canonical_me(me, private=True)
-        except InvalidRequest:
+        said = known_me(me)
+        if said is None:
             return False
         known = {*self.names, *self.me_links, self.moved_to}
         # https proves more than http did; the other way round it would prove less.

@@ -31,10 +31,11 @@ from microsub.identity.protocol.clients import (
     pkce_matches,
     read_scope,
 )
-from microsub.identity.protocol.links import canonical_me
+from microsub.identity.protocol.links import known_me
 from microsub.identity.store.accounts import Accounts, ServiceTokens, Token
 from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Renewed, Spent
 from microsub.model.reader import ALL_SCOPES, understood
+from microsub.redis.protocol import Redis
 
 PROFILE = "profile"
 """The scope that lets an app see name and address of the person (https://indieauth.spec.indieweb.org/#profile-information)."""
@@ -85,22 +86,14 @@ class GrantedApp:
     times: int
 
 
-async def _no_limit(_: str) -> int:
-    return 0
-
-
 class IndieAuthProvider:
     """Consent, codes, tokens, and their end."""
 
     def __init__(
         self,
-        accounts: Accounts,
-        codes: Codes,
-        grants: Grants,
-        tokens: OwnTokens,
-        service_tokens: ServiceTokens,
+        redis: Redis,
         clients: ClientApps,
-        most: Callable[[str], Awaitable[int]] = _no_limit,
+        most: Callable[[str], Awaitable[int]],
         lent: Callable[[str], str] = lambda _: "",
     ) -> None:
         """`most` tells how many tokens a user may have, 0 for any number.
@@ -110,11 +103,11 @@ class IndieAuthProvider:
         self.clients = clients
         self._lent = lent
         self._most = most
-        self._accounts = accounts
-        self._codes = codes
-        self._grants = grants
-        self._tokens = tokens
-        self._service_tokens = service_tokens
+        self._accounts = Accounts(redis)
+        self._codes = Codes(redis)
+        self._grants = Grants(redis)
+        self._tokens = OwnTokens(redis)
+        self._service_tokens = ServiceTokens(redis)
 
     async def agree(self, user: str, asked: AuthorizationRequest, app: App, chosen: Iterable[str], now: float) -> str:
         """The code for what the user has agreed to: `chosen`, as far as it was asked for.
@@ -278,7 +271,7 @@ class IndieAuthProvider:
         found = await self.verify(token, now)
         if PROFILE not in found.scopes:
             raise InsufficientScope(PROFILE)
-        return _profile(found.user, canonical(found.me))
+        return _profile(found.user, found.me)
 
     async def _require_room(self, user: str) -> None:
         most = await self._most(user)
@@ -295,12 +288,12 @@ class IndieAuthProvider:
     async def _found(self, token: str, now: float) -> OwnToken | None:
         found = await self._tokens.find(token, now)
         me = found and (found.me or self._lent(found.user))
-        return replace(found, me=me) if found and me else None
+        return replace(found, me=known_me(me) or me) if found and me else None
 
     async def _me(self, user: str) -> str | None:
         found = await self._accounts.user(user)
         me = found and (found.me or self._lent(user))
-        return canonical(me) if found and me and found.disabled is None else None
+        return (known_me(me) or me) if found and me and found.disabled is None else None
 
     async def _person(self, user: str, scopes: frozenset[str]) -> Redeemed:
         me = await self._me(user)
@@ -316,14 +309,6 @@ class IndieAuthProvider:
             metrics.GRANTS.labels(what).inc()
         else:
             metrics.GRANTS.labels("again" if became.good else "refused").inc()
-
-
-def canonical(me: str) -> str:
-    """The one way to write a user's profile URL; as it is where the admin's own isn't one."""
-    try:
-        return canonical_me(me, private=True)
-    except InvalidRequest:
-        return me
 
 
 def _fits(consent: Consent, client: str, shown: CodeExchange) -> bool:

@@ -1,7 +1,4 @@
-"""How much each user may have and ask.
-
-What backend.json says, for those whom it declares and those who came by themselves.
-"""
+"""How much each user may have and ask: what backend.json says, for those whom it declares and those who registered."""
 
 from __future__ import annotations
 
@@ -12,12 +9,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
-from microsub.configuration.store import InForce
+from microsub.configuration.store import InForce, SettingsInForce
 from microsub.errors import StoreError, TooManyRequests
 from microsub.identity.limits import REGISTERED
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import AttemptCounts
+from microsub.kit.ttl_cache import TtlCache
 
 STEPS = 10
 """Reports of a user's requests that a process sends on the way to the limit, if nothing else makes it report."""
@@ -25,14 +24,6 @@ TOLD_AFTER = 1.0
 """Seconds after which it reports them in any case, with the next request."""
 _MINUTE = 60
 _MOST_COUNTED = 10_000
-
-
-class RatesPort(Protocol):
-    """What is needed of `identity.store.credentials.RequestCounts`."""
-
-    async def add(self, user: str, minute: int, count: int) -> int:
-        """See there."""
-        ...
 
 
 @dataclass(slots=True)
@@ -49,8 +40,8 @@ class _Minute:
 class RequestRate:
     """Counts requests. Times are Unix seconds."""
 
-    def __init__(self, rates: RatesPort) -> None:
-        self._rates = rates
+    def __init__(self, counts: AttemptCounts) -> None:
+        self._counts = counts
         self._minutes: OrderedDict[str, _Minute] = OrderedDict()
 
     def exhausted(self, user: str, limit: int, now: float) -> bool:
@@ -77,7 +68,7 @@ class RequestRate:
         async with minute.telling:
             count = minute.untold
             if count:
-                minute.known = await self._rates.add(user, minute.number, count)
+                minute.known = await self._counts.in_minute(f"requests {user}", minute.number * _MINUTE, count)
                 minute.untold -= count
                 minute.told_at = now
 
@@ -105,25 +96,6 @@ def too_many_requests(limit: int, now: float) -> TooManyRequests:
     )
 
 
-_MOST_REMEMBERED = 10_000
-
-
-class SettingsPort(Protocol):
-    """What is needed of `services.in_force.SettingsInForce`."""
-
-    async def everything(self) -> InForce:
-        """See there."""
-        ...
-
-
-class RegisteredPort(Protocol):
-    """What is needed of `identity.store.accounts.Accounts`."""
-
-    async def is_registered(self, name: str) -> bool:
-        """See there."""
-        ...
-
-
 class UserQuotas:
     """The quotas in force, and the count of requests.
 
@@ -132,16 +104,17 @@ class UserQuotas:
 
     def __init__(
         self,
-        in_force: SettingsPort,
-        accounts: RegisteredPort,
+        in_force: SettingsInForce,
+        accounts: Accounts,
         limiting: RequestRate,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._in_force = in_force
         self._accounts = accounts
         self._limiting = limiting
-        self._clock = clock
-        self._registered: OrderedDict[str, tuple[float, bool]] = OrderedDict()
+        self._registered: TtlCache[bool] = TtlCache(
+            lifetime=REGISTERED, failures=0.0, most=_MOST_COUNTED, at_once=_MOST_COUNTED, clock=clock
+        )
         self._requests_of: tuple[InForce, dict[str, int]] = (InForce(), {})
 
     async def of(self, user: str) -> Quotas:
@@ -149,21 +122,9 @@ class UserQuotas:
         everywhere = await self._in_force.everything()
         return resolved(everywhere, user, registered=await self._is_registered(user))
 
-    async def channels(self, user: str) -> int:
-        """How many channels the user may have; 0: any number."""
-        return (await self.of(user)).channels or 0
-
-    async def feeds(self, user: str) -> int:
-        """How many feeds the user may follow; 0: any number."""
-        return (await self.of(user)).feeds or 0
-
     async def tokens(self, user: str) -> int:
         """How many tokens the user may have; 0: any number."""
         return (await self.of(user)).tokens or 0
-
-    async def rules(self, user: str) -> int:
-        """How many mutes and blocks the user may have; 0: any number."""
-        return (await self.of(user)).rules or 0
 
     async def count(self, user: str, now: float) -> None:
         """Let one more request of the user through. Raises TooManyRequests."""
@@ -195,13 +156,7 @@ class UserQuotas:
         return limit
 
     async def _is_registered(self, user: str) -> bool:
-        until, known = self._registered.get(user, (float("-inf"), False))
-        if until <= self._clock():
-            known = await self._accounts.is_registered(user)
-            self._registered[user] = (self._clock() + REGISTERED, known)
-            while len(self._registered) > _MOST_REMEMBERED:
-                self._registered.popitem(last=False)
-        return known
+        return await self._registered.get(user, lambda: self._accounts.is_registered(user))
 
 
 def resolved(everywhere: InForce, user: str, *, registered: bool) -> Quotas:

@@ -161,13 +161,6 @@ def grants(name: str) -> str:
 # --- how much is asked -------------------------------------------------------------------------------------------
 
 
-def requests(name: str, minute: str) -> str:
-    """String: how many requests of the user were let through in that minute (Unix time divided by 60), as far as the
-    processes have told. Lifetime: two minutes. `identity.store.credentials`.
-    """
-    return f"user:{{{name}}}:requests:{minute}"
-
-
 def follows(name: str, day: str) -> str:
     """String: how many feeds the user has begun to follow in apps on that day (Unix time divided by 86,400), where that
     is limited. Lifetime: two days. `timelines.channels`.
@@ -183,7 +176,7 @@ USER_KEYS: tuple[Callable[[str], str], ...] = (
 )
 """The keys that belong to a user, for the user's deletion."""
 
-ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, code, confirmed, requests, follows)
+ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, code, confirmed, follows)
 """Further keys of a user, which end by themselves so soon that a deletion needn't look for them."""
 
 USER_LISTS: tuple[tuple[Callable[[str], str], Callable[[str, str], str]], ...] = (

@@ -31,9 +31,8 @@ from microsub.identity.quotas import RequestRate, UserQuotas
 from microsub.identity.sign_in import SignInClient, SignInLimits
 from microsub.identity.store.accounts import Accounts, ServiceTokens
 from microsub.identity.store.activity import Activity, ActivityNotes, TokenUse
-from microsub.identity.store.credentials import AttemptCounts, RequestCounts
+from microsub.identity.store.credentials import AttemptCounts
 from microsub.identity.store.foreign import ForeignTokens
-from microsub.identity.store.grants import Codes, Grants, OwnTokens
 from microsub.identity.store.sessions import PendingStore, Sessions
 from microsub.library.reading import Posts
 from microsub.parsing.pool import ParsePool
@@ -131,7 +130,7 @@ def make_identity(
     profiles = Profiles(fetcher, parser, private=private, own=settings.public_url)
     vouching = Introspection(fetcher, profiles, own=settings.public_url, private=private)
     accounts = Accounts(redis)
-    quotas = UserQuotas(in_force, accounts, RequestRate(RequestCounts(redis)))
+    quotas = UserQuotas(in_force, accounts, RequestRate(AttemptCounts(redis)))
 
     async def registration() -> Registration:
         return (await in_force.instance()).registration
@@ -139,11 +138,9 @@ def make_identity(
     admission = Admission(accounts, profiles, registration, private=private)
     lent = partial(profile_page, settings.public_url)
     sessions, addresses = Sessions(redis, lent), UserAddresses(accounts, lent)
-    clients, codes, grants, tokens = ClientApps(fetcher, parser), Codes(redis), Grants(redis), OwnTokens(redis)
-    provider = IndieAuthProvider(accounts, codes, grants, tokens, ServiceTokens(redis), clients, quotas.tokens, lent)
     return IdentityServices(
         profiles=profiles,
-        provider=provider,
+        provider=IndieAuthProvider(redis, ClientApps(fetcher, parser), quotas.tokens, lent),
         sessions=sessions,
         local=LocalSignIn(redis, sessions, addresses),
         signing_in=SignInClient(

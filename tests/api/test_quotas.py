@@ -10,7 +10,7 @@ import pytest
 from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
 from microsub.configuration.store import InForce
 from microsub.identity.quotas import RequestRate, UserQuotas, resolved
-from microsub.identity.store.credentials import RequestCounts
+from microsub.identity.store.credentials import AttemptCounts
 from tests.support.readers import Instance, Reader
 
 FEED = "https://f{}.example/feed"
@@ -165,7 +165,7 @@ async def test_who_has_no_limit_is_asked_of_the_store_once(server: Instance, ali
             return await server.accounts.is_registered(name)
 
     asked, now = Asked(), [0.0]
-    quotas = UserQuotas(Everything(), asked, RequestRate(RequestCounts(server.redis)), lambda: now[0])
+    quotas = UserQuotas(Everything(), asked, RequestRate(AttemptCounts(server.redis)), lambda: now[0])
     for second in range(120):
         now[0] = float(second)
         await quotas.count(alice.name, server.now + second)

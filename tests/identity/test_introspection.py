@@ -13,16 +13,16 @@ import pytest
 
 from microsub.fetch import Fetcher, FetchSettings
 from microsub.identity import foreign_tokens
-from microsub.identity.foreign_tokens import Another, Denied, Good, Introspection, Said, Silent
+from microsub.identity.foreign_tokens import Another, Denied, Introspection, Said, Silent
 from microsub.identity.profiles import Profiles
-from microsub.identity.store.foreign import Principal
+from microsub.identity.store.foreign import Principal, Vouched
 from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import LOOPBACK, nowhere
 
 NOW = 1_800_000_000.0
 APP = "https://app.example/"
-READ = Good(frozenset({"read", "follow"}), APP)
+READ = Vouched(frozenset({"read", "follow"}), APP, NOW)
 
 BUILDS = {
     "newer": Variant(lifetime=None),
@@ -98,6 +98,14 @@ async def test_another_persons_token_is_another_persons(any_build: Asked) -> Non
     assert await any_build.ask(any_build.grant("bob")) == Another(any_build.bob.me)
 
 
+async def test_scopes_under_another_name(newer: Asked) -> None:
+    """Ekstereye asks for `timeline`; and what isn't granted isn't read into it."""
+    for scopes, more in ((["create", "post", "timeline"], {"read"}), (["create"], set())):
+        said = await newer.ask(newer.site.grant("alice", *scopes, client=APP))
+        assert isinstance(said, Vouched)
+        assert said.scopes == {*scopes, *more}
+
+
 async def test_the_providers_end_is_told(newer: Asked) -> None:
     """In Unix seconds."""
     assert await newer.ask(newer.grant(lifetime=90)) == replace(READ, ends=NOW + 90)
@@ -158,10 +166,10 @@ async def test_names_without_a_look_at_the_page(older: Asked, said: str, is_one:
     older.site.fault("check", Fault(body=json.dumps({"me": said}).encode(), content_type="application/json"))
     endpoint = older.site.url("/token")
     found = await older.ask(older.grant(), me="https://alice.example/", token_endpoint=endpoint)
-    assert isinstance(found, Good) == is_one
+    assert isinstance(found, Vouched) == is_one
     if said.startswith("https"):
         found = await older.ask(older.grant(), me="http://alice.example/", token_endpoint=endpoint)
-        assert isinstance(found, Good) == is_one
+        assert isinstance(found, Vouched) == is_one
 
 
 async def test_names_that_are_one(newer: Asked) -> None:
@@ -202,7 +210,7 @@ async def test_names_that_are_not_one(newer: Asked) -> None:
 async def test_nothing_is_learnt_from_nonsense(newer: Asked, fault: Fault) -> None:
     """Failures, oversize replies and what can't be read are neither a yes nor a no."""
     token = newer.grant()
-    assert isinstance(await newer.ask(token), Good)
+    assert isinstance(await newer.ask(token), Vouched)
     newer.site.fault("introspection", fault)
     said = await newer.ask(token)
     assert isinstance(said, Silent)
@@ -221,13 +229,13 @@ async def test_a_no_is_a_no(newer: Asked, body: bytes) -> None:
 async def test_an_older_yes_must_be_one(older: Asked, body: bytes) -> None:
     """Status 200 alone makes nobody somebody."""
     older.site.fault("check", Fault(body=body))
-    assert not isinstance(await older.ask(older.grant()), Good)
+    assert not isinstance(await older.ask(older.grant()), Vouched)
 
 
 async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit holds for finding and asking together."""
     token = newer.grant()
-    assert isinstance(await newer.ask(token), Good)
+    assert isinstance(await newer.ask(token), Vouched)
     monkeypatch.setattr(foreign_tokens, "SECONDS", 0.2)
     for where in ("introspection", "profile"):
         newer.site.end_faults()
@@ -239,7 +247,7 @@ async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest
 async def test_a_provider_that_is_gone(newer: Asked) -> None:
     """Once its page is known and before."""
     token = newer.grant()
-    assert isinstance(await newer.ask(token), Good)
+    assert isinstance(await newer.ask(token), Vouched)
     await newer.site.listening.down()
     for _ in range(2):
         said = await newer.ask(token)
@@ -300,7 +308,7 @@ async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher:
         newer.site.page("/alice/", f"<!doctype html>{link}")
         assert isinstance(await asking.ask(who, token, NOW), Denied)
         clock = 61.0
-        assert await asking.ask(who, token, NOW) == Good(frozenset({"read"}), APP)
+        assert await asking.ask(who, token, NOW) == Vouched(frozenset({"read"}), APP, NOW)
         assert there.me == newer.alice.me
 
 
@@ -309,7 +317,7 @@ async def test_a_no_counts_while_the_page_is_away(newer: Asked, fetcher: Fetcher
     clock = 0.0
     asking = Introspection(fetcher, Profiles(fetcher, PARSER, private=True, clock=lambda: clock), private=True)
     who, token = Principal("alice", newer.alice.me), newer.grant()
-    assert isinstance(await asking.ask(who, token, NOW), Good)
+    assert isinstance(await asking.ask(who, token, NOW), Vouched)
     newer.site.revoke(token)
     clock = 61.0
     for fault in (Fault(status=500), Fault(status=404), Fault(drop=True)):
@@ -330,7 +338,7 @@ async def test_many_questions_are_many(newer: Asked) -> None:
     """Nothing of one answer gets into another."""
     tokens = {newer.grant("alice" if number % 2 else "bob"): number % 2 for number in range(20)}
     answers = await asyncio.gather(*(newer.ask(token) for token in tokens))
-    assert [isinstance(said, Good) for said in answers] == [bool(odd) for odd in tokens.values()]
+    assert [isinstance(said, Vouched) for said in answers] == [bool(odd) for odd in tokens.values()]
     assert json.dumps([one.path for one in newer.site.asked]).count("/introspect") == 20
 
 

@@ -8,8 +8,7 @@ from microsub.errors import Forbidden, OAuthRefused
 from microsub.identity.clients import App, ClientApps
 from microsub.identity.protocol.clients import AuthorizationRequest, ClientInfo
 from microsub.identity.provider import CodeExchange, IndieAuthProvider
-from microsub.identity.store.accounts import Accounts, ServiceTokens
-from microsub.identity.store.grants import Codes, Grants, OwnTokens
+from microsub.identity.store.accounts import Accounts
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
@@ -29,14 +28,10 @@ async def accounts(redis: Redis) -> Accounts:
 
 @pytest.fixture
 def granting(redis: Redis, accounts: Accounts) -> IndieAuthProvider:
-    parts = (
-        Codes(redis),
-        Grants(redis),
-        OwnTokens(redis),
-        ServiceTokens(redis),
-        ClientApps(Apps(), PARSER, patience=60),
-    )
-    return IndieAuthProvider(accounts, *parts)
+    async def any_number(_: str) -> int:
+        return 0
+
+    return IndieAuthProvider(redis, ClientApps(Apps(), PARSER, patience=60), any_number)
 
 
 def asked(client: str = ONE, *scopes: str) -> AuthorizationRequest:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from microsub.errors import StoreUnavailable, TooManyRequests
 from microsub.identity.quotas import STEPS, RequestRate, step_of, too_many_requests
-from microsub.identity.store.credentials import RequestCounts
+from microsub.identity.store.credentials import AttemptCounts
 from microsub.redis.protocol import Redis
 from tests.support import examples
 
@@ -22,17 +22,17 @@ class Shared:
     """What all processes tell each other, and how often."""
 
     def __init__(self) -> None:
-        self.counts: dict[tuple[str, int], int] = {}
+        self.counts: dict[tuple[str, float], int] = {}
         self.told = 0
         self.away = False
 
-    async def add(self, user: str, minute: int, count: int) -> int:
+    async def in_minute(self, subject: str, minute: float, count: int) -> int:
         if self.away:
             raise StoreUnavailable("away")
         self.told += 1
-        self.counts[user, minute] = self.counts.get((user, minute), 0) + count
+        self.counts[subject, minute] = self.counts.get((subject, minute), 0) + count
         await asyncio.sleep(0)
-        return self.counts[user, minute]
+        return self.counts[subject, minute]
 
 
 async def passes(limiting: RequestRate, limit: int, now: float, user: str = "ann") -> bool:
@@ -117,7 +117,7 @@ def test_never_less_than_the_limit_and_hardly_more(
 
 async def test_processes_agree_through_redis(real_redis: Redis) -> None:
     """Four of them, in turns, at a real store."""
-    several = [RequestRate(RequestCounts(real_redis)) for _ in range(4)]
+    several = [RequestRate(AttemptCounts(real_redis)) for _ in range(4)]
     passed = 0
     for turn in range(400):
         passed += await passes(several[turn % 4], 100, NOW)

@@ -29,8 +29,7 @@ from microsub.identity.protocol.clients import (
     read_target,
 )
 from microsub.identity.protocol.documents import is_own
-from microsub.identity.protocol.links import alike
-from microsub.identity.provider import canonical
+from microsub.identity.protocol.links import alike, known_me
 from microsub.kit.http.headers import origin
 from microsub.model.reader import ALL_SCOPES, OTHER_NAMES
 
@@ -221,7 +220,7 @@ def _me_told(asked: str, me: str) -> str:
 
     Some look the person up by it letter for letter, so it is written as the app wrote it where that can be nobody else.
     """
-    return asked if asked and alike(asked, me) else canonical(me)
+    return asked if asked and alike(asked, me) else known_me(me) or me
 
 
 def _not_served(visit: PageVisit, why: str) -> Response:

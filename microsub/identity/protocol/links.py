@@ -101,6 +101,14 @@ def canonical_me(text: str, *, private: bool = False) -> str:
     return found.url
 
 
+def known_me(me: str) -> str | None:
+    """The canonical form of an account's address, on whatever network; None for what is none."""
+    try:
+        return canonical_me(me, private=True)
+    except InvalidRequest:
+        return None
+
+
 def same_me(one: str, other: str) -> bool:
     """Whether two profile URLs are one by their text alone.
 
@@ -108,10 +116,8 @@ def same_me(one: str, other: str) -> bool:
 
     False for what is none. http and https, and other addresses that lead to the same page, are for discovery to tell.
     """
-    try:
-        return canonical_me(one, private=True) == canonical_me(other, private=True)
-    except InvalidRequest:
-        return False
+    first = known_me(one)
+    return first is not None and first == known_me(other)
 
 
 def alike(one: str, other: str) -> bool:
@@ -120,11 +126,8 @@ def alike(one: str, other: str) -> bool:
     Clients make and drop both, so that is no sign of another person; nor is it proof of the same one. False for what
     isn't a profile URL.
     """
-    try:
-        first, second = (canonical_me(me, private=True).partition("://")[2].removesuffix("/") for me in (one, other))
-    except InvalidRequest:
-        return False
-    return first == second
+    first, second = ((known_me(me) or "").partition("://")[2].removesuffix("/") for me in (one, other))
+    return first == second != ""
 
 
 def site_of_me(me: str) -> str:

@@ -341,19 +341,3 @@ class AttemptCounts:
 
 def _key(subject: str) -> str:
     return identitykeys.attempts(sha256_hex(subject))
-
-
-_COUNTED_SECONDS = 120
-
-
-class RequestCounts:
-    """Counts of requests in Redis."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def add(self, user: str, minute: int, count: int) -> int:
-        """Count that many more for the user in that minute (Unix time divided by 60); all that are counted now."""
-        key = identitykeys.requests(user, str(minute))
-        total, _ = await self._redis.pipeline([("INCRBY", key, count), ("EXPIRE", key, _COUNTED_SECONDS)])
-        return int(total)

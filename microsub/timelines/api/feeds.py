@@ -29,7 +29,7 @@ async def follow(call: Call) -> Reply:
     """Follow a feed in a channel."""
     uid = arguments.channel(call.params, allow_global=False)
     url = arguments.url(call.params)
-    most = await call.services.identity.quotas.feeds(call.user)
+    most = (await call.services.identity.quotas.of(call.user)).feeds or 0
     return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now, most=most))
 
 

@@ -79,7 +79,7 @@ async def blocked(call: Call) -> Reply:
 async def mute(call: Call) -> Reply:
     """Hide what this author or source posts."""
     uid, url = _rule(call)
-    most = await call.services.identity.quotas.rules(call.user)
+    most = (await call.services.identity.quotas.of(call.user)).rules or 0
     await call.services.rules.mute(call.user, uid, url, call.now, most=most)
     return _card(url)
 
@@ -94,7 +94,7 @@ async def unmute(call: Call) -> Reply:
 async def block(call: Call) -> Reply:
     """Remove what this author or source posted, and take nothing more from them."""
     uid, url = _rule(call)
-    most = await call.services.identity.quotas.rules(call.user)
+    most = (await call.services.identity.quotas.of(call.user)).rules or 0
     await call.services.rules.block(call.user, uid, url, call.now, most=most)
     return _card(url)
 
