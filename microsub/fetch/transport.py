@@ -217,7 +217,7 @@ class Reply:
 class Carrier:
     """Brings requests to publishers, over a connection for each, or by an outgoing proxy.
 
-    The guard checks all targets. Raises ValueError for a proxy that is none of http or https.
+    The guard checks all targets. Raises ValueError for a proxy whose URL is neither http nor https.
     """
 
     def __init__(

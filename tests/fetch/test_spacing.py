@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from microsub.fetch import FetchFailed, FetchRequest, FetchResult, SpacedFetcher, spacing
+from microsub.fetch import FetchFailed, FetchRequest, FetchResult, HostPace, SpacedFetcher, spacing
 
 
 class Hosts:
@@ -31,7 +31,8 @@ class Hosts:
 
 
 def spaced(hosts: Hosts, interval: float = 1.0) -> SpacedFetcher:
-    return SpacedFetcher(hosts, interval, sleep=hosts.sleep, clock=lambda: hosts.now)
+    pace = HostPace(at_once=1, interval=0.0, pause=interval, patience=None, sleep=hosts.sleep, clock=lambda: hosts.now)
+    return SpacedFetcher(hosts, pace)
 
 
 async def test_a_host_is_asked_one_by_one() -> None:
@@ -57,6 +58,6 @@ async def test_hosts_are_forgotten(monkeypatch) -> None:  # type: ignore[no-unty
     fetcher = spaced(hosts, 10.0)
     for number in range(12):
         await fetcher.fetch(FetchRequest(f"https://{number}.example/"))
-        assert len(fetcher._hosts) <= 6
+        assert len(fetcher._pace._hosts) <= 6
     await fetcher.fetch(FetchRequest("https://11.example/again"))
     assert hosts.asked[-1][0] == hosts.asked[-2][0] + 12.0
