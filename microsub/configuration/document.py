@@ -16,11 +16,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from microsub.configuration import json_text, legacy
-from microsub.configuration.file import digest
 from microsub.configuration.json_text import JsonText, Path, expand, has_variable, show
 from microsub.configuration.legacy import ENDPOINT_UNUSED
 from microsub.configuration.model import NAME, URL, Backend, FeedConfig, check_shape, decode, kind_at
 from microsub.errors import ConfigError
+from microsub.kit.digests import sha256_hex
 from microsub.kit.urls import canonical_feed_url, is_usable, normalise_person, parts_of
 from microsub.model.settings import NOTES, POST_TYPES
 from microsub.settings import mask_password
@@ -86,7 +86,7 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> BackendReport
     problems, warned = findings.errors(), tuple(findings.warnings)
     if problems:
         return BackendReport(file, problems, warned, None)
-    usable = BackendDocument(file, source, raw, decode(Backend, expanded), digest(body), old, warned)
+    usable = BackendDocument(file, source, raw, decode(Backend, expanded), sha256_hex(body), old, warned)
     return BackendReport(file, (), warned, usable)
 
 

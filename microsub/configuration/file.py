@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -18,22 +17,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import structlog
-
 from microsub.configuration.facts import declarations
 from microsub.configuration.json_text import expand
 from microsub.configuration.legacy import is_legacy
 from microsub.configuration.model import Backend, decode
+from microsub.kit.digests import sha256_hex
 
-log = structlog.get_logger(__name__)
-
-_LOOK_EVERY_MS = 1000
-"""A look at the file's stamp at least this often, for file systems that report no changes (network, containers)."""
+LOOK_EVERY = 0.5
+"""Seconds between two looks at the file's stamp. Not every file system reports changes (network, containers)."""
 
 
-def digest(body: bytes) -> str:
-    """SHA-256 of a file's bytes, in hex."""
-    return hashlib.sha256(body).hexdigest()
+async def pause(stop: asyncio.Event, seconds: float) -> None:
+    """Wait until `stop` is set, or for `seconds`."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class BackendFile:
                 body = stream.read()
         except FileNotFoundError:
             return None
-        return FileState(body, digest(body), edited_at)
+        return FileState(body, sha256_hex(body), edited_at)
 
     def replace(self, body: bytes, expected: str, now: float) -> FileState | None:
         """Replace the file whose digest is `expected` by `body`, whole or not at all.
@@ -117,36 +114,12 @@ class BackendFile:
         """One yield at the start, and one each time when the file may have become another one: replaced, written in
         place, gone or back.
         """
-        from watchfiles import awatch  # only who watches loads it
-
-        seen = self._stamp()
-        yield
+        seen: object = ()
         while not stop.is_set():
-            try:
-                async for _ in awatch(
-                    *self._folders(),
-                    recursive=False,
-                    debounce=200,
-                    step=50,
-                    rust_timeout=_LOOK_EVERY_MS,
-                    yield_on_timeout=True,
-                    stop_event=stop,
-                ):
-                    stamp = self._stamp()
-                    if stamp != seen:
-                        seen = stamp
-                        yield
-            except (OSError, RuntimeError) as error:  # no such folder, or no watches left
-                log.debug("watching by looking", file=str(self.path), reason=str(error))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _LOOK_EVERY_MS / 1000)
-            stamp = self._stamp()
-            if stamp != seen:
+            if (stamp := self._stamp()) != seen:
                 seen = stamp
                 yield
-
-    def _folders(self) -> set[Path]:
-        return {self.path.absolute().parent, self.path.resolve().parent}
+            await pause(stop, LOOK_EVERY)
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -210,15 +183,6 @@ _HOURS, _DAYS = 24, 30
 _STAMP = "%Y%m%dT%H%M%S.%fZ"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The version `name` in which an edit began; `back`: the file says exactly what it said."""
-
-    name: str
-    backend: Backend
-    back: bool
-
-
 def version_name(digest: str, now: float, *, by_hand: bool, after: str = "") -> str:
     """The name of a version that was there at `now` (Unix time), or just behind the version `after` if that is later:
     the order of the names is that in which the versions came, whatever the clock says.
@@ -279,16 +243,12 @@ def said(body: bytes, environ: Mapping[str, str]) -> Backend | None:
         return None
 
 
-def origin(file: Backend, last: Backend, older: Sequence[tuple[str, Backend]]) -> Origin | None:
-    """From which version the edit to `file` began; None: from `last`, which was applied last.
+def origin(file: Backend, last: Backend, older: Sequence[tuple[str, Backend]]) -> tuple[str, Backend] | None:
+    """In which version the edit to `file` began; None: in `last`, which was applied last.
 
     It is the one from which `file` differs in the fewest declarations, of equal ones the newest. `older` has the others
     by name, newest first.
     """
     wanted = declarations(file)
-    found, fewest = None, len(declarations(last) ^ wanted)
-    for name, backend in older:
-        differing = len(declarations(backend) ^ wanted)
-        if differing < fewest:
-            found, fewest = Origin(name, backend, differing == 0), differing
-    return found
+    found = min([("", last), *older], key=lambda version: len(declarations(version[1]) ^ wanted))
+    return found if found[0] else None

@@ -19,6 +19,7 @@ import structlog
 
 from microsub.configuration.model import Backend, InstanceSettings, UserSettings, decode, encode
 from microsub.errors import NotFound, StoreDamaged, StoreError
+from microsub.kit.ttl_cache import TtlCache
 from microsub.model.settings import USUAL, ChannelSettings, OwnChannelSettings, UnreadStyle
 from microsub.redis import keys
 from microsub.redis.lease import Lease
@@ -33,27 +34,14 @@ _USER = "user:"
 
 @dataclass(frozen=True, slots=True)
 class AppliedFile:
-    """The file that was last applied. `digest` is the SHA-256 (hex) of its bytes, `edited_at` the time of its last
-    modification and `at` that of applying it, in Unix seconds; `place` is the machine's own path of it.
+    """A file that is or was applied. `digest` is the SHA-256 (hex) of its bytes, `edited_at` the Unix time of its last
+    modification; `place` is the machine's own path of it.
     """
 
     backend: Backend
     digest: str
     edited_at: float
-    at: float
     place: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """An edit that a process has begun to apply: from `base` to `file`, whose SHA-256 (hex) is `digest` and which was
-    last modified at `edited_at` (Unix seconds).
-    """
-
-    base: Backend
-    file: Backend
-    digest: str
-    edited_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,32 +68,30 @@ class Applied:
                 backend=decode(Backend, orjson.loads(found["document"])),
                 digest=text(found["hash"]),
                 edited_at=float(found["mtime"]),
-                at=float(found["at"]),
                 place=text(found.get("place", b"")),
             )
 
-    async def begin(self, edit: Begun) -> None:
-        """Note that the edit is being applied, until `remember` or `end`."""
-        base, file = encode(edit.base), encode(edit.file)
-        note = orjson.dumps({"base": base, "file": file, "hash": edit.digest, "mtime": edit.edited_at})
-        await self._redis.command("HSET", keys.applied_config(), _BEGUN, note)
+    async def begin(self, base: Backend, file: AppliedFile) -> None:
+        """Note that the edit from `base` to `file` is being applied, until `remember` or `end`."""
+        edit = {"base": encode(base), "file": encode(file.backend), "hash": file.digest, "mtime": file.edited_at}
+        await self._redis.command("HSET", keys.applied_config(), _BEGUN, orjson.dumps(edit))
 
-    async def begun(self) -> Begun | None:
-        """The edit that was begun and not ended; None where there is none. Raises StoreDamaged."""
+    async def begun(self) -> tuple[Backend, AppliedFile] | None:
+        """Base and file of the edit that was begun and not ended; None where there is none. Raises StoreDamaged."""
         note = await self._redis.command("HGET", keys.applied_config(), _BEGUN)
         if note is None:
             return None
         with reading(f"{keys.applied_config()} {_BEGUN}"):
             part = orjson.loads(note)
-            base, file = decode(Backend, part["base"]), decode(Backend, part["file"])
-            return Begun(base, file, str(part["hash"]), float(part["mtime"]))
+            file = AppliedFile(decode(Backend, part["file"]), str(part["hash"]), float(part["mtime"]))
+            return decode(Backend, part["base"]), file
 
     async def end(self) -> None:
         """Forget what was begun."""
         await self._redis.command("HDEL", keys.applied_config(), _BEGUN)
 
-    async def remember(self, file: AppliedFile, *, instead_of: str) -> bool:
-        """Remember `file` as applied, instead of the one of that digest ('' for none).
+    async def remember(self, file: AppliedFile, at: float, *, instead_of: str) -> bool:
+        """Remember `file` as applied at that Unix time, instead of the one of that digest ('' for none).
 
         False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
         """
@@ -119,7 +105,7 @@ class Applied:
                 *("document", document),
                 *("hash", file.digest),
                 *("mtime", repr(file.edited_at)),
-                *("at", repr(file.at)),
+                *("at", repr(at)),
                 *("place", file.place.encode("utf-8", "replace")),
             ],
         )
@@ -190,57 +176,53 @@ class SettingsInForce:
     ) -> None:
         self._settings = settings
         self._own_of = own
-        self._remembered = remembered
-        self._clock = clock
-        self._all = InForce()
-        self._is_known = False
-        self._damage: str | None = None
-        self._all_until = float("-inf")
+        self._all: TtlCache[InForce] = TtlCache(lifetime=remembered, failures=0, most=1, clock=clock)
+        self._own: TtlCache[OwnChannelSettings] = TtlCache(
+            lifetime=remembered, failures=0, most=_MOST_CHANNELS, clock=clock
+        )
+        self._last: InForce | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._reading: asyncio.Task[InForce] | None = None
-        self._own: dict[tuple[str, str], tuple[float, OwnChannelSettings]] = {}
         self._of_users: tuple[InForce, Callable[[str], ChannelSettings]] | None = None
-
-    async def instance(self) -> InstanceSettings:
-        """The instance's settings."""
-        return (await self._current()).instance
 
     async def everything(self) -> InForce:
         """All settings, those of users included."""
-        return await self._current()
+        return await self._all.get("", self._read)
+
+    async def instance(self) -> InstanceSettings:
+        """The instance's settings."""
+        return (await self.everything()).instance
 
     def instance_now(self) -> InstanceSettings:
         """The instance's settings as they were last seen; the defaults before the first question.
 
         Doesn't wait: where the answer has become old, the next one is fetched meanwhile.
         """
-        if self._all_until <= self._clock() and (self._asking is None or self._asking.done()):
+        if not self._all.has("") and (self._asking is None or self._asking.done()):
             with contextlib.suppress(RuntimeError):  # no loop: a plan that is made outside of one
                 self._asking = asyncio.get_running_loop().create_task(self._ask_quietly())
-        return self._all.instance
+        return (self._last or InForce()).instance
 
     async def _ask_quietly(self) -> None:
         with contextlib.suppress(StoreError):
-            await self._current()
+            await self.everything()
 
     async def of(self, user: str, uid: str) -> ChannelSettings:
         """The settings of one channel, without None; an unknown channel has its user's."""
-        everywhere = await self._current()
-        key = (user, uid)
-        until, own = self._own.get(key, (float("-inf"), OwnChannelSettings()))
-        if until <= self._clock():
+
+        async def find() -> OwnChannelSettings:
             try:
-                own = await self._own_of(user, uid)
+                return await self._own_of(user, uid)
             except NotFound:
-                own = OwnChannelSettings()
-            if len(self._own) >= _MOST_CHANNELS:
-                self._own.clear()
-            self._own[key] = (self._clock() + self._remembered, own)
-        return resolved(own, user, everywhere)
+                return OwnChannelSettings()
+
+        everywhere = await self.everything()
+        own = await self._own.get(f"{user}/{uid}", find)
+        above = everywhere.users.get(user, UserSettings()).over(everywhere.instance).over(USUAL)
+        return own.limits().over(above)
 
     async def of_users(self) -> Callable[[str], ChannelSettings]:
         """User → the settings of their channels that have none of their own, without None."""
-        everywhere = await self._current()
+        everywhere = await self.everything()
         if self._of_users is None or self._of_users[0] is not everywhere:
             common = everywhere.instance.limits().over(USUAL)
             special = {user: own.limits().over(common) for user, own in everywhere.users.items()}
@@ -249,52 +231,19 @@ class SettingsInForce:
 
     async def unread_style(self, user: str) -> UnreadStyle:
         """The style of unread counts of this user's channels that have none of their own."""
-        everywhere = await self._current()
-        own = everywhere.users.get(user)
-        style = (own.unread if own else None) or everywhere.instance.unread
-        return style or "count"
+        return (await self.of_users())(user).unread or "count"
 
     def forget(self) -> None:
         """Ask again next time: something was changed by this process."""
-        self._all_until = float("-inf")
-        self._reading = None
+        self._all.clear()
         self._own.clear()
 
-    async def _current(self) -> InForce:
-        if self._all_until <= self._clock():
-            if self._reading is None:
-                self._reading = asyncio.create_task(self._read(), name="settings")
-                self._reading.add_done_callback(self._have_read)
-            # One question for all who wait; who is cancelled doesn't take the answer away from the others.
-            return await asyncio.shield(self._reading)
-        return self._all
-
     async def _read(self) -> InForce:
-        task = asyncio.current_task()
-        found = self._all
         try:
-            found = await self._settings.in_force()
+            self._last = await self._settings.in_force()
         except StoreDamaged as error:
-            if not self._is_known:
+            if self._last is None:
                 raise
             # Settings that are corrupt don't undo those in force.
-            if self._damage != error.key:
-                log.warning("the settings of before stay in force", error=str(error))
-            self._damage = error.key
-        else:
-            self._is_known, self._damage = True, None
-        if self._reading is task:  # else something was changed since the question was sent
-            self._all, self._all_until = found, self._clock() + self._remembered
-        return found
-
-    def _have_read(self, task: asyncio.Task[InForce]) -> None:
-        if self._reading is task:
-            self._reading = None
-        if not task.cancelled():
-            task.exception()  # also where every caller was cancelled, the error counts as seen
-
-
-def resolved(own: ChannelSettings, user: str, everywhere: InForce) -> ChannelSettings:
-    """A channel's settings over its user's, the instance's and the defaults."""
-    above = everywhere.users.get(user, UserSettings()).over(everywhere.instance).over(USUAL)
-    return own.limits().over(above)
+            log.warning("the settings of before stay in force", error=str(error))
+        return self._last

@@ -21,7 +21,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import structlog
 
@@ -34,11 +34,11 @@ from microsub.configuration.document import (
     parse,
     unreadable,
 )
-from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, edited, merge
-from microsub.configuration.file import BackendFile, FileState, origin, said, since_saved
+from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, declarations, edited, merge
+from microsub.configuration.file import BackendFile, FileState, origin, pause, said, since_saved
 from microsub.configuration.json_text import rewrite
 from microsub.configuration.model import Backend, UserConfig
-from microsub.configuration.store import Applied, AppliedFile, Begun
+from microsub.configuration.store import Applied, AppliedFile
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
 
 log = structlog.get_logger(__name__)
@@ -116,7 +116,7 @@ class Configuration:
         self._lease = applied.lease(secrets.token_hex(8), self._timing.lease)
         self._step = asyncio.Lock()
         self._touched = asyncio.Event()
-        self._waits = Waits()
+        self._waiting: set[str] = set()
         self._done: tuple[str, float] | None = None
         self._refused: str | None = None
         self._examined: tuple[str, BackendReport] | None = None
@@ -161,9 +161,9 @@ class Configuration:
         called again.
         """
         async with self._step:
-            state, report = await self._read()
-            if state is None or report is None:
+            if (found := await self._read()) is None:
                 return "missing"
+            state, report = found
             if report.document is None:
                 return "invalid"
             if self._done == (state.digest, state.edited_at):
@@ -174,9 +174,10 @@ class Configuration:
                 self._done = (state.digest, state.edited_at)
             return outcome
 
-    async def _read(self) -> tuple[FileState | None, BackendReport | None]:
-        """The file and what is in it. One that can't be used is read again until it holds still, because an editor may
-        be writing it in place.
+    async def _read(self) -> tuple[FileState, BackendReport] | None:
+        """The file and what is in it; None where there is none to be read.
+
+        One that can't be used is read again until it holds still, because an editor may be writing it in place.
         """
         before: str | None = None
         while True:
@@ -185,30 +186,30 @@ class Configuration:
             except OSError as error:
                 self._done = None
                 await self._notices.refused(unreadable(self.path, error), key=str(error))
-                return None, None
-            report = None
-            if state is not None:
-                if self._examined is None or self._examined[0] != state.digest:
-                    found = await asyncio.to_thread(examine, state.body, str(self.path), self._environ)
-                    self._examined = state.digest, found
-                report = self._examined[1]
-                if report.ok:
-                    break
+                return None
+            report = None if state is None else await self._examine(state)
             seen = state.digest if state is not None else "missing"
-            if seen == before:
+            if seen == before or (report is not None and report.ok):
                 break
             before = seen
             await asyncio.sleep(self._timing.settle)
         if state is None or report is None:
             self._done = None
             await self._notices.missing()
-            return None, None
+            return None
         if report.problems:
             self._done = None
             await self._notices.refused(*report.problems, key=state.digest)
         elif state.digest != self._refused:  # what the stores have against it, `_apply` tells
             self._notices.accepted(report, state.digest)
         return state, report
+
+    async def _examine(self, state: FileState) -> BackendReport:
+        """What is in the file; looked at once, as long as it stays as it is."""
+        if self._examined is None or self._examined[0] != state.digest:
+            report = await asyncio.to_thread(examine, state.body, str(self.path), self._environ)
+            self._examined = state.digest, report
+        return self._examined[1]
 
     async def _apply(self, document: BackendDocument, state: FileState) -> Outcome:
         try:
@@ -217,7 +218,7 @@ class Configuration:
             return "busy"
         last = await self._applied.last()
         if last is not None and last.digest == state.digest and last.backend == document.backend:
-            self._notices.applied(last.at)
+            self._notices.good()
             if finished:
                 await self._keep(document, state)
             return "applied" if finished else "unchanged"
@@ -238,16 +239,17 @@ class Configuration:
             await self._notices.refused(*problems, key=f"clash in {state.digest}")
             return "invalid"
         self._refused = None
+        edit = self._edit(document, state)
         if merged.changes:
-            await self._applied.begin(Begun(base, document.backend, state.digest, state.edited_at))
+            await self._applied.begin(base, edit)
         try:
             await self._carry_out(merged)
         except _LeaseLostError:
             return "busy"
-        if not await self._remember(document.backend, state, last):
+        if not await self._remember(edit, last):
             return "busy"
         await self._keep(document, state)
-        self._notices.applied(self._clock())
+        self._notices.good()
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
         return "applied"
 
@@ -259,26 +261,29 @@ class Configuration:
         begun = await self._applied.begun()
         if begun is None:
             return False
+        base, edit = begun
         log.info("backend.json: an edit that was applied in part is completed", file=str(self.path))
-        await self._carry_out(await self._merge(begun.base, begun.file, begun.edited_at, again=True))
-        if not await self._remember(begun.file, begun, await self._applied.last()):
+        await self._carry_out(await self._merge(base, edit.backend, edit.edited_at, again=True))
+        if not await self._remember(edit, await self._applied.last()):
             await self._applied.end()
         return True
 
-    async def _remember(self, backend: Backend, file: FileState | Begun, last: AppliedFile | None) -> bool:
+    async def _remember(self, file: AppliedFile, last: AppliedFile | None) -> bool:
         """Remember the file as applied instead of `last`; False where another process has been faster."""
-        record = AppliedFile(backend, file.digest, file.edited_at, self._clock(), str(self.path.absolute()))
-        return await self._applied.remember(record, instead_of=last.digest if last is not None else "")
+        instead_of = last.digest if last is not None else ""
+        return await self._applied.remember(file, self._clock(), instead_of=instead_of)
+
+    def _edit(self, document: BackendDocument, state: FileState) -> AppliedFile:
+        return AppliedFile(document.backend, state.digest, state.edited_at, str(self.path.absolute()))
 
     async def clashes(self, document: BackendDocument) -> tuple[ConfigError, ...]:
         """Errors of a valid document beside the existing accounts: two users of one person.
 
         Changes nothing. Raises StoreError.
         """
-        state = FileState(b"", document.digest, self._clock())
         last = await self._applied.last()
         base = last.backend if last is not None else Backend()
-        return await self._told(document, await self._merge(base, document.backend, state.edited_at))
+        return await self._told(document, await self._merge(base, document.backend, self._clock()))
 
     async def _told(self, document: BackendDocument, merged: Merge) -> tuple[ConfigError, ...]:
         findings = BackendFindings(document.file, document.source)
@@ -305,8 +310,9 @@ class Configuration:
         begun = origin(file, last, older)
         if begun is None:
             return last
-        version = str(self._file.versions / begun.name)
-        if begun.back:
+        name, backend = begun
+        version = str(self._file.versions / name)
+        if declarations(backend) == declarations(file):
             log.warning(
                 "backend.json says what it said in an earlier version; what apps changed since is undone",
                 file=str(self.path),
@@ -318,7 +324,7 @@ class Configuration:
             file=str(self.path),
             version=version,
         )
-        return begun.backend
+        return backend
 
     async def _keep(self, document: BackendDocument, state: FileState) -> None:
         """Keep the version that was just applied, where apps may change what it says."""
@@ -327,7 +333,7 @@ class Configuration:
         try:
             await asyncio.to_thread(self._file.keep, state, self._clock(), by_hand=True)
         except OSError as error:
-            self._notices.once("versions", f"can't keep a version of backend.json: {error.strerror or error}")
+            self._notices.warn("versions", f"can't keep a version of backend.json: {error.strerror or error}")
 
     async def _merge(self, base: Backend, file: Backend, edited_at: float, *, again: bool = False) -> Merge:
         names = {*base.users, *file.users}
@@ -371,15 +377,16 @@ class Configuration:
         Does nothing while the file isn't the one that was applied: then `look` has the next word. Raises StoreError.
         """
         async with self._step:
-            state, report = await self._read()
-            if state is None or report is None or report.document is None:
+            found = await self._read()
+            if found is None or found[1].document is None:
                 return False
-            if report.document.legacy:
-                self._notices.once("legacy", "backend.json has the old form, into which nothing is written back; "
+            state, document = found[0], found[1].document
+            if document.legacy:
+                self._notices.warn("legacy", "backend.json has the old form, into which nothing is written back; "
                            "'microsub config upgrade' brings it up to date")  # fmt: skip
                 return False
             async with self._leased() as held:
-                return held and await self._write(report.document, state)
+                return held and await self._write(document, state)
 
     async def take_out(self, name: str) -> bool:
         """Remove a user's entry from the file, and apply that; whether there was one.
@@ -389,10 +396,9 @@ class Configuration:
         """
         by_hand = f"take the entry of '{name}' out of {self.path} and save it"
         async with self._step:
-            state, report = await self._read()
-            if state is None or report is None:
+            if (found := await self._read()) is None:
                 return False
-            document = report.document
+            (state, report), document = found, found[1].document
             if document is None:
                 raise InvalidRequest(f"{self.path} can't be used ({report.problems[0]}); repair it first")
             if name not in document.backend.users:
@@ -407,8 +413,7 @@ class Configuration:
                 more = f"{self.path} says more of '{name}' than could be brought back ({', '.join(lost)})"
                 raise InvalidRequest(f"{more}: {by_hand}")
             try:
-                body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
-                written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
+                written = await self._replace(document, state, raw)
             except OSError as error:
                 raise InvalidRequest(f"can't write backend.json ({error.strerror or error}): {by_hand}") from None
             if written is None:
@@ -429,25 +434,32 @@ class Configuration:
         if raw is None:
             return False
         try:
-            body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
-            new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
-            written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
+            written = await self._replace(document, state, raw)
         except OSError as error:
-            self._notices.once("unwritable", f"can't write backend.json: {(error.strerror or str(error)).lower()}")
+            self._notices.warn("unwritable", f"can't write backend.json: {(error.strerror or str(error)).lower()}")
             return False
         except ConfigError as error:
             # What the API allows and the file doesn't, such as a name of 300 characters: the file stays as it is.
-            self._notices.once(
+            self._notices.warn(
                 str(error), f"what was changed through the API can't be written into backend.json: {error}"
             )
             return False
-        if written is None or written.digest != new.digest:
+        if written is None:
             return False  # somebody saves it right now
-        if await self._remember(new.backend, written, last):
+        if await self._remember(written, last):
             self._done = (written.digest, written.edited_at)
-        self._notices.written(written.digest)
+        self._notices.is_news("file", written.digest)  # it is our own work: nothing is to be said of it
         log.info("changes made through the API written into backend.json", file=str(self.path))
         return True
+
+    async def _replace(self, document: BackendDocument, state: FileState, raw: Mapping[str, Any]) -> AppliedFile | None:
+        """Replace the file by `raw`; None where somebody saves it right now. Raises OSError, and ConfigError for a
+        document that couldn't be read again.
+        """
+        body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
+        new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
+        written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
+        return self._edit(new, written) if written is not None and written.digest == new.digest else None
 
     @contextlib.asynccontextmanager
     async def _leased(self) -> AsyncIterator[bool]:
@@ -485,12 +497,16 @@ class Configuration:
         try:
             found = await act()
         except StoreError as error:
-            self._waits.failed(step, error)
+            if not self._waiting:
+                log.warning("changes of the configuration wait for Redis", reason=str(error))
+            self._waiting.add(step)
             return "away"
         except Exception:
             log.exception(bug, file=str(self.path))
             return "bug"
-        self._waits.went_well(step)
+        if self._waiting == {step}:
+            log.info("the configuration goes on: Redis answers again")
+        self._waiting.discard(step)
         return found
 
     async def _look_until_done(self, stop: asyncio.Event) -> None:
@@ -528,31 +544,6 @@ class Configuration:
             await first(stop, self._touched, self._timing.quiet)
 
 
-class Waits:
-    """Which steps wait, of those that are tried again and again."""
-
-    def __init__(self) -> None:
-        self._waiting: set[str] = set()
-
-    def failed(self, step: str, error: StoreError) -> None:
-        """Redis could not serve the step; said for the first one alone."""
-        if not self._waiting:
-            log.warning("changes of the configuration wait for Redis", reason=str(error))
-        self._waiting.add(step)
-
-    def went_well(self, step: str) -> None:
-        """The step was served; said when it was the last one to wait."""
-        if self._waiting == {step}:
-            log.info("the configuration goes on: Redis answers again")
-        self._waiting.discard(step)
-
-
-async def pause(stop: asyncio.Event, seconds: float) -> None:
-    """Wait until `stop` is set, or for `seconds`."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
-
-
 async def first(one: asyncio.Event, other: asyncio.Event, seconds: float | None = None) -> None:
     """Wait until one of the two is set, or the time is over where there is a limit."""
     tasks = [asyncio.ensure_future(event.wait()) for event in (one, other)]
@@ -568,20 +559,10 @@ async def first(one: asyncio.Event, other: asyncio.Event, seconds: float | None 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """For `/health` and the admin page: when something was last applied (Unix seconds), and what is wrong now; `lost`
-    while Redis has lost its data and the file isn't applied again yet.
-    """
+    """For `/health`: what is wrong with the file; `lost` while Redis has lost its data and it isn't applied again."""
 
-    applied_at: float | None = None
     problems: tuple[ConfigError, ...] = ()
-    warnings: tuple[str, ...] = ()
     lost: bool = False
-
-
-def _count_refused(value: int) -> None:
-    from microsub import metrics  # slow to load, and a command that reads the file says nothing here
-
-    metrics.BACKEND_REFUSED.set(value)
 
 
 class Notices:
@@ -591,17 +572,27 @@ class Notices:
         self.status = Status()
         self._path = path
         self._last = last
-        self._reported = ""
-        self._told = ""
+        self._said: dict[str, str] = {}
 
-    def written(self, key: str) -> None:
-        """The file is our own work: there is nothing to be said of it."""
-        self._reported = key
+    def is_news(self, topic: str, key: str) -> bool:
+        """Whether the last thing that was said on the topic is another one. `key` stands for what is to be said."""
+        before, self._said[topic] = self._said.get(topic), key
+        return before != key
 
-    def applied(self, at: float) -> None:
-        """The file was applied at that Unix time."""
-        self.status = replace(self.status, applied_at=at, problems=())
-        _count_refused(0)
+    def warn(self, key: str, sentence: str) -> None:
+        """Warn once that the file can't be written; `key` stands for the reason."""
+        if self.is_news("writing", key):
+            log.warning(sentence, file=str(self._path))
+
+    def _found(self, *problems: ConfigError) -> None:
+        from microsub import metrics  # slow to load, and a command that reads the file says nothing here
+
+        self.status = replace(self.status, problems=problems)
+        metrics.BACKEND_REFUSED.set(bool(problems))
+
+    def good(self) -> None:
+        """Nothing is wrong with the file any more."""
+        self._found()
 
     def lost(self) -> None:
         """Redis has no longer the data that it had."""
@@ -620,30 +611,23 @@ class Notices:
 
     async def missing(self) -> None:
         """There is no file."""
-        if self._reported != "missing":
-            self._reported = "missing"
-            if await self._was_applied():
-                log.warning("no backend.json; what was applied last stays active", file=str(self._path))
-            else:
-                log.warning(
-                    "no backend.json, and none was applied before; write one, or make users with 'microsub user add'",
-                    file=str(self._path),
-                )
+        if self.is_news("file", "missing"):
+            stays = "what was applied last stays active"
+            none = "and none was applied before; write one, or make users with 'microsub user add'"
+            was_applied = await self._was_applied()
+            log.warning(f"no backend.json{'; ' + stays if was_applied else ', ' + none}", file=str(self._path))
 
     async def refused(self, *problems: ConfigError, key: str) -> None:
         """The file can't be used. `key` stands for its content, or for what is wrong with it."""
-        self.status = replace(self.status, problems=problems, warnings=())
-        _count_refused(1)
-        if self._reported == key:
-            return
-        self._reported = key
-        more = len(problems) - 1
-        stays = "the last good configuration stays active"
-        log.error(
-            f"backend.json refused; {stays if await self._was_applied() else 'none is active until it is repaired'}",
-            problem=str(problems[0]),
-            **({"more": f"{more} more, see 'microsub config check {self._path}'"} if more else {}),
-        )
+        self._found(*problems)
+        if self.is_news("file", key):
+            more = len(problems) - 1
+            stays, none = "the last good configuration stays active", "none is active until it is repaired"
+            log.error(
+                f"backend.json refused; {stays if await self._was_applied() else none}",
+                problem=str(problems[0]),
+                **({"more": f"{more} more, see 'microsub config check {self._path}'"} if more else {}),
+            )
 
     async def _was_applied(self) -> bool:
         """Whether a file was ever applied; taken for granted while Redis is away."""
@@ -656,16 +640,6 @@ class Notices:
         """The file can be used, though perhaps with warnings."""
         if self.status.problems:
             log.info("backend.json can be used again", file=str(self._path))
-        self.status = replace(self.status, problems=(), warnings=report.warnings)
-        _count_refused(0)
-        if self._reported == key:
-            return
-        self._reported = key
-        for warning in report.warnings:
+        self._found()
+        for warning in report.warnings if self.is_news("file", key) else ():
             log.warning("backend.json", warning=warning)
-
-    def once(self, key: str, sentence: str) -> None:
-        """Warn of something about the file; `key` stands for what it is."""
-        if self._told != key:
-            self._told = key
-            log.warning(sentence, file=str(self._path))

@@ -22,13 +22,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from microsub.errors import InvalidRequest, StoreError
 from microsub.formats.wire import identified
 from microsub.posts.values import ItemToStore
 from microsub.redis import keys
-from microsub.redis.connect import connect
+from microsub.redis.connect import RedisError, connect
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import score_text, text
 

@@ -79,6 +79,11 @@ class TtlCache(Generic[T]):
         """Delete one outcome, so that the next caller searches."""
         self._known.pop(key, None)
 
+    def clear(self) -> None:
+        """Delete all outcomes; a search that is under way answers those who wait for it, and nobody after."""
+        self._known.clear()
+        self._flying.clear()
+
     def _is_good(self, known: _CachedOutcome[T], max_age: float | None) -> bool:
         lifetime = self._lifetime if known.error is None else self._failures
         return self._clock() - known.at < (lifetime if max_age is None else min(lifetime, max_age))
@@ -95,6 +100,8 @@ class TtlCache(Generic[T]):
                 known = self._known.get(key)
                 if known is not None and known.error is None and self._is_good(known, None):
                     return outcome  # who wanted it fresher hears of it; for others, what was found is good enough
+        if self._flying.get(key) is not asyncio.current_task():
+            return outcome
         self._known[key] = outcome
         self._known.move_to_end(key)
         while len(self._known) > self._most:
@@ -102,6 +109,7 @@ class TtlCache(Generic[T]):
         return outcome
 
     def _landed(self, key: str, done: asyncio.Task[_CachedOutcome[T]]) -> None:
-        del self._flying[key]
+        if self._flying.get(key) is done:
+            del self._flying[key]
         if not done.cancelled():
             done.exception()  # those who wait have it, and there may be nobody left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for those who ask a Redis of others
 
 from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable
 from microsub.redis.cluster import ClusterRedis

@@ -58,33 +58,35 @@ BACKEND = Backend(
         public_feeds=(FeedConfig("https://p.example/", "P"),),
     ),
 )
-FILE = AppliedFile(BACKEND, "d1", 1_700_000_000.123456, 1_700_000_001.5, "/etc/backend.json")
+FILE = AppliedFile(BACKEND, "d1", 1_700_000_000.123456, "/etc/backend.json")
 
 
 async def test_what_is_remembered_comes_back_whole(redis: Redis) -> None:
     """Every part of a backend survives the way to Redis and back."""
     applied = Applied(redis)
     assert await applied.last() is None
-    assert await applied.remember(FILE, instead_of="")
+    assert await applied.remember(FILE, 2.0, instead_of="")
     assert await applied.last() == FILE
 
 
 async def test_only_the_expected_file_is_replaced(redis: Redis) -> None:
     """Of two processes that saw the same state, one wins."""
     applied = Applied(redis)
-    await applied.remember(FILE, instead_of="")
+    await applied.remember(FILE, 2.0, instead_of="")
     newer = replace(FILE, digest="d2", edited_at=FILE.edited_at + 1)
-    assert not await applied.remember(newer, instead_of="")
-    assert await applied.remember(newer, instead_of="d1")
-    assert not await applied.remember(newer, instead_of="d1")
+    assert not await applied.remember(newer, 2.0, instead_of="")
+    assert await applied.remember(newer, 2.0, instead_of="d1")
+    assert not await applied.remember(newer, 2.0, instead_of="d1")
 
 
 async def test_an_older_file_is_never_remembered(redis: Redis) -> None:
     """A stale copy on another machine can't take over; one edited in the same instant can."""
     applied = Applied(redis)
-    await applied.remember(FILE, instead_of="")
-    assert not await applied.remember(replace(FILE, digest="d0", edited_at=FILE.edited_at - 0.001), instead_of="d1")
-    assert await applied.remember(replace(FILE, digest="d2"), instead_of="d1")
+    await applied.remember(FILE, 2.0, instead_of="")
+    assert not await applied.remember(
+        replace(FILE, digest="d0", edited_at=FILE.edited_at - 0.001), 2.0, instead_of="d1"
+    )
+    assert await applied.remember(replace(FILE, digest="d2"), 2.0, instead_of="d1")
 
 
 async def test_a_lease_passes_on_when_its_holder_dies(redis: Redis, wait_until: Callable[..., object]) -> None:
