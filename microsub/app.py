@@ -28,6 +28,7 @@ from microsub.identity.pages import page_routes
 from microsub.identity.pages.visit import PageSite, missing_page
 from microsub.kit.http.headers import is_loopback
 from microsub.kit.http.responses import CORS
+from microsub.kit.rate_limits import client_address
 from microsub.library.api import PATH as POST_STORE
 from microsub.library.api import PostStoreEndpoint
 from microsub.settings import METRICS_NETWORKS, Network
@@ -54,7 +55,7 @@ class Monitors:
         """
         if self.token is not None and self._shows_token(request):
             return True
-        address = _parsed(request.client.host if request.client else "")
+        address = client_address(request.client.host if request.client else "")
         if address is None or not _within(address, self.networks):
             return False
         forwarded = any(_FORWARDED.fullmatch(name) for name in request.headers)
@@ -71,19 +72,10 @@ class Monitors:
         if not self.proxies:
             return False
         told = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
-        outside = [one for one in map(_parsed, told) if one is None or not _within(one, self.proxies)]
+        outside = [one for one in map(client_address, told) if one is None or not _within(one, self.proxies)]
         if outside:
             return outside[-1] == address
-        return bool(told) and _parsed(told[0]) == address
-
-
-def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found
+        return bool(told) and client_address(told[0]) == address
 
 
 def _within(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Sequence[Network]) -> bool:

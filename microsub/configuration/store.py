@@ -235,8 +235,8 @@ class SettingsInForce:
 
     def forget(self) -> None:
         """Ask again next time: something was changed by this process."""
-        self._all.clear()
-        self._own.clear()
+        self._all.forget()
+        self._own.forget()
 
     async def _read(self) -> InForce:
         try:

@@ -43,9 +43,8 @@ PROFILE = (
 class Identifier:
     """A URL taken apart.
 
-    `host` is lower case, in ASCII, IPv6 in brackets; `port` is None where it is the scheme's own.
-
-    `path` begins with a slash; `query` with its question mark, or it is empty.
+    `host` is lower case, in ASCII, IPv6 in brackets; `port` is None where it is the scheme's own. `path` begins with a
+    slash; `query` with its question mark, or it is empty.
     """
 
     scheme: str

@@ -27,9 +27,8 @@ async def _always(_part: str, _seconds: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RoundTiming:
-    """`clock` gives Unix time, `between` is seconds between two rounds, `chance` a number from 0 to 1.
-
-    `steady` counts seconds whatever the clock does.
+    """`clock` gives Unix time, `between` is seconds between two rounds, `chance` a number from 0 to 1. `steady` counts
+    seconds whatever the clock does.
 
     `turn` is asked, with the part's name and a number of seconds, whether nobody else has begun a round within these:
     what one worker has looked at needs no other one.
@@ -46,9 +45,7 @@ PACE = RoundTiming()
 
 
 async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, pace: RoundTiming) -> None:
-    """Run `one_round`, which is given the time, again and again, until cancelled.
-
-    `part` names it in the log.
+    """Run `one_round`, which is given the time, again and again, until cancelled. `part` names it in the log.
 
     Redis being away is logged and waited out, and so is a bug: what fills up or goes astray because upkeep ended
     unnoticed would be worse. A round whose clock has jumped ahead since the last one is left out: at a wrong time posts

@@ -121,31 +121,31 @@ class RateLimiter:
 
 def network_of(address: str) -> str:
     """What stands for a client's address: itself, or its /64 for IPv6; IPv4 inside of IPv6 is IPv4. Pure."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return "unknown"
+    found = client_address(address)
     if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
         return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))
-    return str(found)
+    return "unknown" if found is None else str(found)
 
 
 def wide_network_of(address: str) -> str | None:
     """The /48 in which an address of IPv6 lies; None for others. Pure."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return None
-    if not isinstance(found, ipaddress.IPv6Address) or found.ipv4_mapped is not None:
+    found = client_address(address)
+    if not isinstance(found, ipaddress.IPv6Address):
         return None
     return str(ipaddress.ip_network((int(found), _WIDE_NETWORK_BITS), strict=False))
 
 
 def is_public(address: str) -> bool:
     """Whether a client's address is one of the internet, and not perhaps that of a proxy for everybody."""
+    found = client_address(address)
+    return found is not None and found.is_global
+
+
+def client_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address without its zone; IPv4 inside of IPv6 is IPv4."""
     try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_global
+        found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return False
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found

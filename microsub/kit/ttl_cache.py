@@ -75,14 +75,10 @@ class TtlCache(Generic[T]):
         """Whether a search is under way, so that one more caller costs nothing."""
         return key in self._flying
 
-    def forget(self, key: str) -> None:
-        """Delete one outcome, so that the next caller searches."""
-        self._known.pop(key, None)
-
-    def clear(self) -> None:
-        """Delete all outcomes; a search that is under way answers those who wait for it, and nobody after."""
-        self._known.clear()
-        self._flying.clear()
+    def forget(self, key: str | None = None) -> None:
+        """Delete one outcome, or all. A search that is under way answers those who wait for it, and nobody after."""
+        for kept in (self._known, self._flying):
+            _ = kept.clear() if key is None else kept.pop(key, None)
 
     def _is_good(self, known: _CachedOutcome[T], max_age: float | None) -> bool:
         lifetime = self._lifetime if known.error is None else self._failures
