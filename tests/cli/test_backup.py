@@ -11,32 +11,18 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from click.testing import CliRunner, Result
 
-from microsub.cli import main
 from microsub.redis.embedded.server import EmbeddedRedis, ServerProgram, programs, start_embedded
+from tests.cli.conftest import BACKEND, Run
 
-Run = Callable[..., Result]
-
-BACKEND = '{"users": {"alice": {"me": "https://alice.example/"}}}'
+EARLIER = Path("backend.json.versions") / "20260131T081500.000000Z-0a1b2c3d.json"
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command line in a folder with backend.json and an older version of it."""
-    (tmp_path / "backend.json").write_text(BACKEND)
-    (tmp_path / "backend.json.versions").mkdir()
-    (tmp_path / "backend.json.versions" / "20260131T081500.000000Z-0a1b2c3d.json").write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    for name in ("MICROSUB_REDIS_URL", "MICROSUB_DATA_DIR", "MICROSUB_BACKEND"):
-        monkeypatch.delenv(name, raising=False)
-
-    def command(*arguments: str) -> Result:
-        result = CliRunner().invoke(main, arguments)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result
-
-    return command
+@pytest.fixture(autouse=True)
+def _earlier(run: Run) -> None:
+    """An older version of backend.json is there."""
+    EARLIER.parent.mkdir()
+    EARLIER.write_text("{}")
 
 
 def contents(server: EmbeddedRedis) -> dict[bytes, tuple[object, int]]:
@@ -77,7 +63,7 @@ def test_a_backup_of_a_running_server_is_restored_whole(run: Run, tmp_path: Path
 
     done = run("restore", "everything.tar.gz", "--data-dir", "new/data", "--backend", "new/backend.json")
     assert (done.exit_code, "microsub check" in done.stdout) == (0, True), done.stderr
-    assert Path("new/backend.json").read_text() == BACKEND
+    assert Path("new/backend.json").read_text() == json.dumps(BACKEND)
     assert "{}" in [path.read_text() for path in Path("new/backend.json.versions").iterdir()]
     assert Path("new/data").stat().st_mode & 0o077 == 0
     again = start_embedded(tmp_path / "new" / "data")
@@ -120,7 +106,7 @@ def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
     for flags, place in (((), "data"), (("--data-dir", "other"), "backend.json")):
         refused = run("restore", "b.tar.gz", *flags)
         assert (refused.exit_code, f"mv {place} {place}.before" in refused.stderr) == (1, True)
-    assert Path("backend.json").read_text() == BACKEND
+    assert Path("backend.json").read_text() == json.dumps(BACKEND)
     assert not Path("other").exists()
 
 

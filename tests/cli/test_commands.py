@@ -5,52 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from microsub import wiring
-from microsub.cli import main
 from microsub.cli.feeds import _shortened
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.redis import keys
-from microsub.redis.embedded.server import start_embedded
 from microsub.redis.streams import Message
 from microsub.settings import Settings
+from tests.cli.conftest import BACKEND, Run
 from tests.support.polling import dated, rss
 from tests.support.process import installation
 from tests.support.web import Answer, publisher
 
-Run = Callable[..., Result]
-
-BACKEND = {
-    "users": {
-        "alice": {
-            "me": "https://alice.example/",
-            "channels": [{"uid": "home", "name": "Home", "feeds": ["https://blog.example/feed"]}],
-        }
-    }
-}
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command line on an installation of its own."""
-    (tmp_path / "backend.json").write_text(json.dumps(BACKEND))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MICROSUB_ALLOW_PRIVATE_NETWORKS", raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
-    start_embedded(tmp_path / "data").stop()  # as `microsub serve` has made it
-
-    def command(*arguments: str) -> Result:
-        result = CliRunner().invoke(main, arguments)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result
-
-    return command
+pytestmark = pytest.mark.usefixtures("data")
 
 
 def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:

@@ -8,22 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from microsub import wiring
-from microsub.cli import main
 from microsub.delivery.dead_letters import DeadLetter, DeadLetters
 from microsub.redis.streams import Message, Stream
 from microsub.settings import read_settings
+from tests.cli.conftest import Run
 
 STAGES = ("stored", "hand\x1bmade", "incomplete")
 
 
 @pytest.fixture
-def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[DeadLetter]:
-    """Three letters in an installation of its own, where commands run."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+def letters(data: Path) -> list[DeadLetter]:
+    """Three letters in the server's data."""
 
     async def write() -> list[DeadLetter]:
         async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
@@ -44,30 +41,24 @@ def there() -> dict[str, int]:
     return asyncio.run(count())
 
 
-def deadletter(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, ["deadletter", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
 @pytest.mark.parametrize("chosen", [lambda ids: ["--all"], lambda ids: ids])
 def test_what_can_be_retried_is_though_another_cant(
-    letters: list[DeadLetter], chosen: Callable[[list[str]], list[str]]
+    run: Run, letters: list[DeadLetter], chosen: Callable[[list[str]], list[str]]
 ) -> None:
     """The bad one stays, is named with what its stage could be, and makes the exit code 1."""
-    result = deadletter("retry", *chosen([one.id for one in letters]))
+    result = run("deadletter", "retry", *chosen([one.id for one in letters]))
     assert (result.exit_code, result.stdout) == (1, "2 messages put back\n")
     assert f"letter {letters[1].id} can't be retried: it names the stage 'hand�made'" in result.stderr
     assert there() == {"dead": 1, "stored": 1, "incomplete": 1}
-    assert deadletter("drop", letters[1].id).exit_code == 0
-    assert (deadletter("retry", "--all").exit_code, there()["dead"]) == (0, 0)
+    assert run("deadletter", "drop", letters[1].id).exit_code == 0
+    assert (run("deadletter", "retry", "--all").exit_code, there()["dead"]) == (0, 0)
 
 
-def test_a_letter_that_is_named_twice_counts_once(letters: list[DeadLetter]) -> None:
+def test_a_letter_that_is_named_twice_counts_once(run: Run, letters: list[DeadLetter]) -> None:
     """However its id is written."""
     one = letters[0].id
-    result = deadletter("drop", one, one, f"0{one}")
+    result = run("deadletter", "drop", one, one, f"0{one}")
     assert (result.exit_code, result.stdout) == (0, "1 dead letter dropped\n")
-    result = deadletter("retry", letters[2].id, letters[2].id)
+    result = run("deadletter", "retry", letters[2].id, letters[2].id)
     assert (result.exit_code, result.stdout) == (0, "1 message put back\n")
     assert there() == {"dead": 1, "stored": 0, "incomplete": 1}

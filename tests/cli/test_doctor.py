@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from microsub.cli import main
+from tests.cli.conftest import Run
 from tests.support.web import Answer, Publisher, publisher
-
-Run = Callable[..., Result]
 
 PAGE = """<!doctype html><title>Alice</title>
 <link rel="authorization_endpoint" href="/auth"><link rel="token_endpoint" href="/token">
@@ -43,20 +40,11 @@ def site() -> Iterator[Publisher]:
     loop.close()
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command line in an empty folder; loopback may be asked."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("MICROSUB_REDIS_URL", "MICROSUB_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.fixture(autouse=True)
+def _empty(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is empty; loopback may be asked."""
+    Path("backend.json").unlink()
     monkeypatch.setenv("MICROSUB_ALLOW_PRIVATE_NETWORKS", "127.0.0.0/8")
-
-    def command(*arguments: str) -> Result:
-        result = CliRunner().invoke(main, arguments)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result
-
-    return command
 
 
 def serve_all(site: Publisher) -> str:

@@ -3,63 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from microsub.cli import accounts, main
+from microsub.cli import accounts
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.connect import connect
+from tests.cli.conftest import Run
 
-Run = Callable[..., Result]
-T = TypeVar("T")
-
-BACKEND = {"users": {"alice": {"me": "https://alice.example/", "channels": [{"uid": "home", "name": "Home"}]}}}
 PASSWORD = "correct horse battery"
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Run:
-    """Runs the command line on a Redis of its own; `given` is its standard input."""
-    (tmp_path / "backend.json").write_text(json.dumps(BACKEND))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MICROSUB_REDIS_URL", redis_url)
-    monkeypatch.delenv("MICROSUB_BASE_URL", raising=False)
-
-    def command(*arguments: str, given: str | bytes = "") -> Result:
-        result = CliRunner().invoke(main, arguments, input=given)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result
-
-    return command
-
-
-@pytest.fixture
-def looked(redis_url: str) -> Callable[[Callable[[LocalSignIn, Accounts], Awaitable[T]]], T]:
-    """Asks the store that the commands have worked on."""
-
-    def look(ask: Callable[[LocalSignIn, Accounts], Awaitable[T]]) -> T:
-        async def work() -> T:
-            redis = await connect(redis_url)
-            local = LocalSignIn(redis)
-            try:
-                return await ask(local, Accounts(redis))
-            finally:
-                local.close()
-                await redis.aclose()
-
-        return asyncio.run(work())
-
-    return look
-
-
 Looked = Callable[[Callable[[LocalSignIn, Accounts], Awaitable[Any]]], Any]
+
+
+@pytest.fixture
+def looked(run: Run, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Looked:
+    """Asks the store that the commands work on."""
+    monkeypatch.setenv("MICROSUB_REDIS_URL", redis_url)
+
+    async def look(ask: Callable[[LocalSignIn, Accounts], Awaitable[Any]]) -> Any:
+        redis = await connect(redis_url)
+        local = LocalSignIn(redis)
+        try:
+            return await ask(local, Accounts(redis))
+        finally:
+            local.close()
+            await redis.aclose()
+
+    return lambda ask: asyncio.run(look(ask))
 
 
 async def is_right(local: LocalSignIn, password: str = PASSWORD) -> bool:
@@ -77,6 +51,7 @@ def test_a_link_is_printed_alone_and_invites_its_user(run: Run, looked: Looked) 
     assert looked(lambda local, _: local.invited(code)) == "alice"
 
 
+@pytest.mark.usefixtures("data")
 def test_a_link_without_an_address_comes_with_a_warning(run: Run) -> None:
     """On standard error, so that the link can still be taken from standard output."""
     result = run("user", "invite", "alice")

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from microsub.library.post_store import open_post_store
 from microsub.redis.embedded.server import start_embedded
 from microsub.settings import Settings
 from microsub.wiring.backend import GREETING
+from tests.cli.conftest import in_a_process
 from tests.support.waiting import wait_until
 
 
@@ -205,12 +205,6 @@ def test_a_data_folder_of_somebody_else_is_named(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "access", lambda *_: False)
     refused = CliRunner().invoke(main, ["work", "--data-dir", "made"])
     assert f"can't write to the data folder {folder / 'made'}: permission denied. Run" in refused.stderr
-
-
-def in_a_process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line as people do: what it reads from a file goes into the environment of its process."""
-    command = [sys.executable, "-m", "microsub", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | environ, check=False)
 
 
 def test_commands_find_the_settings_of_the_service(folder: Path) -> None:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import microsub
 from microsub.model.plaintext import CONTROLS
+from tests.cli.conftest import in_a_process
 
 PACKAGE = Path(microsub.__file__).parent
 EVIL = "a\x1b[2J\x9b2J\x9d0;x\x07\u202ebcd\u2066e\u200ff\u061cg\u2028h\x85i"
 FEED = """<?xml version="1.0"?><rss version="2.0"><channel><title>{0}</title><link>https://a.example/</link>
 <item><title>{0}</title><link>https://a.example/1?{0}</link><guid>{0}</guid><description>{0}</description></item>
 </channel></rss>""".format("".join(char if ord(char) > 0x1F else "" for char in EVIL))
-
-
-def microsub_says(*arguments: str) -> tuple[str, str]:
-    done = subprocess.run([sys.executable, "-m", "microsub", *arguments], capture_output=True, check=False)
-    return done.stdout.decode(), done.stderr.decode()
 
 
 def controls(text: str) -> set[str]:
@@ -31,9 +25,9 @@ def controls(text: str) -> set[str]:
 def test_a_parsed_document_is_json_without_controls(tmp_path: Path) -> None:
     """The value is the same: programs that read it find what the publisher wrote."""
     (tmp_path / "feed.xml").write_text(FEED, encoding="utf-8")
-    out, err = microsub_says("parse", str(tmp_path / "feed.xml"), "--url", "https://a.example/feed")
-    assert not controls(out + err)
-    assert "\u202ebcd" in json.loads(out)["children"][0]["content"]["text"]
+    done = in_a_process("parse", str(tmp_path / "feed.xml"), "--url", "https://a.example/feed")
+    assert not controls(done.stdout + done.stderr)
+    assert "\u202ebcd" in json.loads(done.stdout)["children"][0]["content"]["text"]
 
 
 def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) -> None:
@@ -42,9 +36,9 @@ def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) 
         f'<link rel=alternate type=application/rss+xml href="/\u202e{EVIL}"><div class=h-entry><p class=p-name>x</div>'
     )
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    out, err = microsub_says("parse", str(tmp_path / "page.html"), "--url", "https://a.example/")
-    assert not controls(out + err)
-    assert "takes the feed that it names" in err
+    done = in_a_process("parse", str(tmp_path / "page.html"), "--url", "https://a.example/")
+    assert not controls(done.stdout + done.stderr)
+    assert "takes the feed that it names" in done.stderr
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("cli/*.py")), ids=lambda path: path.stem)
