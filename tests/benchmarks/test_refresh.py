@@ -9,7 +9,7 @@ import pytest
 from benchmarks.refresh import compare
 from benchmarks.refresh.feeds import ENTRIES, content_type, document
 from benchmarks.refresh.publisher import Publisher
-from benchmarks.refresh.report import STEPS, Memory, Pair, Turn, fastest, line, memory_line, most, table
+from benchmarks.refresh.report import STEPS
 from microsub.formats.parse import parse
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -55,42 +55,6 @@ def test_the_publisher_answers_304_to_its_own_validator_and_counts() -> None:
     assert bare.partition(b"\r\n\r\n")[2] == first.partition(b"\r\n\r\n")[2]
     publisher.enter("news")
     assert publisher.reply(0, conditional).startswith(b"HTTP/1.1 200 ")
-
-
-def test_a_ratio_is_the_median_of_the_repeats_own_ratios() -> None:
-    """A repeat in which the machine was busy slows both; the figures beside the ratio are medians of their own."""
-    pairs = [
-        Pair(Turn(1, 0.9, 0.1), Turn(3, 2.9)),
-        Pair(Turn(10, 1, 0.2), Turn(21, 3)),
-        Pair(Turn(1, 1, 0.1), Turn(2, 2)),
-    ]
-    found = line(LOAD, 200, 10, pairs)
-    assert (found.lowest, found.ratio, found.highest) == (2, 2.1, 3)
-    assert (found.ours, found.theirs) == (1, 3)
-    assert (found.ours_processor, found.redis_processor, found.theirs_processor) == (1, 0.1, 2.9)
-    assert found.met
-
-
-def test_the_other_program_gets_its_best_setting_for_each_step() -> None:
-    """The number of threads that was fastest, step by step."""
-    assert fastest({1: [4.0, 0.3, 5.0], 10: [3.0, 0.4, 5.0], 20: [3.5, 0.2, 5.5]}) == [10, 20, 1]
-
-
-def test_the_table_says_which_aims_are_met() -> None:
-    """One row per step, all of the same width."""
-    slow, fast = [Pair(Turn(1, 1), Turn(1.5, 1))], [Pair(Turn(1, 1), Turn(20, 1))]
-    text = table([line(STEPS[0], 200, 1, slow), line(STEPS[2], 200, 1, fast)])
-    assert len({len(row) for row in text.splitlines()}) == 1
-    assert "2 MISSED" in text
-    assert "10 met" in text
-
-
-def test_peaks_are_those_of_all_repeats() -> None:
-    """Each process on its own; a parser process that never ran is said so."""
-    found = most([Memory(80 << 20, 0, 10 << 20, 40 << 20), Memory(90 << 20, 0, 9 << 20, 50 << 20)])
-    assert found == Memory(90 << 20, 0, 10 << 20, 50 << 20)
-    assert "90 MiB" in memory_line(found)
-    assert "not needed" in memory_line(found)
 
 
 def test_a_refresh_that_did_something_else_is_no_figure() -> None:

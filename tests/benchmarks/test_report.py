@@ -10,7 +10,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks.generator import request_texts
 from benchmarks.load import Load
-from benchmarks.report import Line, Round, all_updated, beside_page, growth, in_short, line, table, updated
+from benchmarks.report import Round, line, updated
 
 
 def load(rate: float, counted: int = 0) -> Load:
@@ -27,76 +27,12 @@ def test_a_ratio_is_the_median_of_each_rounds_own_ratio() -> None:
     assert found.changed is None
 
 
-def lines() -> list[Line]:
-    slow, fast = [Round(load(400), load(1000))], [Round(load(500), load(1000))]
-    return [
-        line("page", 1000, 36_000, fast, 0.3, counts=False),
-        line("page", 1_000_000, 36_000, slow, 0.45, counts=False),
-        line("mark", 1000, 27, [Round(load(500, 499), load(1000))], None, counts=True),
-        line("mark", 1_000_000, 27, slow, None, counts=True),
-    ]
-
-
-def test_growth_compares_the_longest_timeline_with_the_shortest() -> None:
-    """1.25 says that the long one costs a quarter more; with one length there is nothing to compare."""
-    assert growth(lines()) == {"page": 1.25, "mark": 1.25}
-    assert growth(lines()[:1]) == {}
-
-
-def test_foreign_tokens_stand_beside_our_own() -> None:
-    """By the median of the lengths, so that one bad round of one length decides nothing."""
-    speeds = {1000: (500, 400), 100_000: (500, 490), 1_000_000: (500, 500)}
-    found = [
-        line(name, items, 36_000, [Round(load(rate), load(1000))], None, counts=False)
-        for items, rates in speeds.items()
-        for name, rate in zip(("timeline page", "page, foreign token"), rates, strict=True)
-    ]
-    assert beside_page(found) == 0.98
-    assert beside_page(found[:1]) is None
-    assert beside_page(lines()) is None
-
-
-def test_the_table_says_which_aims_are_met() -> None:
-    """One row per case and length, all of the same width."""
-    text = table(lines())
-    assert len({len(row) for row in text.splitlines()}) == 1
-    assert "0.30 met" in text
-    assert "0.45 MISSED" in text
-
-
-def test_in_short_there_are_the_longest_timelines() -> None:
-    """A line for each of what readers do most."""
-    rounds = [Round(load(400), load(1000))]
-    found = [line("timeline page", items, 36_000, rounds, 0.3, counts=False) for items in (1000, 1_000_000)]
-    assert in_short([*found, *lines()]) == (
-        "- A page of 20 posts, in timelines of 1,000,000: 400 a second, 99 % of them within 2.0 ms; 0.40 of what the "
-        "same stack does with static bytes."
-    )
-
-
-def test_parts_say_what_matters_most_too() -> None:
-    """A page may show the whole, or that alone."""
-    part = command.Part("", {}, mark="bench", figures="table", short="list")
-    assert part.marked == {"bench": "table", "bench in short": "list"}
-    assert command.Part("", {}, mark="bench workers", figures="table").marked == {"bench workers": "table"}
-    assert command.Part("left out", {}).marked == {}
-
-
 def test_a_page_keeps_all_but_its_figures() -> None:
     """What stands around the marks stays; a page without marks is left alone with an error."""
     page = "a\n<!-- bench -->\nold\n<!-- /bench -->\nb\n"
     assert updated(page, "new") == "a\n<!-- bench -->\nnew\n<!-- /bench -->\nb\n"
     with pytest.raises(ValueError, match="bench"):
         updated("a", "new")
-
-
-def test_a_page_gets_the_figures_that_it_has_marks_for() -> None:
-    """Parts that weren't measured or that the page doesn't show change nothing; no marks at all is an error."""
-    page = "<!-- bench -->\nold\n<!-- /bench -->\n<!-- bench refresh -->\nolder\n<!-- /bench refresh -->\n"
-    found = all_updated(page, {"bench refresh": "new", "bench parsing": "unseen"})
-    assert found == page.replace("older", "new")
-    with pytest.raises(ValueError, match="bench parsing"):
-        all_updated(page, {"bench parsing": "unseen"})
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,9 @@ from benchmarks.scale.model import (
     Keeping,
     Kind,
     Machines,
-    Stock,
     day,
     distinct_feeds,
     limit,
-    memory,
     population,
     predict,
 )
@@ -80,32 +78,6 @@ def test_a_full_timeline_is_full() -> None:
     # 2,000 posts of five feeds are 400 of each, more than the 300 that the store keeps by itself.
     assert stock.items == 10 * 400
     assert population(1, idle, Keeping(unread_days=10)).items == 10 * 300
-
-
-def test_memory_is_a_sum_of_its_parts() -> None:
-    """Each kind of thing by its cost; ids cost more in long sets."""
-    stock = Stock(users=2, channels=4, feeds=3, subscriptions=5, items=10, long=4, item_bytes=2000,
-                  sets=((4, 200), (4, 100), (4, 0)), other=7)  # fmt: skip
-    assert memory(stock, costs().memory) == {
-        "posts": 10 * 3700 + 4 * 100,
-        "timelines": 4 * (100 + 200 * 100) + 4 * (100 + 100 * 10),
-        "subscriptions": 5 * 200,
-        "feeds": 3 * 1500,
-        "users and channels": 2 * 1000 + 4 * 200,
-        "copies of documents": 7,
-    }
-
-
-def test_work_is_counted_by_kind() -> None:
-    """Seconds of a day: polls by their answer, further posts and deliveries, requests."""
-    found = predict(1, costs(), DAILY)
-    assert found.polling.ours == pytest.approx((80 * 1000 + 10 * 2000 + 10 * 10_000 + 100 * 500) / 1e6)
-    assert found.delivering == Work(), "the first delivery of a post is part of its poll"
-    # Of 20 posts on a page half aren't known.
-    assert found.reading.ours == pytest.approx((2 * (100 + 10 * 10) + 3 * 50 + 4 * 80) / 1e6)
-    assert found.publishers_bytes == 100 * 5000 + 80 * 600 + 20 * (700 + 24_000)
-    assert found.readers_bytes == 2 * 36_000 + 3 * 800 + 4 * 600
-    assert (found.workers, found.web, found.nodes) == (1, 1, 1)
 
 
 def test_more_users_share_their_feeds() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from benchmarks import busy, fanout
 from benchmarks.followers import Turn, length_of
-from benchmarks.latency import Compared, Waiting, comparison, waiting_table
-from benchmarks.report import aligned
+from benchmarks.latency import Compared, Waiting, comparison
 
 
 def seconds(most: float, slowest: float, requests: int = 1000, slow: int = 20) -> list[float]:
@@ -67,19 +66,6 @@ async def test_which_comes_first_changes() -> None:
     assert (waits.idle, waits.busy) == (Waiting(4, 1.0, 1.0), Waiting(4, 2.0, 2.0))
 
 
-def test_the_table_shows_how_far_turns_differ() -> None:
-    """The extremes stand beside the figure that is judged."""
-    waits = compared((seconds(1, 2), seconds(2, 5)), (seconds(1, 4), seconds(2, 9)))
-    rows = waiting_table({"fan-out": waits})
-    assert len({len(row) for row in rows}) == 1
-    assert "2.0-4.0" in rows[1]
-    assert "5.0-9.0" in rows[2]
-    assert "during fan-out" in aligned(rows)
-    assert [row[0] for row in waiting_table({"web": waits, "serve": waits})][1:4] == [
-        *("web, idle", "web, at work", "serve, idle"),
-    ]
-
-
 def test_the_whole_way_of_a_post_is_judged() -> None:
     """From the poll to the last timeline; that the last stage alone is quick enough counts for nothing."""
     waits = compared((seconds(1, 2), seconds(2, 5)))
@@ -89,22 +75,6 @@ def test_the_whole_way_of_a_post_is_judged() -> None:
     (row,) = [row for row in rows if "from the poll to 10,000 channels" in row]
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["0.510 of 0.5", "MISSED"]
     assert "0.40 s after a poll has found it" in fanout.in_short(found(waits))
-
-
-def test_growth_is_that_of_the_last_stage() -> None:
-    """What happens once per post would make a channel of a small feed look dear."""
-    waits = compared((seconds(1, 2), seconds(2, 5)))
-    assert found(waits, last=0.5, small=0.005).growth == 1.0
-    assert not found(waits, last=0.5, small=0.003).met
-
-
-def test_an_aim_that_cannot_be_judged_is_not_missed() -> None:
-    """And not met either: the table says so."""
-    waits = compared((seconds(1, 80), seconds(2, 90)))
-    assert found(waits).met
-    assert "not to be said: the machine stalls" in fanout.text(found(waits))
-    assert "not to be said: the machine stalls" in busy.text([busy.Line("serve", waits, 900)])
-    assert "MISSED" in busy.text([busy.Line("serve", compared((seconds(1, 2), seconds(2, 9))), 900)])
 
 
 def test_portions_take_every_feed_once() -> None:

@@ -17,7 +17,7 @@ from tests.support.web import Answer, Publisher, publisher
 
 
 def checking(here: World, redis: Redis) -> Checking:
-    return Checking(redis, here.follow_repair, clock=here.clock, pause=0.05)
+    return Checking(redis, here.follow_repair, clock=here.clock, pause=0.2)
 
 
 _ROUNDS = 40
@@ -85,8 +85,10 @@ async def test_nothing_is_found_wrong_while_all_is_busy(real_redis: Redis, redis
         assert (await checking(here, real_redis).run()).left == ()
 
 
-async def test_the_command_on_a_running_server(tmp_path: Path) -> None:
-    """Exit code 0 and figures where all is well, 1 and names where it isn't, 0 again after --repair."""
+async def test_poll_and_check_on_a_running_server(tmp_path: Path) -> None:
+    """The server polls for the command. A check ends with 0 and figures where all is well, with 1 and names where it
+    isn't, with 0 again after --repair.
+    """
     async with publisher() as site:
         site.serve_document("/feed", rss(dated(5)))
         document = {"users": {"alice": {"channels": [{"uid": "home", "name": "Home", "feeds": [site.url("/feed")]}]}}}
@@ -95,6 +97,9 @@ async def test_the_command_on_a_running_server(tmp_path: Path) -> None:
             assert nothing[0] == 1
             assert "there is no data" in nothing[2]
             await made.serve()
+            # The server may ask a private address, the shell of the command not: the server's settings count.
+            code, out, err = await made.run("poll", "--allow-private-networks", "192.0.2.0/24", site.url("/feed"))
+            assert (code, out.split()[:2]) == (0, ["polled", site.url("/feed")]), err
             code, out, err = await made.run("check", "--json")
             assert (code, json.loads(out)["clean"]) == (0, True), out + err
             redis = Multiplexed(f"unix://{tmp_path}/data/redis.sock")

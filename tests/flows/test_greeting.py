@@ -8,8 +8,6 @@ import os
 import pty
 from pathlib import Path
 
-import pytest
-
 from tests.support.fork_server import started
 from tests.support.process import PROGRAM, Installation, installation
 from tests.support.waiting import wait_until
@@ -26,30 +24,17 @@ async def greeting(installed: Installation, *command: str) -> str:
     return out.read_text()
 
 
-@pytest.mark.parametrize("command", ["serve", "web"])
-async def test_no_token_goes_into_a_log(tmp_path: Path, command: str) -> None:
-    """Where the output is no terminal, as under systemd, the line says how to make a token, and none is made."""
-    async with installation(tmp_path, USERS) as installed:
-        shown = await greeting(installed, command)
-        assert "Bearer" not in shown
-        assert MAKE_ONE in shown
-        assert (await installed.run("token", "list", "alice"))[1] == ""
-
-
-async def test_a_token_is_shown_to_who_asks_for_it(tmp_path: Path) -> None:
-    """`--show-token`, which `make serve` gives, wherever the output goes."""
-    async with installation(tmp_path, USERS) as installed:
-        assert "Bearer alice." in await greeting(installed, "serve", "--show-token")
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
-    assert "microsub serve --show-token $(ARGS)" in makefile
-
-
 async def test_the_first_start_is_quiet(tmp_path: Path) -> None:
-    """With the example file nothing is warned of, also without internet; the log ends with a line that says so."""
+    """With the example file nothing is warned of, also without internet; the log ends with a line that says so. Where
+    the output is no terminal, as under systemd, a line says how to make a token, and none is made.
+    """
     example = (Path(__file__).parents[2] / "backend.json.example").read_text()
     async with installation(tmp_path, json.loads(example), MICROSUB_LOG_FORMAT="text") as installed:
         shown = await greeting(installed, "serve")
         assert "now        0 feeds, 1 user" in shown
+        assert "Bearer" not in shown
+        assert MAKE_ONE in shown
+        assert (await installed.run("token", "list", "alice"))[1] == ""
         assert "server started: 0 feeds, 1 user" in installed.log
         assert installed.log.endswith(" stopped\n")
         assert "warning" not in installed.log
@@ -57,7 +42,9 @@ async def test_the_first_start_is_quiet(tmp_path: Path) -> None:
 
 
 async def test_a_public_server_shows_none(tmp_path: Path) -> None:
-    """Not even to who asks for one: everybody who reads its log could use it from anywhere."""
+    """Not even to who asks for one, as `make serve` does: everybody who reads its log could use it from anywhere."""
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    assert "microsub serve --show-token $(ARGS)" in makefile
     async with installation(tmp_path, USERS, MICROSUB_BASE_URL="https://reader.example") as installed:
         shown = await greeting(installed, "serve", "--show-token")
         assert "Bearer" not in shown

@@ -15,14 +15,14 @@ from tests.support.own_server import AppSite, Surfer, Visitor, app_site, enrolle
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import html_reply
-from tests.support.reader_apps import APPS, App, AppBreaks
+from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassDesktop, Monocle, MonocleOfOld
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 @dataclass
 class World:
-    """Ann's provider is the instance; Far has one of their own. `lines` are what the first page shows, in order."""
+    """Ann has this provider, Far one of their own, Carol no site; `lines` are what the first page shows, in order."""
 
     http: httpx.AsyncClient
     site: AppSite
@@ -38,10 +38,11 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         enter = stack.enter_async_context
         http, site = await enter(httpx.AsyncClient(timeout=60)), await enter(app_site())
         far = await enter(provider(Variant.lenient(twice=True)))
-        users = {name: {"me": f"{site.listening.base}/{name}/"} for name in ("ann", "far")}
+        users: dict[str, dict[str, str]] = {name: {"me": f"{site.listening.base}/{name}/"} for name in ("ann", "far")}
+        users["carol"] = {}
         installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))
         url = await installed.serve("web")
-        await enrolled(installed, url, "ann")
+        await enrolled(installed, url, "ann", "carol")
         async with Surfer() as surfer:
             await surfer.goto(f"{url}/")
             blocks = LexborHTMLParser(surfer.reply.text).css("pre code")
@@ -60,17 +61,31 @@ async def test_each_line_is_one_link_with_one_relation(world: World) -> None:
     assert rels == ["microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint"]
 
 
-@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
-async def test_with_this_server_as_provider(world: World, kind: type[App]) -> None:
-    """All lines on a static page: every app gets in, but for those that want to post as well."""
-    app, profile = kind(world.http, world.site.home(kind.name)), f"{world.site.listening.base}/ann/"
+@pytest.mark.parametrize("user", ["ann", "carol"])
+@pytest.mark.parametrize("kind", [*APPS, MonocleOfOld], ids=lambda kind: kind.__name__)
+async def test_with_this_server_as_provider(world: World, kind: type[App], user: str) -> None:
+    """All lines on a static page, or the page here of who has none: every app gets in, but for those that want to post
+    as well.
+    """
+    app = kind(world.http, world.site.home(kind.name))
+    profile = f"{world.site.listening.base}/ann/" if user == "ann" else f"{world.url}/u/carol"
     if "micropub" in kind.wants:
         with pytest.raises(AppBreaks, match="finds no micropub"):
-            await app.sign_in(profile, Visitor(world.site, "ann"))
+            await app.sign_in(profile, Visitor(world.site, user))
         return
-    signed = await app.sign_in(profile, Visitor(world.site, "ann"))
-    assert signed.microsub == f"{world.url}/microsub/ann"
+    signed = await app.sign_in(profile, Visitor(world.site, user))
+    assert signed.me == profile
+    assert signed.microsub == f"{world.url}/microsub/{user}"
     assert await signed.read("notifications") == []
+    checked = await world.http.get(f"{world.url}/token", headers={"Authorization": f"Bearer {signed.token}"})
+    assert checked.json()["me"] == profile
+
+
+async def test_a_token_that_is_pasted_reads(world: World) -> None:
+    """IndiePass on the desktop takes endpoint and token, and shows channels and posts."""
+    token = await world.installed.token("ann")
+    for endpoint in (f"{world.url}/microsub", f"{world.url}/microsub/ann"):
+        assert await IndiePassDesktop(world.http).pasted(endpoint, token).read() == []
 
 
 @pytest.mark.parametrize("kind", [kind for kind in APPS if "micropub" not in kind.wants], ids=lambda kind: kind.name)
@@ -87,8 +102,7 @@ async def test_with_a_provider_of_ones_own(world: World, kind: type[App]) -> Non
 
 async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
     """On the first page and on the command line, for both pages; and it finds it when one line is taken out."""
-    for name in ("ann", "far"):
-        page = f"{world.site.listening.base}/{name}/"
+    for page in (*(f"{world.site.listening.base}/{name}/" for name in ("ann", "far")), f"{world.url}/u/carol"):
         _, out, _ = await world.installed.run("doctor", page)
         async with Surfer() as surfer:
             await surfer.goto(f"{world.url}/")
@@ -101,3 +115,11 @@ async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
     _, out, _ = await world.installed.run("doctor", f"{world.site.listening.base}/ann-less/")
     assert "Nothing is missing" not in out
     assert "token_endpoint" in out
+
+
+async def test_who_gets_a_site_later_stays_signed_in(world: World) -> None:
+    """A token that was given to the page here goes on reading."""
+    app = Monocle(world.http, world.site.home("Monocle"))
+    signed = await app.sign_in(f"{world.url}/u/carol", Visitor(world.site, "carol"))
+    await world.installed.run_each("user me carol https://carol.example/")
+    assert await signed.read("notifications") == []

@@ -83,18 +83,6 @@ async def test_a_poll_says_what_happened(tmp_path: Path) -> None:
             assert (code, json.loads(out)[0]["outcome"]) == (1, "failed")
 
 
-async def test_a_running_server_polls_for_the_command(tmp_path: Path) -> None:
-    """The server may ask a private address, the shell of the command not: the server's settings count."""
-    async with publisher() as site:
-        url = site.serve_document("/feed", rss(dated(3)))
-        backend = {"users": {"alice": {"channels": [{"uid": "home", "feeds": [url]}]}}}
-        async with installation(tmp_path, backend) as installed:
-            await installed.serve()
-            code, out, err = await installed.run("poll", "--allow-private-networks", "192.0.2.0/24", url)
-            assert (code, out.split()[:2]) == (0, ["polled", url]), err
-            assert site.count("/feed") >= 1
-
-
 def test_with_nothing_followed_poll_says_so(tmp_path: Path) -> None:
     """No feeds are no failure, and no silence."""
     place = ["--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "none.json")]

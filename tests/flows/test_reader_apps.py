@@ -13,7 +13,6 @@ from tests.support.own_server import AppSite, app_site
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.raw_http import Listening, Reply, Request, json_reply, listening
 from tests.support.reader_apps import (
-    APPS,
     App,
     AppBreaks,
     Ek,
@@ -91,36 +90,6 @@ def in_a_browser(http: httpx.AsyncClient) -> Person:
 def alice(made: Provider, server: Server) -> str:
     endpoint = f"{server.listening.base}/microsub"
     return made.person("alice", microsub=endpoint, micropub=f"{server.listening.base}/micropub").me
-
-
-@pytest.mark.parametrize("links", ["header", "html", "both", "separate"])
-@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
-async def test_each_app_signs_in_and_reads(
-    http: httpx.AsyncClient, site: AppSite, server: Server, kind: type[App], links: Any
-) -> None:
-    """At a provider that knows the older and the newer ways, each app is given its scopes, and reads."""
-    async with provider(Variant.lenient(links=links, twice=True)) as made:
-        me = alice(made, server)
-        app = kind(http, site.home(kind.name))
-        signed = await app.sign_in(me, in_a_browser(http))
-        assert (signed.me, signed.scope) == (me, kind.scopes)
-        assert made.good(signed.token)
-        assert await signed.read() == [POST]
-        await signed.mark_read("home", "1")
-        auth = next(request for request in made.asked if request.path == "/auth")
-        assert ("code_challenge" in auth.query) == kind.pkce
-
-
-@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
-async def test_the_older_provider(http: httpx.AsyncClient, site: AppSite, server: Server, kind: type[App]) -> None:
-    """Only iOS wants JSON by its exact type; all others sign in at a provider of old."""
-    async with provider(Variant.older(twice=True)) as made:
-        app = kind(http, site.home(kind.name))
-        if kind is IndiePassIos:
-            with pytest.raises(AppBreaks, match="at a loss"):
-                await app.sign_in(alice(made, server), in_a_browser(http))
-        else:
-            assert await (await app.sign_in(alice(made, server), in_a_browser(http))).read() == [POST]
 
 
 async def test_peculiarities_of_signing_in(http: httpx.AsyncClient, site: AppSite, server: Server) -> None:

@@ -157,19 +157,3 @@ async def test_who_moves_is_known_and_who_claims_is_not(tmp_path: Path) -> None:
             assert title == "Welcome", text
             assert claims in text
             assert len(await listing(installed)) == 3, "links make nobody another person"
-
-
-async def test_nobody_comes_where_nothing_is_said(tmp_path: Path) -> None:
-    """Registration is closed by default, and closed again at once when the file says so."""
-    async with provider() as site, installation(tmp_path, {"users": {}}) as installed:
-        me, other = site.person("ann").me, site.person("bob").me
-        url = await installed.serve("web")
-        assert (await sign_in(url, me))[0] == "You have no account here"
-        installed.write({"users": {}, "settings": {"registration": {"open": "everybody", "most": 1}}})
-
-        async def welcome() -> bool:
-            return (await sign_in(url, me))[0] in {"Welcome", "Your account"}
-
-        await wait_until(welcome)
-        site.at_browser = "bob"
-        assert (await sign_in(url, other))[0] == "This server is full"

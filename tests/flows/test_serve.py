@@ -72,16 +72,20 @@ async def test_real_feeds_reach_two_users_once_each_in_order(tmp_path: Path) -> 
 
 
 async def test_an_edit_of_the_file_takes_effect_without_a_restart(tmp_path: Path) -> None:
-    """Feed, name and user are taken over; what the app did stays; a typo changes nothing."""
+    """Feed, name and user are taken over; what the app did stays, and appears in the file; a typo changes nothing."""
     async with publisher() as site:
         first = site.serve_document("/first", rss(dated(3)))
         second = site.serve_document("/second", rss(dated(2), title="Second"))
         by_app = site.serve_document("/by-app", rss(dated(1), title="By app"))
-        async with installation(tmp_path, document(home=[first])) as installed:
+        async with installation(tmp_path, document(home=[first]) | {"x-note": "mine"}) as installed:
             url = await installed.serve()
             async with reader(url, await installed.token("alice")) as alice:
                 made = await alice.post(action="channels", name="Made in the app")
                 await alice.post(action="follow", channel="home", url=by_app)
+                await wait_until(lambda: by_app in installed.backend.read_text())
+                edited = json.loads(installed.backend.read_text())
+                assert edited["x-note"] == "mine"
+                assert [one["uid"] for one in edited["users"]["alice"]["channels"]] == ["home", made["uid"]]
 
                 edited = document(home=[first, second])
                 edited["users"]["alice"]["channels"][0]["name"] = "Harbour"
@@ -105,21 +109,6 @@ async def test_an_edit_of_the_file_takes_effect_without_a_restart(tmp_path: Path
                 assert (await alice.channels())["home"]["name"] == "Harbour"
                 problem = next(line for line in installed.log.splitlines() if "backend.json refused" in line)
                 assert "line " in json.loads(problem)["problem"]
-
-
-async def test_changes_made_in_the_app_appear_in_the_file(tmp_path: Path) -> None:
-    """With the embedded Redis the file is written back, and what the server doesn't know stays in it."""
-    async with publisher() as site:
-        feed = site.serve_document("/feed", rss(dated(1)))
-        backend = document(home=[]) | {"x-note": "mine"}
-        async with installation(tmp_path, backend) as installed:
-            url = await installed.serve()
-            async with reader(url, await installed.token("alice")) as alice:
-                await alice.post(action="follow", channel="home", url=feed)
-                await wait_until(lambda: feed in installed.backend.read_text())
-            written = json.loads(installed.backend.read_text())
-            assert written["x-note"] == "mine"
-            assert [channel["uid"] for channel in written["users"]["alice"]["channels"]][-1] == "home"
 
 
 async def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
@@ -176,42 +165,49 @@ async def mark_until_killed(installed: Installation, alice: Any, *, after: float
     return marked
 
 
-async def test_web_and_worker_share_the_embedded_server(tmp_path: Path) -> None:
-    """`microsub web` and `microsub work` attach to one Redis; /health is good while both live, and says so when not."""
+async def test_web_and_worker_as_the_procfile_starts_them(tmp_path: Path) -> None:
+    """Both attach to one Redis; the web process shows what the worker counts, how feeds fare, and whether both live."""
     async with publisher() as site:
-        feed = site.serve_document("/feed", rss(dated(3)))
-        async with installation(tmp_path, document(home=[feed]), program=PROGRAM) as installed:
+        good = site.serve_document("/good", rss(dated(3), title="Good"))
+        bad = site.serve("/bad", Answer(status=500))
+        backend = document(home=[good, bad])
+        backend["users"]["bob"] = {"channels": [{"uid": "x", "feeds": [good]}]}
+        async with installation(tmp_path, backend, program=PROGRAM, MICROSUB_LOG_FORMAT="json") as installed:
             url = await installed.serve("web")
             worker = await installed.start("work")
             async with reader(url, await installed.token("alice")) as alice:
 
-                async def polled() -> bool:
-                    return len(await alice.timeline("home")) == 3
+                async def shown() -> str | None:
+                    text = (await alice.client.get(f"{url}/metrics")).text
+                    return text if 'microsub_polls_total{outcome="changed"} 1.0' in text else None
 
-                await wait_until(polled)
-                assert (await alice.client.get(f"{url}/health")).status_code == 200
-                assert "microsub_requests_total" in (await alice.client.get(f"{url}/metrics")).text
+                text: str = await wait_until(shown)
+                assert 'microsub_polls_total{outcome="http"} 1.0' in text
+                assert "microsub_fetch_seconds_count 2.0" in text
+                assert "microsub_users 2.0" in text
+                assert "microsub_requests_total" in text
+                health = await alice.client.get(f"{url}/health")
+                assert health.status_code == 200
+                assert isinstance(health.json()["worker_last_seen_seconds"], float)
+                await feeds_are_listed(installed, good, bad)
                 worker.terminate()
                 await asyncio.wait_for(worker.wait(), 60)
                 assert (await alice.client.get(f"{url}/health")).status_code == 503
                 assert len(await alice.timeline("home")) == 3
 
 
-async def test_a_slow_publisher_delays_nobody_else(tmp_path: Path) -> None:
-    """Feeds are read while another publisher keeps its connection open and says nothing."""
-    async with publisher() as site, publisher(host="127.0.0.2") as hung:
-        slow = hung.serve("/slow", Answer(b"", headers=[("Content-Length", "1000")], hang=True))
-        slow = slow.replace("127.0.0.1", "127.0.0.2")
-        feed = site.serve_document("/feed", rss(dated(3)))
-        async with installation(tmp_path, document(home=[slow, feed])) as installed:
-            url = await installed.serve()
-            async with reader(url, await installed.token("alice")) as alice:
-
-                async def there() -> bool:
-                    return len(await alice.timeline("home")) == 3
-
-                await wait_until(there)
-            events = [json.loads(line)["event"] for line in installed.log.splitlines()]
-        about = [event for event in events if event in {"feed polled", "feed could not be polled"}]
-        assert about[0] == "feed polled"
-        assert len(hung.asked) == 1
+async def feeds_are_listed(installed: Installation, good: str, bad: str) -> None:
+    """By the command, with their state and followers; and the store is in order."""
+    code, out, err = await installed.run("feed", "list", "--json")
+    assert code == 0, err
+    found = {one["url"]: one for one in json.loads(out)}
+    states = {url: (one["state"], one["followers"]) for url, one in found.items()}
+    assert states == {good: ("ok", 2), bad: ("failing", 1)}
+    assert found[good]["title"] == "Good"
+    assert "500" in found[bad]["error"]
+    assert found[bad]["next_poll"].endswith("+00:00")
+    _, out, _ = await installed.run("feed", "list", "--failing")
+    (line,) = out.splitlines()
+    assert line.startswith("failing  1 follower")
+    assert "next poll in" in line
+    assert (await installed.run("check"))[0] == 0

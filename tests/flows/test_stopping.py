@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 
 import httpx
@@ -32,9 +31,7 @@ async def test_requests_that_wait_for_a_parser_are_answered_when_the_server_ends
         previews = [asyncio.create_task(preview(address)) for address in urls]
         (server,) = installed.processes
         await wait_until(lambda: sum(site.count(f"/{number}") for number in range(REQUESTS)) >= 3)
-        begun = time.monotonic()
         await installed.stop()
-        print(f"ended in {time.monotonic() - begun:.2f} s")
         replies = await asyncio.gather(*previews)
         assert [reply.status_code for reply in replies] == [503] * REQUESTS
         assert all("stopping" in reply.json()["error_description"] for reply in replies)

@@ -7,8 +7,6 @@ import signal
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-import httpx
-
 from tests.support.polling import dated, rss
 from tests.support.process import PROGRAM, Installation, installation, reader
 from tests.support.waiting import wait_until
@@ -46,39 +44,25 @@ def of_alice(folder: Path, site: Publisher, posts: int) -> AbstractAsyncContextM
     return installation(folder, {"users": users, "settings": settings}, program=PROGRAM)
 
 
-async def started(installed: Installation) -> tuple[str, int, int]:
-    """The address of a server, its process id and its worker's."""
-    url = await installed.serve()
+async def started(installed: Installation) -> int:
+    """The process id of the worker of a server."""
+    await installed.serve()
     server = installed.processes[-1].pid
-    return url, server, await wait_until(lambda: worker_of(server))
+    worker: int = await wait_until(lambda: worker_of(server))
+    return worker
 
 
-async def test_a_server_is_well_from_its_greeting_on(tmp_path: Path) -> None:
-    """The worker may take its time to start: that is no trouble, and nobody takes its place."""
-    async with (
-        installation(tmp_path, {"users": {"alice": {}}}, program=PROGRAM) as here,
-        httpx.AsyncClient(timeout=60) as http,
-    ):
-        url = await here.serve()
-        answer = await http.get(f"{url}/health")
-        assert answer.status_code == 200, answer.text
-
-
-async def test_the_worker_gives_way_to_its_server(tmp_path: Path) -> None:
-    """By its niceness, and by that of its session, which counts first where sessions share out processors."""
-    async with installation(tmp_path, {"users": {"alice": {}}}, program=PROGRAM) as here:
-        _, server, worker = await started(here)
-        await wait_until(lambda: os.getpriority(os.PRIO_PROCESS, worker) > os.getpriority(os.PRIO_PROCESS, server))
-        group = Path(f"/proc/{worker}/autogroup")
-        if group.exists():
-            await wait_until(lambda: int(group.read_text().rpartition(" ")[2]) > 0)
-
-
-async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
+async def test_the_worker_is_there_gives_way_and_is_replaced_when_it_is_killed(tmp_path: Path) -> None:
     """Readers notice nothing, what is followed afterwards is polled, and the metrics of both workers are added up."""
     async with publisher() as site, of_alice(tmp_path, site, 3) as here:
-        url, server, first = await started(here)
+        url = await here.serve()
         async with reader(url, await here.token("alice")) as alice:
+            # The worker may take its time to start: that is no trouble, and nobody takes its place.
+            health = await alice.client.get(f"{url}/health")
+            assert health.status_code == 200, health.text
+            server = here.processes[-1].pid
+            first = await wait_until(lambda: worker_of(server))
+            await gives_way(first, server)
 
             async def delivered() -> bool:
                 return len(await alice.timeline("home")) == 3
@@ -86,31 +70,34 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
             await wait_until(delivered)
             os.kill(first, signal.SIGKILL)
             assert await delivered()
-            await wait_until(lambda: worker_of(server) not in {first, None})
+            second = await wait_until(lambda: {worker_of(server)} - {first, None} and worker_of(server))
             await alice.post(action="follow", channel="home", url=site.serve_document("/b", rss(dated(2), title="B")))
             await wait_until(lambda: here.log.count('"feed polled"') == 2)
             assert "the worker has ended and is started again" in here.log
-            async with httpx.AsyncClient(timeout=60) as http:
-                metrics = (await http.get(f"{url}/metrics")).text
+            metrics = (await alice.client.get(f"{url}/metrics")).text
             assert 'microsub_polls_total{outcome="changed"} 2.0' in metrics
             assert "microsub_users 1.0" in metrics
             assert 'microsub_requests_total{action="timeline",status="200"}' in metrics
+        await here.stop()
+        await wait_until(lambda: not is_alive(second))
+
+
+async def gives_way(worker: int, server: int) -> None:
+    """By its niceness, and by that of its session, which counts first where sessions share out processors."""
+    await wait_until(lambda: os.getpriority(os.PRIO_PROCESS, worker) > os.getpriority(os.PRIO_PROCESS, server))
+    group = Path(f"/proc/{worker}/autogroup")
+    if group.exists():
+        await wait_until(lambda: int(group.read_text().rpartition(" ")[2]) > 0)
 
 
 async def test_a_worker_ends_with_its_server_however_that_ends(tmp_path: Path) -> None:
-    """Asked to end, the server takes its worker with it; killed, it leaves none behind that nobody would stop."""
+    """Killed, the server leaves none behind that nobody would stop; asked to end, it ends one that is frozen."""
     async with publisher() as site, of_alice(tmp_path, site, 1) as here:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            _, _, worker = await started(here)
-            await here.stop(number)
-            await wait_until(lambda worker=worker: not is_alive(worker))  # type: ignore[misc]
-
-
-async def test_a_frozen_worker_holds_up_no_server_that_is_to_end(tmp_path: Path) -> None:
-    """What doesn't end by itself is ended, and the server leaves within its ten seconds."""
-    async with publisher() as site, of_alice(tmp_path, site, 1) as here:
-        _, _, worker = await started(here)
-        os.kill(worker, signal.SIGSTOP)
+        worker = await started(here)
+        await here.stop(signal.SIGKILL)
+        await wait_until(lambda: not is_alive(worker))
+        frozen = await started(here)
+        os.kill(frozen, signal.SIGSTOP)
         await here.stop()
         assert here.processes[-1].returncode == 0
-        assert not is_alive(worker)
+        assert not is_alive(frozen)

@@ -23,7 +23,7 @@ every difference can be had alone:
     replies     `json`, or `form` for code redemption and the older check
     check       how a resource server may have tokens checked: `introspection`, `older` (GET with the token), `both`
     authorized  what introspection demands: `token` (a bearer, any), `secret` (`Provider.service_secret`), `nothing`
-    refresh     whether refresh tokens are issued; `lifetime`: seconds that access tokens last, None for ever
+    lifetime    seconds that access tokens last, None for ever
     consent     `auto` (every request is let in as `Provider.at_browser`) or `form` (a page with name, password, scopes)
     fetches     whether a client's page is fetched for its name and its redirect addresses
     twice       codes are good twice, which the spec forbids
@@ -94,7 +94,6 @@ class Provider:
     known_clients: dict[str, Client] = field(default_factory=dict)
     codes: dict[str, Code] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
-    refreshing: dict[str, Token] = field(default_factory=dict)
     faults: dict[str, Fault] = field(default_factory=dict)
     listening: Listening = field(init=False)
     _asking: dict[str, Asking] = field(default_factory=dict)
@@ -143,9 +142,8 @@ class Provider:
 
     def revoke(self, token: str) -> None:
         """What the revocation endpoint does, and what a person does who takes a grant back."""
-        for kept in (self.tokens, self.refreshing):
-            if token in kept:
-                kept[token].revoked = True
+        if token in self.tokens:
+            self.tokens[token].revoked = True
 
     def count(self, path: str, method: str | None = None) -> int:
         return sum(1 for r in self.asked if r.path == path and method in {None, r.method})
@@ -215,7 +213,7 @@ class Provider:
             "userinfo_endpoint": self.url("/userinfo"),
             "scopes_supported": list(SCOPES),
             "response_types_supported": ["code"],
-            "grant_types_supported": ["authorization_code", *(["refresh_token"] if self.variant.refresh else [])],
+            "grant_types_supported": ["authorization_code"],
         }
         if self.variant.check != "older":
             made["introspection_endpoint"] = self.url("/introspect")
@@ -312,7 +310,7 @@ class Provider:
             return json_reply({"error": "invalid_grant", "error_description": "code_verifier"}, 400)
         code.uses += 1
         if code.uses > (2 if self.variant.twice else 1):
-            for token in (*self.tokens.values(), *self.refreshing.values()):
+            for token in self.tokens.values():
                 token.revoked = token.revoked or token.code == given
             return json_reply({"error": "invalid_grant", "error_description": "used before"}, 400)
         return code
@@ -326,8 +324,6 @@ class Provider:
         if form.get("action") == "revoke":
             self.revoke(form.get("token", ""))
             return Reply(b"", 200)
-        if form.get("grant_type") == "refresh_token" and self.variant.refresh:
-            return self._refresh(form)
         code = self._redeemed(request)
         if isinstance(code, Reply):
             return code
@@ -337,16 +333,6 @@ class Provider:
         given = Token(code.person, code.asking.client.id, code.scope, None, form["code"])
         return self._issue(given)
 
-    def _refresh(self, form: Mapping[str, str]) -> Reply:
-        old = self.refreshing.get(form.get("refresh_token", ""))
-        if old is None or old.revoked or old.client != form.get("client_id"):
-            return json_reply({"error": "invalid_grant"}, 400)
-        scope = tuple(form.get("scope", " ".join(old.scope)).split())
-        if not set(scope) <= set(old.scope):
-            return json_reply({"error": "invalid_scope"}, 400)
-        old.revoked = True
-        return self._issue(replace(old, scope=scope, revoked=False))
-
     def _issue(self, given: Token) -> Reply:
         token, lifetime = secrets.token_urlsafe(24), self.variant.lifetime
         expires = None if lifetime is None else self.clock() + lifetime
@@ -355,9 +341,6 @@ class Provider:
         reply: dict[str, Any] = {"access_token": token, "token_type": "Bearer", "scope": " ".join(given.scope), **about}
         if lifetime is not None:
             reply["expires_in"] = lifetime
-        if self.variant.refresh:
-            reply["refresh_token"] = secrets.token_urlsafe(24)
-            self.refreshing[reply["refresh_token"]] = replace(given, expires=None)
         return self._shaped(reply)
 
     def _shaped(self, reply: Mapping[str, Any]) -> Reply:

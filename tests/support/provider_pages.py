@@ -29,7 +29,6 @@ class Variant:
     replies: Literal["json", "form"] = "json"
     check: Literal["introspection", "older", "both"] = "introspection"
     authorized: Literal["token", "secret", "nothing"] = "token"
-    refresh: bool = True
     lifetime: int | None = 3600
     consent: Literal["auto", "form"] = "auto"
     fetches: bool = False
@@ -41,7 +40,7 @@ class Variant:
         """As they were around 2016: two rels, no metadata, no PKCE, no `iss`, no expiry, forms, checks by GET."""
         values: dict[str, Any] = {
             **{"discovery": "older", "pkce": "ignored", "iss": False, "replies": "form", "check": "older"},
-            **{"refresh": False, "lifetime": None},
+            "lifetime": None,
         }
         return cls(**{**values, **other})
 
@@ -192,7 +191,7 @@ class Code:
 
 @dataclass
 class Token:
-    """An access token or a refresh token that was given out."""
+    """An access token that was given out."""
 
     person: Person
     client: str
