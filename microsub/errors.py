@@ -63,7 +63,7 @@ class PostDeleted(InvalidRequest):
     """The post `guid`, which was to be saved, was deleted, or has left the store by its age."""
 
     def __init__(self, guid: str) -> None:
-        super().__init__(f"'guid' can't be used: found '{guid[:80]}', a post that was deleted and doesn't come back")
+        super().__init__(f"'guid' can't be used: the post '{guid[:80]}' was deleted and doesn't come back")
         self.guid = guid
 
 
@@ -113,7 +113,7 @@ class QuotaReached(Forbidden):
     """The user has `count` of `what` already and may have `limit`."""
 
     def __init__(self, what: str, count: int, limit: int) -> None:
-        super().__init__(f"the limit for {what} is reached: you have {count}, and this server allows you {limit}")
+        super().__init__(f"the limit for {what} is reached: {count} of {limit}")
         self.what = what
         self.count = count
         self.limit = limit
@@ -188,7 +188,7 @@ class StoreDamaged(StoreError):
     passing = False
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"what stands in Redis under '{key}' can't be decoded: nothing of this server wrote it")
+        super().__init__(f"the value of the Redis key '{key}' is corrupt: this server didn't write it")
         self.key = key
 
 

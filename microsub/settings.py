@@ -248,15 +248,15 @@ class Settings:
         _networks,
         ",".join(map(str, METRICS_NETWORKS)),
         "networks in CIDR form, separated by commas, such as 127.0.0.1/32,10.0.0.0/8 (no host bits set)",
-        "From where `/metrics` and the details of `/health` may be read: by the client's address, which is that of a "
-        "trusted proxy's client. What comes through any other web server is refused.",
+        "Networks whose clients may read `/metrics` and the details of `/health`. A trusted proxy says who the client "
+        "is; requests through any other web server are refused.",
     )
     metrics_token: str | None = setting(
         "text",
         _token,
         None,
         "16 or more printable ASCII characters without spaces",
-        "Lets programs from anywhere read them, with `Authorization: Bearer` and this. By default nobody.",
+        "With this token as `Bearer`, programs anywhere read `/metrics` and the details of `/health`. By default none.",
         secret=True,
     )
     http_proxy: str | None = setting(

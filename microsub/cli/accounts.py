@@ -364,9 +364,8 @@ def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) 
 
     URL is what a person enters in an app: their own web address. The page is read as reader apps read it, and the
     report says what is there, what is missing and how to correct it. Everything that the page names is asked once,
-    without any secret: identity provider, Microsub endpoint, feed. A line that concerns certain apps only names
-    them. With the data of a server the page is also compared with its users. Exit code 1 when something has to be
-    corrected.
+    without any secret: identity provider, Microsub endpoint, feed. A line about certain apps names them. With the data
+    of a server the page is also compared with its users. Exit code 1 when something has to be corrected.
 
     Example: microsub doctor alice.example --base-url https://reader.example
     """

@@ -261,7 +261,7 @@ async def _first_of(settings: Settings, parser: ParsePool, named: list[str]) -> 
         except MicrosubError as error:
             say(f"the page names a feed that can't be used: {escaped(str(error))}", err=True)
         else:
-            say(f"the page names a feed, which is what following it takes: {escaped(url)}", err=True)
+            say(f"the page names a feed, which is read instead: {escaped(url)}", err=True)
             return feed
     return None
 

@@ -39,7 +39,7 @@ def start(settings: Settings, parts: Parts) -> None:
 @click.option(
     "--show-token",
     is_flag=True,
-    help="Show a token at the start, to try the server with, also where the output is no terminal.",
+    help="Show a token for trying the server, even if the output is no terminal.",
 )
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, serves=True)
 def serve(settings: Settings, show_token: bool) -> None:

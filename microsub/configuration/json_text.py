@@ -105,7 +105,7 @@ def read(body: bytes, file: str) -> JsonText:
         raise ConfigError(file=file, path="", found=str(error), expected="a number that JSON knows") from None
     except ValueError:  # Python's own limit
         found = "a number of more than 4,300 digits"
-        raise ConfigError(file=file, path="", found=found, expected="numbers that mean something") from None
+        raise ConfigError(file=file, path="", found=found, expected="fewer digits") from None
     try:
         json.dumps(root.value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -17,7 +17,7 @@ from microsub.model.filters import PatternError, compiled
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendFindings
 
-ENDPOINT_UNUSED = "has no effect without 'me': whose tokens are to be accepted isn't said"
+ENDPOINT_UNUSED = "has no effect without 'me', which says whose tokens to accept"
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
 _IN_CHANNEL = frozenset({"uid", "name"})

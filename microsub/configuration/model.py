@@ -79,9 +79,7 @@ class Quotas(Level):
     feeds: Maybe[int] = number(
         "Feeds in all channels together; one that two channels follow counts twice.", le=1_000_000
     )
-    tokens: Maybe[int] = number(
-        "Times that apps were let in and still are, and tokens made by the admin.", le=1_000_000
-    )
+    tokens: Maybe[int] = number("Grants of apps that still hold, and tokens made by hand.", le=1_000_000)
     requests: Maybe[int] = number("Requests to the Microsub endpoint per minute.", le=1_000_000)
     rules: Maybe[int] = number("Mutes and blocks, in all channels together. By default 1000.", le=1_000_000)
 
@@ -115,7 +113,7 @@ class Polling:
         "The least number of seconds between two polls of one feed, however lively it is.", 300, ge=60, le=172_800
     )
     max_interval: float = number(
-        "The most, however quiet it is; what the publisher says on freshness may exceed it.", 86_400, ge=60, le=172_800
+        "Most seconds between two polls. The publisher's `max-age` may exceed it.", 86_400, ge=60, le=172_800
     )
     host_interval: float = number("Seconds between two requests to one host.", 1, le=3600)
     host_concurrency: int = number("Requests to one host at a time.", 1, ge=1, le=100)
@@ -128,8 +126,8 @@ class DeliverySettings:
     __pydantic_config__ = FILE_OBJECT
 
     fan_out_limit: int = number(
-        "To how many timelines a post goes at once, those of the most recently active readers first; the others are "
-        "filled when they are read. 0: to all.",
+        "Timelines that get a post at once, those of the readers seen last; "
+        "the others get it when they are read. 0: all.",
         0,
         le=10_000_000,
     )
@@ -140,8 +138,7 @@ class DeliverySettings:
         le=3650,
     )
     warm_up_days: float = number(
-        "How old posts may be with which timelines that are new, lost or left alone are filled from the store. 0: of "
-        "any age.",
+        "Days back from which the store fills timelines that are new, lost or left alone. 0: no limit.",
         30,
         le=3650,
     )
@@ -161,7 +158,7 @@ class IdentitySettings:
         le=86_400,
     )
     token_grace: float = number(
-        "Seconds for which a token that was good serves beyond that, while the provider can't be asked. 0: not at all.",
+        "Seconds that a good token serves longer while its provider can't be asked. 0: none.",
         3600,
         le=604_800,
     )
@@ -275,7 +272,7 @@ class ChannelConfig:
     feeds: Feeds = declared("What the channel follows: URLs, or objects with a URL and a name of one's own.", ())
     settings: OwnChannelSettings = field(default_factory=OwnChannelSettings)
     mute: tuple[Rule, ...] = declared("Authors or feeds not shown in this channel.", ())
-    block: tuple[Rule, ...] = declared("Authors or feeds never stored in this channel.", ())
+    block: tuple[Rule, ...] = declared("Authors or feeds kept out of this channel.", ())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", " ".join((self.name or self.uid).split()))
@@ -324,17 +321,15 @@ class InstanceSettings(ChannelSettings):
     quotas: Quotas = field(
         default_factory=Quotas,
         metadata={
-            "description": "How much each user may have, but for those who registered themselves: they have the quotas "
-            "of `registration`. By default without limit."
+            "description": "Quotas of users whom the admin declared; those who registered have `registration.quotas`. "
+            "By default only `rules` is limited."
         },
     )
     hosts: Mapping[str, HostPolicy] = field(
         default_factory=dict,
-        metadata={"description": "Host name to other manners for it, for hosts that the admin runs."},
+        metadata={"description": "`interval` and `concurrency` by host, for hosts of the admin."},
     )
-    feeds: Mapping[Url, FeedPolicy] = field(
-        default_factory=dict, metadata={"description": "Feed URL to manners of its own."}
-    )
+    feeds: Mapping[Url, FeedPolicy] = field(default_factory=dict, metadata={"description": "Intervals by feed URL."})
     public_feeds: Feeds = declared("Feeds that everybody may find by words in the search.", ())
 
     def __post_init__(self) -> None:

@@ -352,7 +352,7 @@ class Configuration:
 
     async def _carry_out(self, merged: Merge) -> None:
         for conflict in merged.conflicts:
-            log.warning("backend.json and the API changed the same", conflict=str(conflict))
+            log.warning("the file and an app changed one setting", conflict=str(conflict))
         renewed = time.monotonic()
         for change in merged.changes:
             if time.monotonic() - renewed > self._timing.lease / 3:
@@ -410,7 +410,7 @@ class Configuration:
             raw = {**document.raw, "users": dict(document.raw["users"])}
             lost = sorted(raw["users"].pop(name).keys() - WRITTEN)
             if lost:
-                more = f"{self.path} says more of '{name}' than could be brought back ({', '.join(lost)})"
+                more = f"in {self.path}, '{name}' has keys that a restore would lose ({', '.join(lost)})"
                 raise InvalidRequest(f"{more}: {by_hand}")
             try:
                 written = await self._replace(document, state, raw)

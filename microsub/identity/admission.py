@@ -264,15 +264,15 @@ def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
         return Refusal(
             "Your provider says that you are somebody else",
             f"There is an account for {account}, but your provider says that you are {me}, and the page of the account "
-            f"doesn't name that address. If both are yours, let {account} redirect there for good, or put a link with "
-            f"rel=me into its head. To sign in as {me}, begin with that address.",
+            f"doesn't name that address. If both are yours, redirect {account} to {me} for good, or link to {me} with "
+            f"rel=me in its head. To be {me}, begin with {me}.",
         )
     alike = next((other for other in known if bare(other) == bare(me)), None)
     if alike is not None:
         return Refusal(
             "That is nearly the address of an account",
-            f"You have shown that you are {me}. There is an account for {alike}, which is another address unless one "
-            "of them redirects to the other for good. Sign in with the address of the account, or ask the admin.",
+            f"You have shown that you are {me}. There is an account for {alike}. The two count as one "
+            "if one redirects to the other for good. Sign in with the address of the account, or ask the admin.",
         )
     return Refusal(
         "You have no account here",
@@ -304,7 +304,7 @@ def registration_refused(
         )
     if settings.most and sum(user.registered for user in users) >= settings.most:
         return Refusal(
-            "This server is full", f"It takes {settings.most} people, and has as many. Ask its admin for a place."
+            "This server is full", f"It has {settings.most} people, the most it takes. Ask its admin for a place."
         )
     return None
 

@@ -54,7 +54,7 @@ SECONDS = 10.0
 """What finding a provider and asking it may take, all in all; one exchange with it may take five (`fetch.SendLimits`).
 """
 _LONGEST_WAIT = 300
-_NOBODY = "the user's page names no provider that can be asked; the check of pages on this server says what is missing"
+_NOBODY = "the user's page names no provider that can be asked; 'microsub doctor' or /check says what is missing"
 _TRY_OTHERWISE = frozenset({400, 401, 403, 404, 405, 501})
 _NOT_CHECKED = frozenset({404, 405, 501})
 _NO = frozenset({400, 401, 403})
@@ -127,7 +127,7 @@ class Introspection:
 
     async def _ask(self, who: Principal, token: str, now: float) -> Said:
         if not who.me:
-            return Denied("nothing is known of a provider that issues tokens for this user")
+            return Denied("this user has no 'me', so no provider can be asked")
         if who.token_endpoint is not None:
             return self._about(who, None, await self._said((None, who.token_endpoint), token, now), now)
         profile = await self._profiles.discover(who.me)

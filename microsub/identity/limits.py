@@ -1,7 +1,7 @@
 """All rate limits and lifetimes of identity.
 
 `RateLimit`s are counted in each process, `GrowingPauses` in Redis, which all processes share. What users may have and
-ask is in backend.json (`tokens.quotas`). "Network" is a client's IPv4 address or /64 of IPv6; private addresses, which
+ask is in backend.json (`quotas`). "Network" is a client's IPv4 address or /64 of IPv6; private addresses, which
 may be those of a proxy, are exempt from limits on starting a sign-in. Lifetimes are in seconds.
 """
 

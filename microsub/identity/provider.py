@@ -184,7 +184,7 @@ class IndieAuthProvider:
         consent, person = await self._consent(shown.code)
         if not consent.scopes:
             # An access token without scopes is none (RFC 6749, section 3.3). The code stays good for the profile.
-            text = "the code allows no more than to know who it is for: redeem it at the authorization endpoint"
+            text = "the code gives only the profile, no token: redeem it at the authorization endpoint"
             raise OAuthRefused("invalid_grant", text)
         client, most = canonical_client_id(shown.client), await self._most(consent.user)
         spent, issued = await self._codes.redeem(

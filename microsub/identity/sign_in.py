@@ -138,7 +138,7 @@ class SignInClient:
         who = provider_name(sign_in.authorization_endpoint)
         check_issuer(sign_in, said.get("iss"), who)
         if said.get("error") == "access_denied":
-            text = f"{who} says that access was denied: you, or it, said no. You can start again whenever you like."
+            text = f"You or {who} refused the sign-in. You can start again whenever you like."
             raise SignInFailed("You were not signed in", text, 403)
         if "error" in said:
             reason = shown(said.get("error_description") or said["error"])

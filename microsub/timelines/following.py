@@ -126,7 +126,7 @@ class Following:
             return
         if count >= most:
             raise QuotaReached("feeds", count, most)
-        raise QuotaReached("feeds that you begin to follow in a day", begun, TIMES_A_DAY * most)
+        raise QuotaReached("new follows in a day", begun, TIMES_A_DAY * most)
 
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
         """Stop following. Unread items of the feed leave, read ones stay until retention takes them.

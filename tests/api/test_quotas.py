@@ -40,7 +40,7 @@ async def test_channels(server: Instance, alice: Reader) -> None:
     await alice.post(action="channels", name="Third")
     reply = await alice.post(403, action="channels", name="Fourth")
     assert reply["error"] == "forbidden"
-    assert "you have 3" in reply["error_description"]
+    assert "3 of" in reply["error_description"]
     assert "allows you 3" in reply["error_description"]
     assert (await alice.post(action="channels", name="Third"))["name"] == "Third"
     await alice.post(action="channels", method="delete", channel="later")
@@ -68,7 +68,7 @@ async def test_who_follows_and_unfollows_without_end_is_stopped(server: Instance
         await alice.post(action="follow", channel="home", url=FEED.format(number))
         await alice.post(action="unfollow", channel="home", url=FEED.format(number))
     reply = await alice.post(403, action="follow", channel="home", url=FEED.format(99))
-    assert "in a day is reached: you have 15, and this server allows you 15" in reply["error_description"]
+    assert "new follows in a day is reached: 15 of 15" in reply["error_description"]
     assert await server.feeds.find(FEED.format(99)) is None, "it leaves no record"
     server.now += 86_400
     await alice.post(action="follow", channel="home", url=FEED.format(99))
@@ -83,7 +83,7 @@ async def test_rules(server: Instance, alice: Reader, bob: Reader) -> None:
     for action, channel in (("mute", "home"), ("block", "global")):
         reply = await alice.post(403, action=action, channel=channel, url=FEED.format(3))
         assert reply["error"] == "forbidden"
-        assert "mutes and blocks is reached: you have 3, and this server allows you 3" in reply["error_description"]
+        assert "mutes and blocks is reached: 3 of 3" in reply["error_description"]
     await alice.post(action="block", channel="later", url=FEED.format(2))
     await bob.post(action="mute", url=FEED.format(1))
     await alice.post(action="unmute", channel="home", url=FEED.format(1))

@@ -72,7 +72,7 @@ async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
     await signed_in(ann)
     shown = await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"])
     assert shown.status == 403
-    told = "The limit for tokens and authorized apps is reached: you have 1, and this server allows you 1."
+    told = "The limit for tokens and authorized apps is reached: 1 of 1."
     assert told in shown.text
     assert "ask the admin" in shown.text
     assert shown.tree.css_first('main a[href="/account"]')

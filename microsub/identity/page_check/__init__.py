@@ -76,7 +76,7 @@ class PageDoctor:
         site = site_of_me(canonical_me(address, private=self._private))
         if not limiter.has_room(PAGE_CHECKS_OF_NETWORK, client):
             most = PAGE_CHECKS_OF_NETWORK.most
-            raise TooManyRequests(f"{most} pages a minute are checked for each of you; wait a minute", wait)
+            raise TooManyRequests(f"your network may check {most} pages a minute; wait a minute", wait)
         if not limiter.has_room(PAGE_CHECKS_OF_SITE, site):
             raise TooManyRequests(f"{site} has been checked too often; wait a minute", wait)
         if not limiter.has_room(PAGE_CHECKS_IN_ALL):

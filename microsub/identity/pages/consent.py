@@ -240,10 +240,10 @@ def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAu
 
 
 def _wrong_target(app: App, redirect: str) -> str:
-    wants = f"it wants you to be sent to '{redirect[:200]}', which"
+    wants = f"it wants to send you to '{redirect[:200]}', which"
     if app.answered:
-        return f"{wants} '{app.info.id}' doesn't name as an address of its own"
-    return f"{wants} is another place than '{app.info.id}', and that could not be asked whether this is right"
+        return f"{wants} '{app.info.id}' doesn't list as its own"
+    return f"{wants} isn't at '{app.info.id}', and that could not be asked about it"
 
 
 def _place(redirect: str) -> str:

@@ -261,7 +261,9 @@ class Accounts:
         digests = texts(await self._redis.command("SMEMBERS", keys.tokens(user)))
         matching = [digest for digest in digests if digest.startswith(digest_prefix)]
         if not digest_prefix or len(matching) > 1:
-            raise InvalidRequest(f"'{digest_prefix}' stands for {len(matching)} tokens; expected a longer beginning")
+            raise InvalidRequest(
+                f"{len(matching)} tokens have an ID that begins with '{digest_prefix}': give more of it"
+            )
         return bool(matching) and await revoke_token(self._redis, user, matching[0])
 
     @staticmethod
