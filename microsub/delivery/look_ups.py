@@ -1,6 +1,6 @@
 """Look-ups: a post is completed by its author's page and by what it replies to, likes, reposts or bookmarks.
 
-What is looked up and what comes of it is decided in `formats.lookups` and `formats.mf2.references`; here it is done,
+What is looked up and what comes of it is decided in `formats.lookups` and `formats.references`; here it is done,
 within limits, behind a stream of its own. The post can be read before, and what was found comes as an update. A look-up
 that fails leaves the post as it is; what was edited meanwhile is left to the message of that edit.
 
@@ -69,7 +69,7 @@ Answer = Card | Entry | None
 
 
 class Completing:
-    """Completes entries. Pages are read by `parser`, microformats in small ones only (`formats.mf2.references`).
+    """Completes entries. Pages are read by `parser`, microformats in small ones only (`formats.references`).
 
     The same pages give the same entries, in whatever order they come, and what is complete stays as it is: calling
     twice does no harm. A look-up that fails leaves its gap. Belongs to one event loop.

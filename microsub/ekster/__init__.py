@@ -17,8 +17,7 @@ import orjson
 
 from microsub.errors import ParseError
 from microsub.formats.dates import from_text
-from microsub.formats.normalise import finish
-from microsub.formats.raw import RawEntry
+from microsub.formats.normalise import RawEntry, finish
 from microsub.kit.urls import canonical_feed_url, host_of, safe_url
 from microsub.model.jf2 import Card, Entry
 

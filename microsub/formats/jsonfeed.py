@@ -10,7 +10,7 @@ import orjson
 
 from microsub.errors import ParseError
 from microsub.formats.dates import from_text
-from microsub.formats.raw import Newest, RawEntry, RawFeed
+from microsub.formats.normalise import Newest, RawEntry, RawFeed
 from microsub.formats.xml import media
 from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Entry, Feed

@@ -26,12 +26,10 @@ from pathlib import Path
 import orjson
 
 from microsub.errors import ParseError
-from microsub.formats import jsonfeed
+from microsub.formats import hfeed, jsonfeed
 from microsub.formats.encoding import DocumentText, after_prologue
 from microsub.formats.entry_id import identities, identity
-from microsub.formats.mf2 import hfeed
-from microsub.formats.normalise import Finishing, body_size, normalise
-from microsub.formats.raw import RawEntry, RawFeed
+from microsub.formats.normalise import Finishing, RawEntry, RawFeed, body_size, normalise
 from microsub.model.jf2 import Entry, Feed
 
 _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")

@@ -23,7 +23,6 @@ from microsub import wiring
 from microsub.errors import InvalidRequest, NotFound, PostDeleted, StoreError
 from microsub.feeds.events import Announcing, Event, Events, describe
 from microsub.feeds.record import FeedRecord
-from microsub.formats.saved import as_json, as_mapping, entry_of, loads, moment, wrong
 from microsub.kit.digests import short_digest
 from microsub.kit.urls import is_usable, mask_credentials, normalise_url
 from microsub.library.reading import (
@@ -38,6 +37,7 @@ from microsub.library.reading import (
     text,
     whole,
 )
+from microsub.library.saved import as_json, as_mapping, entry_of, loads, moment, wrong
 from microsub.model.jf2 import Card, Feed
 from microsub.model.reader import Cursor
 from microsub.posts import garbage

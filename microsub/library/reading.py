@@ -15,7 +15,7 @@ import orjson
 from microsub.feeds.events import Event, Events, is_event_id
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.entry_id import identity
-from microsub.formats.saved import loads, wrong
+from microsub.library.saved import loads, wrong
 from microsub.model.jf2 import Entry
 from microsub.model.moments import number
 from microsub.model.reader import Cursor

@@ -160,7 +160,7 @@ POST_TYPES = (
     *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "follow"),
     *("rsvp", "checkin", "event"),
 )
-"""The kinds of posts that filters tell apart (`formats.post_types`)."""
+"""The kinds of posts that filters tell apart (`formats.entry_id`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,7 @@ class ParsePool:
         return page
 
     async def answer(self, look_up: LookUp, document: Fetched) -> Card | Entry | None:
-        """What a page says to a look-up (`formats.mf2.references`)."""
+        """What a page says to a look-up (`formats.references`)."""
         task = "author_on" if isinstance(look_up, AuthorPage) else "target_on"
         said: Card | Entry | None = await self._run(
             task, document, document.content_type, look_up.url, keys=("look-ups",)

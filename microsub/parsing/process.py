@@ -130,8 +130,8 @@ def tasks() -> Mapping[str, Task]:
     from microsub.discovery.feedlinks import profile_in
     from microsub.discovery.links import better_feeds, discover, forwarded
     from microsub.ekster import old_post
-    from microsub.formats.mf2.references import author_on, target_on
     from microsub.formats.parse import parse
+    from microsub.formats.references import author_on, target_on
     from microsub.formats.xml import syndication  # noqa: F401 - which `parse` loads with its first document otherwise
     from microsub.identity.protocol.clients import read_client
     from microsub.identity.protocol.links import examined, profile_links

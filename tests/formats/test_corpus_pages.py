@@ -12,8 +12,8 @@ import pytest
 from microsub.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.lookups import completed, lacking
-from microsub.formats.mf2.references import answer
 from microsub.formats.parse import parse
+from microsub.formats.references import answer
 from microsub.formats.wire import to_wire
 from microsub.model.jf2 import Entry
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from microsub.formats.lookups import AuthorPage, LookUp, LookUpTarget
-from microsub.formats.mf2.references import answer
+from microsub.formats.references import answer
 from microsub.formats.wire import card_to_wire, to_wire
 from microsub.model.jf2 import Card
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from microsub.formats.lookups import MAX_TARGETS, AuthorPage, LookUp, LookUpTarget, completed, lacking
-from microsub.formats.mf2.references import MAX_TEXT, answer
 from microsub.formats.parse import parse
+from microsub.formats.references import MAX_TEXT, answer
 from microsub.formats.wire import to_wire
 from microsub.model.jf2 import Card, Content, Entry
 

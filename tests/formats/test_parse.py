@@ -11,8 +11,8 @@ import pytest
 from microsub.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.encoding import decode
+from microsub.formats.entry_id import post_type, says_no_more
 from microsub.formats.parse import parse, sniff
-from microsub.formats.post_types import post_type, says_no_more
 from microsub.formats.wire import card_to_wire, encode, feed_to_wire, timestamp, to_wire
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 

@@ -10,9 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from microsub.formats.normalise import MAX_BODY, finish
+from microsub.formats.normalise import MAX_BODY, RawEntry, finish
 from microsub.formats.parse import parse
-from microsub.formats.raw import RawEntry
 from microsub.formats.wire import feed_to_wire, to_wire
 from microsub.model.jf2 import Card, Enclosure, Entry
 

@@ -18,8 +18,8 @@ from microsub.errors import ParseError
 from microsub.formats import encoding
 from microsub.formats import parse as parsing
 from microsub.formats.encoding import DocumentText, after_prologue
+from microsub.formats.normalise import Newest
 from microsub.formats.parse import parse
-from microsub.formats.raw import Newest
 from microsub.formats.xml import xmlfeed
 from microsub.formats.xml.elements import Elements
 from microsub.formats.xml.wellformed import MAX_DEPTH, MAX_SHORT, TooMuch, WellFormed

@@ -18,7 +18,7 @@ from typing import Any
 from microsub.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.html.text import title_text
-from microsub.formats.raw import RawEntry, RawFeed
+from microsub.formats.normalise import RawEntry, RawFeed
 from microsub.formats.xml import media, xmlfeed
 from microsub.kit.urls import host_of, safe_url
 from microsub.model.jf2 import Card, Entry, Feed

@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape as escaped
 from feedparser.api import StrictFeedParser
 from feedparser.urls import make_safe_absolute_uri
 
-from microsub.formats.raw import Newest
+from microsub.formats.normalise import Newest
 from microsub.formats.xml.elements import TRIPS, Elements
 
 MAX_SHORT = 5000  # more than an address may have: none is cut to another one

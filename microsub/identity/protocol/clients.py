@@ -21,10 +21,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from microsub.errors import InvalidRequest, OAuthRefused, ParseError
+from microsub.formats import hfeed
+from microsub.formats import microformats as mf2
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import is_crowded
-from microsub.formats.mf2 import hfeed
-from microsub.formats.mf2 import values as mf2
 from microsub.identity.protocol.documents import Document, read_object, text_of
 from microsub.identity.protocol.links import endpoint, links_of, page_of, same_origin, shown
 from microsub.kit.identifiers import MAX_URL, Identifier, identifier

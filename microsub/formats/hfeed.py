@@ -6,13 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from microsub.errors import ParseError
+from microsub.formats import microformats as mf2
 from microsub.formats.dates import as_written, from_text
+from microsub.formats.entry_id import says_no_more
 from microsub.formats.html.trees import MAX_PAGE, MOST_TAGS, too_deep
-from microsub.formats.mf2 import values
-from microsub.formats.mf2.values import Page, author_of, people_on, representative
-from microsub.formats.normalise import finish, shorten
-from microsub.formats.post_types import says_no_more
-from microsub.formats.raw import RawEntry, RawFeed
+from microsub.formats.microformats import Page, author_of, people_on, representative
+from microsub.formats.normalise import RawEntry, RawFeed, finish, shorten
 from microsub.kit.urls import host_of, normalise_url, safe_url
 from microsub.model.jf2 import Card, Entry, Feed
 
@@ -89,21 +88,19 @@ def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
     return page, rels
 
 
-def find_posts(page: Page) -> tuple[values.Node | None, list[values.Node]]:
+def find_posts(page: Page) -> tuple[mf2.Node | None, list[mf2.Node]]:
     """The h-feed that the page is, if any, and its posts."""
     fragment = page.url.partition("#")[2]
     if fragment:
-        named = next(
-            (i for i in values.walk(page.items) if i.get("id") == fragment and values.has_type(i, *TYPES)), None
-        )
+        named = next((i for i in mf2.walk(page.items) if i.get("id") == fragment and mf2.has_type(i, *TYPES)), None)
         if named is not None:
             return None, [named]
-    top = [item for item in page.items if values.has_type(item, *TYPES)]
+    top = [item for item in page.items if mf2.has_type(item, *TYPES)]
     here = normalise_url(page.url.partition("#")[0])
-    own = [item for item in top if here in {normalise_url(u) for u in values.urls(item, "url", page.base)}]
+    own = [item for item in top if here in {normalise_url(u) for u in mf2.urls(item, "url", page.base)}]
     if len(own) == 1:
         return None, own
-    feeds = [item for item in values.walk(page.items) if values.has_type(item, "h-feed")]
+    feeds = [item for item in mf2.walk(page.items) if mf2.has_type(item, "h-feed")]
     for feed in feeds:
         if posts := posts_of(feed):
             return feed, posts
@@ -115,13 +112,13 @@ def find_posts(page: Page) -> tuple[values.Node | None, list[values.Node]]:
     return None, top
 
 
-def posts_of(holder: values.Node) -> list[values.Node]:
+def posts_of(holder: mf2.Node) -> list[mf2.Node]:
     """The posts directly inside an item, as children or as its `entry` property."""
-    members = [*values.values(holder, "entry"), *holder.get("children", [])]
-    return [item for item in members if values.is_item(item) and values.has_type(item, *TYPES)]
+    members = [*mf2.values(holder, "entry"), *holder.get("children", [])]
+    return [item for item in members if mf2.is_item(item) and mf2.has_type(item, *TYPES)]
 
 
-def _feed(feed: values.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict[str, Any]) -> Feed:
+def _feed(feed: mf2.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict[str, Any]) -> Feed:
     title = soup.find("title")
     heading = " ".join(title.get_text().split()) if title is not None else ""
     person = representative(page)
@@ -131,27 +128,25 @@ def _feed(feed: values.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: d
         format="h-feed",
         name=_name(feed) or heading or None,
         home=safe_url(page.url.partition("#")[0]),
-        photo=(values.url(feed, "photo", page.base) if feed is not None else None)
+        photo=(mf2.url(feed, "photo", page.base) if feed is not None else None)
         or (author.photo if author else None)
         or next((u for rel in ("apple-touch-icon", "icon") for v in rels.get(rel, []) if (u := safe_url(v))), None),
-        description=values.text(feed, "summary") if feed is not None else None,
+        description=mf2.text(feed, "summary") if feed is not None else None,
         author=author,
         hub=next((u for value in rels.get("hub", []) if (u := safe_url(value))), None),
         self_url=next((u for value in rels.get("self", []) if (u := safe_url(value))), None),
     )
 
 
-def _only_card(feed: values.Node | None, page: Page) -> Card | None:
+def _only_card(feed: mf2.Node | None, page: Page) -> Card | None:
     """The only person in a feed beside its posts: the author of a classic `hfeed`, which has no property for it."""
-    cards = [
-        item for item in (feed or {}).get("children", []) if values.is_item(item) and values.has_type(item, "h-card")
-    ]
-    return values.card(cards[0], page.base) if len(cards) == 1 else None
+    cards = [item for item in (feed or {}).get("children", []) if mf2.is_item(item) and mf2.has_type(item, "h-card")]
+    return mf2.card(cards[0], page.base) if len(cards) == 1 else None
 
 
-def _name(feed: values.Node | None) -> str | None:
+def _name(feed: mf2.Node | None) -> str | None:
     """The feed's own name; one that mf2 implied from the whole text of the feed is none."""
-    name = values.text(feed, "name") if feed is not None else None
+    name = mf2.text(feed, "name") if feed is not None else None
     return name if name and len(name) <= 200 and "\n" not in name else None
 
 
@@ -166,7 +161,7 @@ MAX_QUOTED = 20_000
 _BODIES = ("content", "description", "instructions")
 
 
-def to_entry(item: values.Node, feed: values.Node | None, page: Page, depth: int = 0) -> RawEntry:
+def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) -> RawEntry:
     """`item` as it stands in `feed` (None: on the page itself).
 
     `refs` are finished, the body isn't cleaned yet.
@@ -175,37 +170,37 @@ def to_entry(item: values.Node, feed: values.Node | None, page: Page, depth: int
     """
     base = page.base
     url = permalink(item, page)
-    published, updated = from_text(values.text(item, "published")), from_text(values.text(item, "updated"))
+    published, updated = from_text(mf2.text(item, "published")), from_text(mf2.text(item, "updated"))
     category, refs = _categories(item, base)
-    uid = values.text(item, "uid")
+    uid = mf2.text(item, "uid")
     entry = Entry(
-        type=next((name[2:] for name in TYPES if values.has_type(item, name)), "entry"),
+        type=next((name[2:] for name in TYPES if mf2.has_type(item, name)), "entry"),
         guid=uid or url,
         uid=uid,
         url=url,
         name=_entry_name(item),
-        summary=values.text(item, "summary"),
+        summary=mf2.text(item, "summary"),
         published=published or updated,
         updated=updated if published and updated != published else None,
         author=author_of(item, feed, page),
         category=category,
-        photo=tuple(values.files(item, "photo", base)),
-        video=tuple(values.files(item, "video", base)),
-        audio=tuple(values.files(item, "audio", base)),
-        syndication=tuple(values.urls(item, "syndication", base)),
-        in_reply_to=tuple(values.urls(item, "in-reply-to", base)),
+        photo=tuple(mf2.files(item, "photo", base)),
+        video=tuple(mf2.files(item, "video", base)),
+        audio=tuple(mf2.files(item, "audio", base)),
+        syndication=tuple(mf2.urls(item, "syndication", base)),
+        in_reply_to=tuple(mf2.urls(item, "in-reply-to", base)),
         # Without `-of` these are what others did to this post.
-        like_of=tuple(values.urls(item, "like-of", base)),
-        repost_of=tuple(values.urls(item, "repost-of", base)),
-        bookmark_of=tuple(values.urls(item, "bookmark-of", base)),
-        follow_of=tuple(values.urls(item, "follow-of", base)),
-        quotation_of=values.url(item, "quotation-of", base),
-        featured=next(iter(values.files(item, "featured", base)), None),
-        rsvp=(values.text(item, "rsvp") or "").lower() or None,
-        start=as_written(values.text(item, "start")),
-        end=as_written(values.text(item, "end")),
+        like_of=tuple(mf2.urls(item, "like-of", base)),
+        repost_of=tuple(mf2.urls(item, "repost-of", base)),
+        bookmark_of=tuple(mf2.urls(item, "bookmark-of", base)),
+        follow_of=tuple(mf2.urls(item, "follow-of", base)),
+        quotation_of=mf2.url(item, "quotation-of", base),
+        featured=next(iter(mf2.files(item, "featured", base)), None),
+        rsvp=(mf2.text(item, "rsvp") or "").lower() or None,
+        start=as_written(mf2.text(item, "start")),
+        end=as_written(mf2.text(item, "end")),
         checkin=_place(item, "checkin", base),
-        location=_place(item, "location", base) or values.point(item),
+        location=_place(item, "location", base) or mf2.point(item),
         refs=refs | (_contexts(item, page, depth) if depth < MAX_CONTEXTS else {}),
     )
     raw = RawEntry(entry, base, photos_in_body=True)
@@ -213,72 +208,70 @@ def to_entry(item: values.Node, feed: values.Node | None, page: Page, depth: int
     return raw
 
 
-def permalink(item: values.Node, page: Page) -> str | None:
+def permalink(item: mf2.Node, page: Page) -> str | None:
     """The page of a post: among several addresses the one asked for, then one on its host; else its `id` here."""
-    found = values.urls(item, "url", page.base)
+    found = mf2.urls(item, "url", page.base)
     here = normalise_url(page.url)
     if found:
         # False sorts before True: the address asked for, then one of this site, then the first.
         return min(found, key=lambda url: (normalise_url(url) != here, host_of(url) != host_of(page.url)))
-    if uid := values.url(
-        {"properties": {"uid": [u for u in values.values(item, "uid") if "://" in values.plain(u)]}}, "uid", ""
+    if uid := mf2.url(
+        {"properties": {"uid": [u for u in mf2.values(item, "uid") if "://" in mf2.plain(u)]}}, "uid", ""
     ):
         return uid
     anchor = item.get("id")
     return f"{page.url.partition('#')[0]}#{anchor}" if isinstance(anchor, str) and anchor.strip() else None
 
 
-def _entry_name(item: values.Node) -> str | None:
+def _entry_name(item: mf2.Node) -> str | None:
     """The name, unless it repeats the content. Both are compared as mf2 reads them, with the `alt` of pictures."""
     # Of a classic review, what it is about and who wrote it may be among the names, before the review's own.
-    names = sorted(values.values(item, "name"), key=values.is_item)
-    name = values.text({"properties": {"name": names}}, "name")
-    return None if any(says_no_more(name, values.plain(value)) for value in values.values(item, "content")) else name
+    names = sorted(mf2.values(item, "name"), key=mf2.is_item)
+    name = mf2.text({"properties": {"name": names}}, "name")
+    return None if any(says_no_more(name, mf2.plain(value)) for value in mf2.values(item, "content")) else name
 
 
-def _body(item: values.Node) -> tuple[str | None, str | None]:
+def _body(item: mf2.Node) -> tuple[str | None, str | None]:
     """The body as HTML or as text."""
     for name in _BODIES:
-        for value in values.values(item, name):
+        for value in mf2.values(item, name):
             if isinstance(value, dict) and isinstance(value.get("html"), str):
                 if value["html"].strip():
                     return value["html"], None
-            elif body := values.plain(value):
+            elif body := mf2.plain(value):
                 return None, body
     return None, None
 
 
-def _categories(item: values.Node, base: str) -> tuple[tuple[str, ...], dict[str, Entry | Card]]:
+def _categories(item: mf2.Node, base: str) -> tuple[tuple[str, ...], dict[str, Entry | Card]]:
     """Tags; a tagged person stands by address, with the card in `refs`."""
     tags: list[str] = []
     refs: dict[str, Entry | Card] = {}
-    for value in values.values(item, "category"):
-        if values.is_item(value):
-            person = values.card(value, base)
+    for value in mf2.values(item, "category"):
+        if mf2.is_item(value):
+            person = mf2.card(value, base)
             if person is not None and (tag := person.url or person.name):
                 tags.append(tag)
                 if person.url:
                     refs[person.url] = person
-        elif tag := values.plain(value):
+        elif tag := mf2.plain(value):
             tags.append(tag)
-    for value in values.values(item, "invitee"):
-        person = values.card(value, base)
+    for value in mf2.values(item, "invitee"):
+        person = mf2.card(value, base)
         if person is not None and person.url:
             refs[person.url] = person
     return tuple(tags), refs
 
 
-def _contexts(item: values.Node, page: Page, depth: int) -> dict[str, Entry | Card]:
+def _contexts(item: mf2.Node, page: Page, depth: int) -> dict[str, Entry | Card]:
     """Posts that are quoted, liked or replied to and stand in the page themselves."""
     found: dict[str, Entry | Card] = {}
     for name in _TARGETS:
-        for value in values.values(item, name):
-            if not values.is_item(value) or not (
-                target := values.url({"properties": {name: [value]}}, name, page.base)
-            ):
+        for value in mf2.values(item, name):
+            if not mf2.is_item(value) or not (target := mf2.url({"properties": {name: [value]}}, name, page.base)):
                 continue
-            if values.has_type(value, "h-card"):
-                if (person := values.card(value, page.base)) is not None:
+            if mf2.has_type(value, "h-card"):
+                if (person := mf2.card(value, page.base)) is not None:
                     found[target] = person
             else:
                 alone = Page(page.url, page.base, page.items, page.people)
@@ -288,8 +281,8 @@ def _contexts(item: values.Node, page: Page, depth: int) -> dict[str, Entry | Ca
     return found
 
 
-def _place(item: values.Node, name: str, base: str) -> Card | None:
-    for value in values.values(item, name):
-        if (place := values.card(value, base)) is not None:
+def _place(item: mf2.Node, name: str, base: str) -> Card | None:
+    for value in mf2.values(item, name):
+        if (place := mf2.card(value, base)) is not None:
             return place
     return None

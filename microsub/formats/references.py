@@ -13,18 +13,17 @@ import re
 from dataclasses import replace
 
 from microsub.errors import ParseError
+from microsub.formats import hfeed
 from microsub.formats.dates import from_text
 from microsub.formats.encoding import decode
+from microsub.formats.entry_id import fold, post_type
 from microsub.formats.html.sanitise import text_to_html
 from microsub.formats.html.text import without_controls
 from microsub.formats.html.trees import MAX_PAGE, base_of, tree_of
 from microsub.formats.lookups import AuthorPage, LookUp, LookUpTarget
-from microsub.formats.mf2 import hfeed
-from microsub.formats.mf2.values import Page, representative
-from microsub.formats.normalise import finish
+from microsub.formats.microformats import Page, representative
+from microsub.formats.normalise import RawEntry, finish
 from microsub.formats.parse import sniff
-from microsub.formats.post_types import fold, post_type
-from microsub.formats.raw import RawEntry
 from microsub.kit.urls import host_of, normalise_profile, normalise_url, safe_url
 from microsub.model.jf2 import Card, Content, Entry
 

@@ -20,8 +20,7 @@ from typing import Any
 import orjson
 
 from microsub.errors import InvalidRequest
-from microsub.formats.normalise import finish
-from microsub.formats.raw import RawEntry
+from microsub.formats.normalise import RawEntry, finish
 from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Entry
 

@@ -1,1 +1,0 @@
-"""Microformats: h-feed, h-entry and h-card."""
