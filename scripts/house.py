@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 
 from scripts import callers  # noqa: E402 – found beside this file, however it is started
 
-PROGRAMS = ("conformance", "demo")  # their classes may have names that the server has too
 SMALL = 100  # lines: a module with fewer belongs to its importer, where there is one alone
 BANNED = re.compile(
     r"(?<![a-z])(spoilt|mend(s|ed|ing)?|whoever|anew|(told|tells?|telling)\s+of|that\s+(is|are)\s+(?-i:none)(?!\s+of)"
@@ -75,14 +74,13 @@ def sizes(tree: Tree) -> dict[str, tuple[int, int]]:
 
 
 def repeated_classes(tree: Tree) -> list[str]:
-    """Names of public classes that two modules of one program define."""
-    where: dict[tuple[str, str], list[str]] = defaultdict(list)
+    """Names of public classes that two modules define."""
+    where: dict[str, list[str]] = defaultdict(list)
     for path, module in tree.modules.items():
-        program = tree.feature(path) if tree.feature(path) in PROGRAMS else ""
         for node in module.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                where[program, node.name].append(tree.place(path, node.lineno))
-    return [f"class {name}: {', '.join(places)}" for (_, name), places in sorted(where.items()) if len(places) > 1]
+                where[node.name].append(tree.place(path, node.lineno))
+    return [f"class {name}: {', '.join(places)}" for name, places in sorted(where.items()) if len(places) > 1]
 
 
 def banned_words(tree: Tree) -> list[str]:

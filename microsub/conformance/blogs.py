@@ -10,7 +10,7 @@ from email.utils import format_datetime
 from html import escape
 from typing import Any, Literal
 
-from microsub.conformance.publisher import Document
+from microsub.conformance.publisher import PublishedDocument
 
 Format = Literal["rss", "atom", "json", "h-feed"]
 
@@ -25,7 +25,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class SamplePost:
     """One post. `html` is written as it stands; `link` and `guid` None mean: made from the blog's URL and `slug`.
 
     `enclosures` are (URL, media type). `markup` is the inner HTML of the h-entry when an h-feed is written.
@@ -44,14 +44,14 @@ class Post:
 
 
 @dataclass
-class Blog:
+class SampleBlog:
     """A blog at `home` whose feed is at `url`; `posts` may be changed and written again."""
 
     name: str
     path: str
     base: str
     format: Format
-    posts: list[Post] = field(default_factory=list)
+    posts: list[SamplePost] = field(default_factory=list)
     author: Person | None = None
 
     @property
@@ -64,7 +64,7 @@ class Blog:
         """The page that the feed belongs to."""
         return self.url if self.format == "h-feed" else f"{self.url}/home"
 
-    def link(self, post: Post) -> str:
+    def link(self, post: SamplePost) -> str:
         """The address of a post."""
         return post.link or f"{self.url}/{post.slug}"
 
@@ -72,7 +72,7 @@ class Blog:
         """The addresses of all posts, in the document's order."""
         return [self.link(post) for post in self.posts]
 
-    def document(self) -> Document:
+    def document(self) -> PublishedDocument:
         """The feed as it stands now."""
         return _WRITERS[self.format](self)
 
@@ -81,7 +81,7 @@ def _person_xml(person: Person) -> str:
     return f"<author><name>{escape(person.name)}</name><uri>{escape(person.url)}</uri></author>"
 
 
-def _rss(blog: Blog) -> Document:
+def _rss(blog: SampleBlog) -> PublishedDocument:
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/"><channel>',
@@ -101,10 +101,10 @@ def _rss(blog: Blog) -> Document:
         )
         lines.append(f"<description>{escape(post.html)}</description></item>")
     lines.append("</channel></rss>")
-    return Document("application/rss+xml; charset=utf-8", "\n".join(lines).encode())
+    return PublishedDocument("application/rss+xml; charset=utf-8", "\n".join(lines).encode())
 
 
-def _atom(blog: Blog) -> Document:
+def _atom(blog: SampleBlog) -> PublishedDocument:
     newest = max((post.updated or post.published for post in blog.posts), default=None)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -128,7 +128,7 @@ def _atom(blog: Blog) -> Document:
         )
         lines.append(f'<content type="html">{escape(post.html)}</content></entry>')
     lines.append("</feed>")
-    return Document("application/atom+xml; charset=utf-8", "\n".join(lines).encode())
+    return PublishedDocument("application/atom+xml; charset=utf-8", "\n".join(lines).encode())
 
 
 def _json_person(person: Person) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _json_person(person: Person) -> dict[str, str]:
     return made | ({"avatar": person.photo} if person.photo else {})
 
 
-def _json(blog: Blog) -> Document:
+def _json(blog: SampleBlog) -> PublishedDocument:
     items: list[dict[str, Any]] = []
     for post in blog.posts:
         item: dict[str, Any] = {
@@ -165,7 +165,7 @@ def _json(blog: Blog) -> Document:
     }
     if blog.author:
         feed["authors"] = [_json_person(blog.author)]
-    return Document("application/feed+json", json.dumps(feed, ensure_ascii=False).encode())
+    return PublishedDocument("application/feed+json", json.dumps(feed, ensure_ascii=False).encode())
 
 
 def _h_card(person: Person) -> str:
@@ -174,7 +174,7 @@ def _h_card(person: Person) -> str:
     return f'<span class="p-author h-card">{photo}{name}</span>'
 
 
-def _h_feed(blog: Blog) -> Document:
+def _h_feed(blog: SampleBlog) -> PublishedDocument:
     lines = [
         f'<!doctype html><html><head><meta charset="utf-8"><title>{escape(blog.name)}</title></head><body>',
         f'<div class="h-feed"><h1 class="p-name">{escape(blog.name)}</h1>',
@@ -200,7 +200,12 @@ def _h_feed(blog: Blog) -> Document:
             lines.append(f'<div class="e-content">{post.html}</div>')
         lines.append("</article>")
     lines.append("</div></body></html>")
-    return Document("text/html; charset=utf-8", "\n".join(lines).encode())
+    return PublishedDocument("text/html; charset=utf-8", "\n".join(lines).encode())
 
 
-_WRITERS: dict[Format, Callable[[Blog], Document]] = {"rss": _rss, "atom": _atom, "json": _json, "h-feed": _h_feed}
+_WRITERS: dict[Format, Callable[[SampleBlog], PublishedDocument]] = {
+    "rss": _rss,
+    "atom": _atom,
+    "json": _json,
+    "h-feed": _h_feed,
+}

@@ -12,14 +12,14 @@ from urllib.parse import urlencode
 import httpx
 
 from microsub.conformance.exchange import Exchange, mask, shown_body, shown_reply_headers, shown_request_headers
-from microsub.conformance.verdict import Failure, expect
+from microsub.conformance.verdict import Violation, expect
 
 Pairs = Sequence[tuple[str, str]]
 Value = str | int | Sequence[str]
 FORM = "application/x-www-form-urlencoded"
 
 
-class Reply:
+class MicrosubReply:
     """An HTTP reply with the assertions that nearly every check makes."""
 
     def __init__(self, response: httpx.Response) -> None:
@@ -33,17 +33,17 @@ class Reply:
         return f"{self.status} {shown_body(self.body)[:800]}"
 
     def json_object(self) -> dict[str, Any]:
-        """The body as a JSON object. Raises Failure when it is anything else."""
+        """The body as a JSON object. Raises Violation when it is anything else."""
         try:
             value = json.loads(self.body)
         except ValueError:
-            raise Failure("a JSON object as the body", self.text) from None
+            raise Violation("a JSON object as the body", self.text) from None
         if not isinstance(value, dict):
-            raise Failure("a JSON object as the body", self.text)
+            raise Violation("a JSON object as the body", self.text)
         return value
 
     def ok(self) -> dict[str, Any]:
-        """The object of a success, which has status 200 exactly. Raises Failure otherwise."""
+        """The object of a success, which has status 200 exactly. Raises Violation otherwise."""
         expect(self.status == 200, "status 200", self.text)
         return self.json_object()
 
@@ -61,10 +61,10 @@ class Reply:
         return value
 
     def listed(self, name: str) -> list[dict[str, Any]]:
-        """The list of objects `name` in a success. Raises Failure when it is missing or something else."""
+        """The list of objects `name` in a success. Raises Violation when it is missing or something else."""
         value = self.ok().get(name)
         if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
-            raise Failure(f"a list of objects as '{name}'", self.text)
+            raise Violation(f"a list of objects as '{name}'", self.text)
         return value
 
 
@@ -81,19 +81,19 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def get(self, action: str, **parameters: Value) -> Reply:
+    def get(self, action: str, **parameters: Value) -> MicrosubReply:
         """GET with everything in the query."""
         return self.send("GET", query=pairs(action, parameters))
 
-    def post(self, action: str, **parameters: Value) -> Reply:
+    def post(self, action: str, **parameters: Value) -> MicrosubReply:
         """POST as the spec shows it: an urlencoded form, lists as `name[]`."""
         return self.form(pairs(action, parameters))
 
-    def form(self, fields: Pairs, query: Pairs = ()) -> Reply:
+    def form(self, fields: Pairs, query: Pairs = ()) -> MicrosubReply:
         """POST exactly these form fields."""
         return self.send("POST", query=query, body=urlencode(fields).encode(), headers={"Content-Type": FORM})
 
-    def json(self, value: object, query: Pairs = ()) -> Reply:
+    def json(self, value: object, query: Pairs = ()) -> MicrosubReply:
         """POST `value` as JSON."""
         return self.send(
             "POST", query=query, body=json.dumps(value).encode(), headers={"Content-Type": "application/json"}
@@ -108,7 +108,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         token: bool = True,
         endpoint: str | None = None,
-    ) -> Reply:
+    ) -> MicrosubReply:
         """Send exactly this, with the token in its header unless `token` is False; the one door to the server."""
         url = _with_query(endpoint or self.endpoint, query)
         sent = httpx.Headers({"Accept": "application/json"})
@@ -122,7 +122,7 @@ class Client:
             self._note(method, url, sent, body, 0, {}, repr(problem).encode(), started)
             raise
         self._note(method, url, sent, body, response.status_code, response.headers, response.content, started)
-        return Reply(response)
+        return MicrosubReply(response)
 
     def opening(self, query: Pairs, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
         """Status, content type and the first bytes of a reply that may never end, such as a stream of events."""

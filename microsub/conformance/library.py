@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from microsub.conformance.blogs import Blog, Format, Person, Post
-from microsub.conformance.publisher import Document, Publisher
+from microsub.conformance.blogs import Format, Person, SampleBlog, SamplePost
+from microsub.conformance.publisher import FeedServer, PublishedDocument
 
 FORMATS: tuple[Format, ...] = ("rss", "atom", "json", "h-feed")
 TIED = 60
 """Posts of the blog `ties` that share one instant."""
 
-Make = Callable[[str, Format, list[Post], "Person | None"], Blog]
+Make = Callable[[str, Format, list[SamplePost], "Person | None"], SampleBlog]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +30,29 @@ class Library:
 
     ann: Person
     ben: Person
-    eight: Blog
-    pair: Blog
-    fresh: Blog
-    ties: Blog
-    long: Blog
-    formats: dict[Format, Blog]
-    rich: Blog
-    hostile: Blog
-    podcast: Blog
-    changing: Blog
-    unseen: Blog
+    eight: SampleBlog
+    pair: SampleBlog
+    fresh: SampleBlog
+    ties: SampleBlog
+    long: SampleBlog
+    formats: dict[Format, SampleBlog]
+    rich: SampleBlog
+    hostile: SampleBlog
+    podcast: SampleBlog
+    changing: SampleBlog
+    unseen: SampleBlog
     page: str
     bare_page: str
 
 
-def publish(publisher: Publisher, run: str, now: datetime) -> Library:
+def publish(publisher: FeedServer, run: str, now: datetime) -> Library:
     """Make the blogs of this run and publish them; `now` is aware and in whole seconds."""
     root = f"/{run}"
     ann = Person("Ann Example", f"{publisher.base}{root}/people/ann", f"{publisher.base}{root}/people/ann.jpg")
     ben = Person("Ben Example", f"{publisher.base}{root}/people/ben")
 
-    def make(name: str, form: Format, posts: list[Post], author: Person | None = None) -> Blog:
-        blog = Blog(f"{name} {run}", f"{root}/{name}", publisher.base, form, posts, author)
+    def make(name: str, form: Format, posts: list[SamplePost], author: Person | None = None) -> SampleBlog:
+        blog = SampleBlog(f"{name} {run}", f"{root}/{name}", publisher.base, form, posts, author)
         publisher.put(blog.path, blog.document())
         return blog
 
@@ -79,9 +79,11 @@ def publish(publisher: Publisher, run: str, now: datetime) -> Library:
     )
 
 
-def _numbered(name: str, count: int, newest: datetime, step: timedelta, authors: tuple[Person, ...] = ()) -> list[Post]:
+def _numbered(
+    name: str, count: int, newest: datetime, step: timedelta, authors: tuple[Person, ...] = ()
+) -> list[SamplePost]:
     return [
-        Post(
+        SamplePost(
             slug=f"post-{number}",
             published=newest - number * step,
             html=f"<p>The body of number {number} of the blog {name}.</p>",
@@ -92,14 +94,14 @@ def _numbered(name: str, count: int, newest: datetime, step: timedelta, authors:
     ]
 
 
-def _ties(instant: datetime) -> list[Post]:
+def _ties(instant: datetime) -> list[SamplePost]:
     newer = _numbered("ties", 5, instant + timedelta(minutes=9), timedelta(minutes=1))
     tied = [
-        Post(f"tied-{number}", instant, f"<p>Tied text {number} with words of its own.</p>", f"Tied {number}")
+        SamplePost(f"tied-{number}", instant, f"<p>Tied text {number} with words of its own.</p>", f"Tied {number}")
         for number in range(TIED)
     ]
     older = [
-        Post(
+        SamplePost(
             f"old-{number}", instant - timedelta(minutes=1 + number), f"<p>Older text {number}.</p>", f"Older {number}"
         )
         for number in range(10)
@@ -107,21 +109,21 @@ def _ties(instant: datetime) -> list[Post]:
     return [*newer, *tied, *older]
 
 
-def _same_posts(newest: datetime) -> list[Post]:
+def _same_posts(newest: datetime) -> list[SamplePost]:
     return [
-        Post(
+        SamplePost(
             "umlauts",
             newest,
             "<p>Grüße aus Łódź, 東京 und São Paulo – with <strong>bold</strong> words &amp; more.</p>",
             "Zoë’s naïve façade — Привет",
             categories=("travel", "größe"),
         ),
-        Post("plain", newest - timedelta(minutes=1), "<p>Nothing special here.</p>", "A plain title"),
-        Post("late", newest - timedelta(minutes=2), "<p>An oldest text.</p>", "The third"),
+        SamplePost("plain", newest - timedelta(minutes=1), "<p>Nothing special here.</p>", "A plain title"),
+        SamplePost("late", newest - timedelta(minutes=2), "<p>An oldest text.</p>", "The third"),
     ]
 
 
-def _rich(newest: datetime, root: str) -> list[Post]:
+def _rich(newest: datetime, root: str) -> list[SamplePost]:
     away = "https://elsewhere.example"
     markup = {
         "note": '<p class="p-name e-content">Only a short note, whose name is its content.</p>',
@@ -143,15 +145,15 @@ def _rich(newest: datetime, root: str) -> list[Post]:
         ),
     }
     return [
-        Post(kind, newest - timedelta(minutes=number), "", markup=inner)
+        SamplePost(kind, newest - timedelta(minutes=number), "", markup=inner)
         for number, (kind, inner) in enumerate(markup.items())
     ]
 
 
-def _hostile(now: datetime, root: str) -> list[Post]:
+def _hostile(now: datetime, root: str) -> list[SamplePost]:
     earlier = now - timedelta(hours=10)
     return [
-        Post(
+        SamplePost(
             "markup",
             earlier,
             '<p onclick="steal()">Visible text<script>steal()</script><style>p{color:red}</style>'
@@ -159,14 +161,14 @@ def _hostile(now: datetime, root: str) -> list[Post]:
             '<form action="/x"><input name="y"></form><iframe src="https://frames.example/"></iframe></p>',
             "Dangerous markup",
         ),
-        Post(
+        SamplePost(
             "relative",
             earlier - timedelta(minutes=1),
             '<p>See <a href="next/page">next</a> and <img src="/pictures/a.jpg" alt="a"></p>',
             "Relative addresses",
         ),
-        Post("future", now + timedelta(days=30), "<p>Dated a month ahead.</p>", "From the future"),
-        Post(
+        SamplePost("future", now + timedelta(days=30), "<p>Dated a month ahead.</p>", "From the future"),
+        SamplePost(
             "scheme",
             earlier - timedelta(minutes=2),
             "<p>Its link is a script.</p>",
@@ -176,10 +178,10 @@ def _hostile(now: datetime, root: str) -> list[Post]:
     ]
 
 
-def _podcast(newest: datetime, root: str) -> list[Post]:
+def _podcast(newest: datetime, root: str) -> list[SamplePost]:
     files = (("audio", "audio/mpeg", "mp3"), ("video", "video/mp4", "mp4"), ("photo", "image/jpeg", "jpg"))
     return [
-        Post(
+        SamplePost(
             kind,
             newest - timedelta(minutes=number),
             f"<p>An episode with one {kind} file.</p>",
@@ -190,7 +192,7 @@ def _podcast(newest: datetime, root: str) -> list[Post]:
     ]
 
 
-def _page(*blogs: Blog) -> Document:
+def _page(*blogs: SampleBlog) -> PublishedDocument:
     kinds = {"rss": "application/rss+xml", "atom": "application/atom+xml"}
     links = "".join(
         f'<link rel="alternate" type="{kinds[blog.format]}" title="{blog.name}" href="{blog.url}">' for blog in blogs
@@ -198,9 +200,9 @@ def _page(*blogs: Blog) -> Document:
     page = (
         f'<!doctype html><html><head><meta charset="utf-8"><title>Home</title>{links}</head><body>Hello</body></html>'
     )
-    return Document("text/html; charset=utf-8", page.encode())
+    return PublishedDocument("text/html; charset=utf-8", page.encode())
 
 
-def _bare_page() -> Document:
+def _bare_page() -> PublishedDocument:
     page = '<!doctype html><html><head><meta charset="utf-8"><title>Bare</title></head><body>No feed.</body></html>'
-    return Document("text/html; charset=utf-8", page.encode())
+    return PublishedDocument("text/html; charset=utf-8", page.encode())

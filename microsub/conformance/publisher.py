@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class PublishedDocument:
     """A page as it is served; `status` other than 200 makes it an error page."""
 
     content_type: str
@@ -42,7 +42,7 @@ class Visit:
     at: float
 
 
-class Publisher:
+class FeedServer:
     """An HTTP server on a thread of its own. `listen` is its address and port (0: any free one); `host` and `port` are
     those at which the server under test reaches it, where they are others.
     """
@@ -50,7 +50,7 @@ class Publisher:
     def __init__(
         self, listen: tuple[str, int] = ("127.0.0.1", 0), host: str | None = None, port: int | None = None
     ) -> None:
-        self._documents: dict[str, Document] = {}
+        self._documents: dict[str, PublishedDocument] = {}
         self._visits: list[Visit] = []
         self._changed = threading.Condition()
         self._server = _Server(listen, _handler(self))
@@ -58,7 +58,7 @@ class Publisher:
         self.base = f"http://{host or listen[0]}" + ("" if reached == 80 else f":{reached}")
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
-    def __enter__(self) -> Publisher:
+    def __enter__(self) -> FeedServer:
         self._thread.start()
         return self
 
@@ -69,7 +69,7 @@ class Publisher:
         self._server.server_close()
         self._thread.join(timeout=5)
 
-    def put(self, path: str, document: Document) -> str:
+    def put(self, path: str, document: PublishedDocument) -> str:
         """Serve `document` at `path` from now on; gives its URL."""
         with self._changed:
             self._documents[path] = document
@@ -88,12 +88,12 @@ class Publisher:
                 lambda: sum(visit.path == path for visit in self._visits) > after, deadline - time.monotonic()
             )
 
-    def answer(self, method: str, path: str, headers: Mapping[str, str]) -> Document:
+    def answer(self, method: str, path: str, headers: Mapping[str, str]) -> PublishedDocument:
         """What a request gets, and a line in the log."""
         with self._changed:
-            document = self._documents.get(path) or Document("text/plain", b"nothing here", 404)
+            document = self._documents.get(path) or PublishedDocument("text/plain", b"nothing here", 404)
             if document.status == 200 and headers.get("if-none-match") == document.etag:
-                document = Document(document.content_type, document.body, 304)
+                document = PublishedDocument(document.content_type, document.body, 304)
             self._visits.append(Visit(method, path, headers, document.status, time.monotonic()))
             self._changed.notify_all()
         return document
@@ -107,7 +107,7 @@ class _Server(ThreadingHTTPServer):
         """A visitor that hangs up is no news."""
 
 
-def _handler(publisher: Publisher) -> type[BaseHTTPRequestHandler]:
+def _handler(publisher: FeedServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         server_version = "microsub-conformance"

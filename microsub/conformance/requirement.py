@@ -30,7 +30,7 @@ class Requirement:
 
     `id` is `<chapter>.<slug>`; `title` a sentence that is true of a conforming server; `source` is `spec`, `design`
     or `client:<name>`; `reference` a URL or the section of a page. `check` returns when the server conforms and
-    raises `Failure` or `Skip` otherwise. Without what `needs` names, it is skipped.
+    raises `Violation` or `Skip` otherwise. Without what `needs` names, it is skipped.
     """
 
     id: str

@@ -14,9 +14,9 @@ import httpx
 
 from microsub.conformance.client import Client, Trail
 from microsub.conformance.library import publish
-from microsub.conformance.publisher import Publisher
+from microsub.conformance.publisher import FeedServer
 from microsub.conformance.requirement import Need, Requirement
-from microsub.conformance.verdict import Failure, Result, Skip, Unready, shorten
+from microsub.conformance.verdict import Result, Skip, Unready, Violation, shorten
 from microsub.conformance.world import Surroundings, World
 
 LEFT = re.compile(r"Conformance run[0-9a-f]{8} [0-9]+\b")
@@ -76,7 +76,7 @@ def run(
             if who is not None:
                 _preflight(who)
         try:
-            publisher = stack.enter_context(Publisher(target.listen, target.feed_host, target.feed_port))
+            publisher = stack.enter_context(FeedServer(target.listen, target.feed_host, target.feed_port))
         except OSError as problem:
             raise CouldNotRun(
                 f"the feeds can't be published at {target.listen[0]}:{target.listen[1]}: {problem}"
@@ -123,7 +123,7 @@ def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset
     try:
         requirement.check(world)
         return Result(requirement, "pass", seconds(), trail.take())
-    except Failure as failure:
+    except Violation as failure:
         reason = f"expected {failure.expected}"
         return Result(requirement, "fail", seconds(), trail.take(), reason, failure.expected, failure.found)
     except Skip as skip:
@@ -141,7 +141,7 @@ def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset
 
 def _remove_earlier(client: Client) -> None:
     """Delete the channels that an earlier run has left because it was killed."""
-    with suppress(Failure, httpx.HTTPError):  # what is wrong with the server is for the checks to say
+    with suppress(Violation, httpx.HTTPError):  # what is wrong with the server is for the checks to say
         for channel in client.get("channels").listed("channels"):
             if isinstance(uid := channel.get("uid"), str) and LEFT.match(str(channel.get("name"))):
                 client.post("channels", method="delete", channel=uid)

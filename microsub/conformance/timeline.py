@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from microsub.conformance.client import Client, Value
-from microsub.conformance.verdict import Failure, expect
+from microsub.conformance.verdict import Violation, expect
 
 Item = dict[str, Any]
 
@@ -16,7 +16,7 @@ MANY_PAGES = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TimelinePage:
     """One page: its items and cursors, and the whole reply."""
 
     items: list[Item]
@@ -25,23 +25,23 @@ class Page:
     reply: dict[str, Any]
 
 
-def page(client: Client, channel: str, **parameters: Value) -> Page:
-    """Fetch one page. Raises Failure unless the reply holds a list `items` and an object `paging`."""
+def page(client: Client, channel: str, **parameters: Value) -> TimelinePage:
+    """Fetch one page. Raises Violation unless the reply holds a list `items` and an object `paging`."""
     reply = client.get("timeline", channel=channel, **parameters)
     items = reply.listed("items")
     paging = reply.json_object().get("paging")
     if not isinstance(paging, dict):
-        raise Failure("'paging' to be an object on every page", reply.text)
+        raise Violation("'paging' to be an object on every page", reply.text)
     for name, cursor in paging.items():
         expect(isinstance(cursor, str) and cursor != "", f"'paging.{name}' to be a string or absent", paging)
-    return Page(items, paging.get("after"), paging.get("before"), reply.json_object())
+    return TimelinePage(items, paging.get("after"), paging.get("before"), reply.json_object())
 
 
 def walk(
     client: Client,
     channel: str,
     *,
-    between: Callable[[int, Page], None] | None = None,
+    between: Callable[[int, TimelinePage], None] | None = None,
     limit: int = 100,
     **parameters: Value,
 ) -> list[Item]:
@@ -59,16 +59,16 @@ def walk(
         expect(part.after not in cursors, "every 'paging.after' of a walk to be a new one", part.after)
         cursors.add(part.after)
         step = {"after": part.after}
-    raise Failure(f"a walk to end within {MANY_PAGES} pages", f"{len(found)} items so far")
+    raise Violation(f"a walk to end within {MANY_PAGES} pages", f"{len(found)} items so far")
 
 
 def ids(items: Iterable[Item]) -> list[str]:
-    """The `_id` of each item. Raises Failure where one has none."""
+    """The `_id` of each item. Raises Violation where one has none."""
     made = []
     for item in items:
         identifier = item.get("_id")
         if not isinstance(identifier, str):
-            raise Failure("'_id' of every item to be a string", item)
+            raise Violation("'_id' of every item to be a string", item)
         made.append(identifier)
     return made
 
@@ -84,7 +84,7 @@ def unread_ids(items: Iterable[Item]) -> list[str]:
 
 
 def each_once(found: Iterable[Item], wanted: Iterable[str], what: str) -> None:
-    """Raise Failure unless every id of `wanted` is in `found` exactly once."""
+    """Raise Violation unless every id of `wanted` is in `found` exactly once."""
     seen = ids(found)
     missing = [identifier for identifier in wanted if identifier not in seen]
     doubled = sorted({identifier for identifier in seen if seen.count(identifier) > 1})

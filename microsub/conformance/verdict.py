@@ -1,4 +1,4 @@
-"""How a check ends: it returns, or raises `Failure`, `Skip`; and what is kept of it."""
+"""How a check ends: it returns, or raises `Violation`, `Skip`; and what is kept of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = 600
 """Characters of a found value that a report shows."""
 
 
-class Failure(Exception):
+class Violation(Exception):
     """The server does something else than what the requirement expects."""
 
     def __init__(self, expected: str, found: object) -> None:
@@ -49,15 +49,15 @@ class Result:
 
 
 def expect(condition: bool, expected: str, found: object) -> None:
-    """Raise Failure unless `condition` holds."""
+    """Raise Violation unless `condition` holds."""
     if not condition:
-        raise Failure(expected, found)
+        raise Violation(expected, found)
 
 
 def same(found: object, wanted: object, what: str) -> None:
-    """Raise Failure unless `found` equals `wanted`."""
+    """Raise Violation unless `found` equals `wanted`."""
     if found != wanted:
-        raise Failure(f"{what} to be {shorten(wanted)}", found)
+        raise Violation(f"{what} to be {shorten(wanted)}", found)
 
 
 def shorten(value: object, limit: int = SHOWN) -> str:

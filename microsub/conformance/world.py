@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import httpx
 
-from microsub.conformance.blogs import Blog
+from microsub.conformance.blogs import SampleBlog
 from microsub.conformance.client import Client
 from microsub.conformance.library import Library
-from microsub.conformance.publisher import Publisher
+from microsub.conformance.publisher import FeedServer
 from microsub.conformance.timeline import Item, ids, unread_ids, walk
-from microsub.conformance.verdict import Failure, Skip, Unready, expect
+from microsub.conformance.verdict import Skip, Unready, Violation, expect
 
 T = TypeVar("T")
 Cleanup = Callable[[], object]
@@ -35,7 +35,7 @@ class Surroundings:
     """
 
     user: Client
-    publisher: Publisher
+    publisher: FeedServer
     blogs: Library
     run: str
     patience: float = 60
@@ -86,7 +86,7 @@ class World:
         client = client or self.user
         uid = client.post("channels", name=name).done().get("uid")
         if not isinstance(uid, str):
-            raise Failure("the created channel with a string as 'uid'", uid)
+            raise Violation("the created channel with a string as 'uid'", uid)
         self.afterwards(lambda: client.post("channels", method="delete", channel=uid))
         return uid
 
@@ -100,7 +100,7 @@ class World:
             outer, self._cleanups = self._cleanups, []
             try:
                 self._shared[name] = make(self)
-            except (Failure, httpx.HTTPError) as problem:
+            except (Violation, httpx.HTTPError) as problem:
                 self._shared[name] = Unready(f"the situation '{name}' could not be brought about: {problem}")
             except (Skip, Unready) as reason:
                 self._shared[name] = reason
@@ -118,13 +118,13 @@ class World:
         if everything:
             pending, self._kept = [*self._kept, *pending], []
         for cleanup in reversed(pending):
-            with contextlib.suppress(Failure, httpx.HTTPError):
+            with contextlib.suppress(Violation, httpx.HTTPError):
                 cleanup()
 
     def until(
         self, probe: Callable[[], T | None], what: str, found: Callable[[], object] = str, limit: float | None = None
     ) -> T:
-        """Probe until it gives something. Raises Failure with `what` after the run's patience, or `limit` seconds."""
+        """Probe until it gives something. Raises Violation with `what` after the run's patience, or `limit` seconds."""
         patience = self.around.patience if self._overdue < 3 else min(SHORT_PATIENCE, self.around.patience)
         patience = min(patience, limit or patience)
         deadline = time.monotonic() + patience
@@ -135,7 +135,7 @@ class World:
                 return value
             if time.monotonic() > deadline:
                 self._overdue += 1
-                raise Failure(f"{what} within {patience:g} seconds", found())
+                raise Violation(f"{what} within {patience:g} seconds", found())
             time.sleep(pause)
             pause = min(pause * 1.5, 0.5)
 
@@ -143,11 +143,11 @@ class World:
         """All items of a channel, newest first."""
         return walk(client or self.user, channel)
 
-    def follow(self, channel: str, blog: Blog, client: Client | None = None) -> None:
+    def follow(self, channel: str, blog: SampleBlog, client: Client | None = None) -> None:
         """Follow `blog`."""
         (client or self.user).post("follow", channel=channel, url=blog.url).done()
 
-    def fill(self, channel: str, blog: Blog, client: Client | None = None) -> list[Item]:
+    def fill(self, channel: str, blog: SampleBlog, client: Client | None = None) -> list[Item]:
         """Follow `blog` and wait until its posts are in the channel; gives all items of the channel."""
         wanted = len(self.items(channel, client)) + len(blog.posts)
         self.follow(channel, blog, client)
@@ -163,12 +163,12 @@ class World:
 
         return self.until(probe, f"{wanted} items in the channel", lambda: f"{len(seen)} items")
 
-    def filled(self, blog: Blog, client: Client | None = None) -> tuple[str, list[Item]]:
+    def filled(self, blog: SampleBlog, client: Client | None = None) -> tuple[str, list[Item]]:
         """A new channel that follows `blog` and holds its posts; gives its uid and items."""
         channel = self.channel(client=client)
         return channel, self.fill(channel, blog, client)
 
-    def unread_channel(self, blog: Blog | None = None, client: Client | None = None) -> tuple[str, list[Item]]:
+    def unread_channel(self, blog: SampleBlog | None = None, client: Client | None = None) -> tuple[str, list[Item]]:
         """As `filled`, with every item unread; `blog` is the one of eight posts unless given."""
         blog = blog or self.blogs.eight
         client = client or self.user
@@ -188,9 +188,9 @@ class World:
                 if not isinstance(count, int) or isinstance(count, bool):
                     raise Skip(f"this server doesn't show unread counts as numbers: {count!r}")
                 return count
-        raise Failure(f"the channel {channel} in the list of channels", "it is missing")
+        raise Violation(f"the channel {channel} in the list of channels", "it is missing")
 
-    def publish(self, blog: Blog) -> None:
+    def publish(self, blog: SampleBlog) -> None:
         """Serve `blog` as it stands now, and wait until the server has fetched it.
 
         Raises Skip when the server doesn't come by in the run's patience.

@@ -315,7 +315,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class InventedPost:
     """One post as its blog shows it at one instant. `target` is the post that it answers, likes or bookmarks."""
 
     blog: Blog
@@ -358,13 +358,13 @@ def time_of(blog: Blog, number: int) -> int:
     return BEGINNING + number * blog.every + blog.offset
 
 
-def posts(blog: Blog, now: float, seed: int = SEED) -> tuple[Post, ...]:
+def posts(blog: Blog, now: float, seed: int = SEED) -> tuple[InventedPost, ...]:
     """The posts that the blog's feed lists at `now` (Unix seconds), newest first."""
     newest = newest_number(blog, now)
     return tuple(post(blog, number, now, seed) for number in range(newest, newest - blog.window, -1))
 
 
-def post(blog: Blog, number: int, now: float, seed: int = SEED) -> Post:
+def post(blog: Blog, number: int, now: float, seed: int = SEED) -> InventedPost:
     """One post as it stands at `now` (Unix seconds), which must not be before it was published."""
     chance = random.Random(f"{seed}/{blog.slug}/{number}")  # noqa: S311 - invented texts, no secret
     published = datetime.fromtimestamp(time_of(blog, number), UTC)
@@ -374,7 +374,7 @@ def post(blog: Blog, number: int, now: float, seed: int = SEED) -> Post:
     title = _title(blog, kind, number, chance)
     for revision in range(1, len(due) + 1):
         paragraphs = (*paragraphs, f"Correction {revision}: {_fill(chance.choice(blog.lines), blog, chance)}")
-    return Post(
+    return InventedPost(
         blog=blog,
         number=number,
         kind=kind,

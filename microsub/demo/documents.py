@@ -24,17 +24,17 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from microsub.demo import cast
-from microsub.demo.cast import BLOGS, BY_SLUG, SEED, Blog, Post, newest_number, path_of
+from microsub.demo.cast import BLOGS, BY_SLUG, SEED, Blog, InventedPost, newest_number, path_of
 
 EMPHASIS = re.compile(r"\*(.+?)\*")
 
 
-def photo_path(post: Post) -> str:
+def photo_path(post: InventedPost) -> str:
     """Where the picture of a post lies."""
     return f"/media/{post.blog.slug}/{post.number}.svg"
 
 
-def sound_path(post: Post) -> str:
+def sound_path(post: InventedPost) -> str:
     """Where the sound of an episode lies."""
     return f"/media/{post.blog.slug}/{post.number}.wav"
 
@@ -64,7 +64,7 @@ def feed_path(blog: Blog) -> str:
     return home_path(blog) + FEED_FILES[blog.format]
 
 
-def body_html(post: Post, prefix: str = "") -> str:
+def body_html(post: InventedPost, prefix: str = "") -> str:
     """The post's text as HTML; `prefix` stands before paths, so that it may be relative (empty) or absolute."""
     texts = (EMPHASIS.sub(r"<em>\1</em>", escape(text, quote=False)) for text in post.paragraphs)
     paragraphs = "".join(f"<p>{text}</p>" for text in texts)
@@ -75,7 +75,7 @@ def body_html(post: Post, prefix: str = "") -> str:
     return paragraphs + link
 
 
-def body_text(post: Post) -> str:
+def body_text(post: InventedPost) -> str:
     """The post's text without markup."""
     return "\n".join(EMPHASIS.sub(r"\1", text) for text in post.paragraphs)
 
@@ -151,7 +151,7 @@ def _element(name: str, text: str, attributes: str = "") -> str:
     return f"<{name}{attributes}>{escape(text, quote=False)}</{name}>"
 
 
-def rss(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+def rss(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
     """RSS 2.0 with `content:encoded`, `dc:creator`, categories and, for a podcast, enclosures and iTunes elements."""
     lines = [
         '<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/"'
@@ -173,7 +173,7 @@ def rss(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
     return _document(blog, [*lines, "</channel>", "</rss>"])
 
 
-def _rss_item(post: Post, base: str) -> list[str]:
+def _rss_item(post: InventedPost, base: str) -> list[str]:
     blog = post.blog
     html = body_html(post, base)
     lines = [
@@ -196,7 +196,7 @@ def _rss_item(post: Post, base: str) -> list[str]:
     return [*lines, "</item>"]
 
 
-def rss091(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+def rss091(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
     """RSS 0.91: title, link and description are all that an item has, so its time is unknown to readers."""
     lines = [
         '<rss version="0.91">',
@@ -216,7 +216,7 @@ def rss091(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
     return _document(blog, lines)
 
 
-def rdf(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+def rdf(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
     """RSS 1.0 in RDF, with Dublin Core for dates, authors and subjects."""
     seats = "".join(f"<rdf:li rdf:resource={quoteattr(base + post.path)}/>" for post in posts)
     lines = [
@@ -243,7 +243,7 @@ def rdf(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
     return _document(blog, [*lines, "</rdf:RDF>"])
 
 
-def atom(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+def atom(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
     """Atom with XHTML content under `xml:base`, so that the links inside are relative."""
     home = base + home_path(blog)
     newest = max(post.updated for post in posts)
@@ -273,7 +273,7 @@ def atom(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
     return _document(blog, [*lines, "</feed>"])
 
 
-def jsonfeed(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
+def jsonfeed(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
     """JSON Feed 1.1, with a picture and an attachment where a post has one."""
     document = {
         "version": "https://jsonfeed.org/version/1.1",
@@ -289,7 +289,7 @@ def jsonfeed(blog: Blog, posts: Sequence[Post], base: str) -> bytes:
     return json.dumps(document, ensure_ascii=False, indent=1).encode()
 
 
-def _item(post: Post, base: str) -> dict[str, Any]:
+def _item(post: InventedPost, base: str) -> dict[str, Any]:
     item: dict[str, Any] = {
         "id": base + post.path,
         "url": base + post.path,
@@ -338,7 +338,7 @@ def index() -> bytes:
     return _page("Invented blogs", f"<h1>Invented blogs</h1><ul>{rows}</ul>")
 
 
-def front(blog: Blog, posts: Sequence[Post]) -> bytes:
+def front(blog: Blog, posts: Sequence[InventedPost]) -> bytes:
     """A blog's front page: an h-feed for the blog that has no other feed, else a plain list with `rel=alternate`."""
     card = _card(blog)
     if blog.format == "h-feed":
@@ -355,7 +355,7 @@ def front(blog: Blog, posts: Sequence[Post]) -> bytes:
     return _page(blog.title, body, blog.language, link)
 
 
-def permalink(post: Post) -> bytes:
+def permalink(post: InventedPost) -> bytes:
     """One post on a page of its own."""
     title = post.title or f"{post.blog.title}, no. {post.number}"
     return _page(title, entry(post, with_author=True), post.blog.language)
@@ -380,7 +380,7 @@ def _cite(kind: str, blog: Blog, number: int) -> str:
 CITED_AS = {"reply": "u-in-reply-to", "rsvp": "u-in-reply-to", "like": "u-like-of", "bookmark": "u-bookmark-of"}
 
 
-def entry(post: Post, *, with_author: bool = False) -> str:
+def entry(post: InventedPost, *, with_author: bool = False) -> str:
     """A post as h-entry or h-event."""
     parts = []
     if post.target is not None:
@@ -406,7 +406,7 @@ def entry(post: Post, *, with_author: bool = False) -> str:
     return f'<article class="{kind}">{"".join(parts)}</article>'
 
 
-def _where_and_when(post: Post) -> list[str]:
+def _where_and_when(post: InventedPost) -> list[str]:
     parts = []
     if post.place is not None:
         kind = "u-checkin" if post.kind == "checkin" else "p-location"
@@ -421,7 +421,7 @@ def _where_and_when(post: Post) -> list[str]:
     return parts
 
 
-Writer = Callable[[Blog, Sequence[Post], str], bytes]
+Writer = Callable[[Blog, Sequence[InventedPost], str], bytes]
 
 WRITERS: Mapping[str, tuple[Writer, str]] = {
     "rss": (rss, "application/rss+xml"),
@@ -462,7 +462,7 @@ def document(path: str, now: float, base: str, seed: int = SEED) -> Document | N
     return _numbered(path, now, seed)
 
 
-def _blog_document(path: str, blog: Blog, listed: Sequence[Post], base: str) -> Document:
+def _blog_document(path: str, blog: Blog, listed: Sequence[InventedPost], base: str) -> Document:
     changed = max(one.updated for one in listed)
     if path == home_path(blog):
         return Document(front(blog, listed), HTML, changed)

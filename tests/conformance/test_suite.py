@@ -19,10 +19,10 @@ from click.testing import Result as Invoked
 from microsub.conformance.catalogue import REQUIREMENTS, pick
 from microsub.conformance.command import conformance
 from microsub.conformance.exchange import mask
-from microsub.conformance.publisher import Document, Publisher
+from microsub.conformance.publisher import FeedServer, PublishedDocument
 from microsub.conformance.report import exit_code
 from microsub.conformance.runner import CouldNotRun, Target, run
-from microsub.conformance.verdict import Failure, Result
+from microsub.conformance.verdict import Result, Violation
 from tests.conformance.reference_server import Server, serving
 from tests.conformance.variants import CharsetAdded
 
@@ -98,8 +98,8 @@ def test_without_a_second_user_isolation_is_skipped(target: Target) -> None:
 def test_a_server_that_never_polls_again_is_not_blamed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a poll command, what a second poll shows is skipped after the patience, and once only."""
     waits: list[bool] = []
-    wait = Publisher.wait_for_visit
-    monkeypatch.setattr(Publisher, "wait_for_visit", lambda *about: waits.append(wait(*about)) or waits[-1])
+    wait = FeedServer.wait_for_visit
+    monkeypatch.setattr(FeedServer, "wait_for_visit", lambda *about: waits.append(wait(*about)) or waits[-1])
     results = run(replace(target, poll_command=(), patience=0.3), pick(["revisions"]))
     assert {result.verdict for result in results} == {"skipped"}
     assert "--poll-command" in results[0].reason
@@ -230,8 +230,8 @@ def test_the_exit_code_is_that_of_the_specification(target: Target) -> None:
 
 def test_a_header_that_is_missing_is_said_to_be() -> None:
     """Nothing stands for nothing."""
-    assert Failure("a header", "").found == "nothing"
-    assert Failure("no items", 0).found == "0"
+    assert Violation("a header", "").found == "nothing"
+    assert Violation("no items", 0).found == "0"
 
 
 @pytest.mark.parametrize("token", ["t", "home", "action"])
@@ -265,11 +265,11 @@ def test_feeds_are_published_under_the_name_that_the_server_is_told(target: Targ
 
 def test_a_visit_is_logged_and_answered_conditionally() -> None:
     """The publisher answers 304 to a request that holds the document's ETag, and logs both."""
-    with Publisher() as publisher:
-        url = publisher.put("/feed", Document("text/plain", b"one"))
+    with FeedServer() as publisher:
+        url = publisher.put("/feed", PublishedDocument("text/plain", b"one"))
         first = httpx.get(url, trust_env=False, timeout=60)
         second = httpx.get(url, headers={"If-None-Match": first.headers["etag"]}, trust_env=False, timeout=60)
-        publisher.put("/feed", Document("text/plain", b"two"))
+        publisher.put("/feed", PublishedDocument("text/plain", b"two"))
         third = httpx.get(url, headers={"If-None-Match": first.headers["etag"]}, trust_env=False, timeout=60)
         assert (first.text, second.status_code, third.text) == ("one", 304, "two")
         assert httpx.get(f"{publisher.base}/nothing", trust_env=False, timeout=60).status_code == 404

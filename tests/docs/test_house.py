@@ -13,7 +13,7 @@ FILES = {
     "microsub/posts/a.py": "from microsub.posts import b\n\nclass _Own: ...\n\nclass Post(_Own): ...\n\nb.Post(Post)\n",
     "microsub/posts/b.py": "class Post: ...\n\nclass _Own: ...\n\ndef lonely(): ...\n",
     "microsub/posts/lua/add.lua": "-- what\n-- nobody has told\tof\nreturn 1\n",
-    "microsub/demo/c.py": "class Post: ...\n",
+    "microsub/demo/c.py": "class _Own: ...\n",
     "microsub/redis/keys.py": 'def read(): return "r"\n\ndef written(): return "w"\n',
     "microsub/redis/use.py": (
         "from microsub.redis import keys\n\n"
@@ -35,7 +35,7 @@ def tree(tmp_path: Path) -> house.Tree:
 
 
 def test_a_class_name_that_stands_twice_is_found(tree: house.Tree) -> None:
-    """Public classes have one name in the server; the demo is a program of its own, and private ones don't count."""
+    """Public classes have one name; private ones don't count."""
     assert house.repeated_classes(tree) == ["class Post: microsub/posts/a.py:5, microsub/posts/b.py:1"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from microsub.conformance.checks.replies import nulls
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import Item
-from microsub.conformance.verdict import Failure, expect, same
+from microsub.conformance.verdict import Violation, expect, same
 from microsub.conformance.world import World
 
 items = Chapter("items", anchor="Timelines", section="Items")
@@ -56,7 +56,7 @@ def _named(w: World, part: str) -> Item:
     for item in gallery(w):
         if str(item.get("url", "")).endswith(part) or item.get("name") == part:
             return item
-    raise Failure(f"an item for the post {part!r}", [item.get("url") for item in gallery(w)])
+    raise Violation(f"an item for the post {part!r}", [item.get("url") for item in gallery(w)])
 
 
 def _all(w: World, holds: Callable[[Item], bool], expected: str) -> None:
@@ -198,13 +198,13 @@ def published(w: World) -> None:
 
 
 def instant(item: Item, name: str = "published") -> datetime:
-    """A time of an item. Raises Failure unless it is ISO 8601 with an offset."""
+    """A time of an item. Raises Violation unless it is ISO 8601 with an offset."""
     try:
         value = datetime.fromisoformat(item.get(name, ""))
     except (ValueError, TypeError):
-        raise Failure(f"'{name}' as ISO 8601", item.get(name)) from None
+        raise Violation(f"'{name}' as ISO 8601", item.get(name)) from None
     if value.tzinfo is None:
-        raise Failure(f"'{name}' with an offset", item.get(name))
+        raise Violation(f"'{name}' with an offset", item.get(name))
     return value
 
 

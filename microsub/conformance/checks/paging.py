@@ -6,7 +6,7 @@ import re
 
 from microsub.conformance.checks.items import instant
 from microsub.conformance.requirement import DESIGN, Chapter, client
-from microsub.conformance.timeline import Item, Page, each_once, ids, page, unread_ids, walk
+from microsub.conformance.timeline import Item, TimelinePage, each_once, ids, page, unread_ids, walk
 from microsub.conformance.verdict import expect, same
 from microsub.conformance.world import World
 
@@ -198,7 +198,7 @@ def before_present(w: World) -> None:
     """'paging.before' is on every page that isn't empty."""
     channel, _ = tied(w)
 
-    def look(number: int, part: Page) -> None:
+    def look(number: int, part: TimelinePage) -> None:
         expect(part.before is not None, f"'paging.before' on page {number}", part.reply.get("paging"))
 
     walk(w.user, channel, limit=20, between=look)
@@ -208,7 +208,7 @@ def before_present(w: World) -> None:
 def before_adjacent(w: World) -> None:
     """'paging.before' leads to the adjacent newer items, not to the newest."""
     channel, found = tied(w)
-    pages: list[Page] = []
+    pages: list[TimelinePage] = []
     walk(w.user, channel, limit=SEVERAL, between=lambda _, part: pages.append(part))
     for number in (1, 3, 5, len(pages) - 1):
         back = page(w.user, channel, limit=SEVERAL, before=str(pages[number].before))
@@ -241,7 +241,7 @@ def insertion(w: World) -> None:
     """A walk visits what was there at its start once while newer items arrive."""
     channel, items = w.filled(w.blogs.ties)
 
-    def insert(number: int, part: Page) -> None:
+    def insert(number: int, part: TimelinePage) -> None:
         if number == 2:
             w.fill(channel, w.blogs.fresh)
 
@@ -254,7 +254,7 @@ def insertion_between(w: World) -> None:
     channel, items = w.filled(w.blogs.ties)
     w.fill(channel, w.blogs.fresh)
 
-    def insert(number: int, part: Page) -> None:
+    def insert(number: int, part: TimelinePage) -> None:
         if number == 1:
             w.fill(channel, w.blogs.eight)
 
@@ -276,7 +276,7 @@ def unread_view(w: World) -> None:
     """A walk of the unread view visits each item once while pages are marked read."""
     channel, items = w.unread_channel(w.blogs.ties)
 
-    def mark(number: int, part: Page) -> None:
+    def mark(number: int, part: TimelinePage) -> None:
         if part.items:
             w.user.post("timeline", method="mark_read", channel=channel, entry=ids(part.items)).ok()
 
@@ -289,7 +289,7 @@ def cursor_characters(w: World) -> None:
     """Cursors need no encoding in a URL: [A-Za-z0-9_-]."""
     channel, _ = tied(w)
 
-    def look(number: int, part: Page) -> None:
+    def look(number: int, part: TimelinePage) -> None:
         for cursor in (part.after, part.before):
             expect(cursor is None or CURSOR.fullmatch(cursor) is not None, "a cursor of [A-Za-z0-9_-]+", cursor)
 

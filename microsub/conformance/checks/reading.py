@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from microsub.conformance.client import Reply
+from microsub.conformance.client import MicrosubReply
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import Item, ids, unread_ids, walk
 from microsub.conformance.verdict import Skip, expect, same
@@ -15,12 +15,12 @@ from microsub.conformance.world import World
 reading = Chapter("reading", anchor="Timelines", section="Read state")
 
 
-def mark(w: World, channel: str, *entries: str, method: str = "mark_read") -> Reply:
+def mark(w: World, channel: str, *entries: str, method: str = "mark_read") -> MicrosubReply:
     """Mark these entries."""
     return w.user.post("timeline", method=method, channel=channel, entry=list(entries))
 
 
-def updated(reply: Reply) -> Any:
+def updated(reply: MicrosubReply) -> Any:
     """The number of items whose state changed, as the reply says."""
     return reply.ok().get("updated")
 
@@ -181,7 +181,7 @@ def count(w: World) -> None:
     """The unread count is exact after every step."""
     channel, items = w.unread_channel()
     entries = ids(items)
-    steps: list[tuple[Callable[[], Reply], int]] = [
+    steps: list[tuple[Callable[[], MicrosubReply], int]] = [
         (lambda: mark(w, channel, *entries[:3]), 5),
         (lambda: mark(w, channel, *entries[1:5]), 3),
         (lambda: mark(w, channel, entries[0], method="mark_unread"), 4),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.conformance.client import Reply
+from microsub.conformance.client import MicrosubReply
 from microsub.conformance.requirement import DESIGN, Chapter
 from microsub.conformance.timeline import ids, unread_ids
 from microsub.conformance.verdict import same
@@ -12,11 +12,11 @@ removing = Chapter("removing", anchor="Timelines", section="Actions, timeline")
 moving = Chapter("moving", section="Actions, timeline")
 
 
-def _remove(w: World, channel: str, *entries: str) -> Reply:
+def _remove(w: World, channel: str, *entries: str) -> MicrosubReply:
     return w.user.post("timeline", method="remove", channel=channel, entry=list(entries))
 
 
-def _move(w: World, target: str, *entries: str) -> Reply:
+def _move(w: World, target: str, *entries: str) -> MicrosubReply:
     return w.user.post("timeline", method="move", channel=target, entry=list(entries))
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import httpx
 
-from microsub.conformance.client import FORM, Reply
+from microsub.conformance.client import FORM, MicrosubReply
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import ids
-from microsub.conformance.verdict import NO_HEADER, Failure, expect, same
+from microsub.conformance.verdict import NO_HEADER, Violation, expect, same
 from microsub.conformance.world import World
 
 replies = Chapter("replies", section="Transport")
 
 
-def _every_success(w: World) -> dict[str, Reply]:
+def _every_success(w: World) -> dict[str, MicrosubReply]:
     """A success of every action, by what was asked."""
     channel, items = w.unread_channel(w.blogs.pair)
     url = w.blogs.pair.url
@@ -49,7 +49,7 @@ def _every_success(w: World) -> dict[str, Reply]:
     }
 
 
-def _successes(w: World) -> dict[str, Reply]:
+def _successes(w: World) -> dict[str, MicrosubReply]:
     return w.shared("a success of every action", _every_success)
 
 
@@ -59,8 +59,8 @@ def reply_object(w: World) -> None:
     for what, reply in _successes(w).items():
         try:
             reply.ok()
-        except Failure as failure:
-            raise Failure(f"{what}: {failure.expected}", failure.found) from None
+        except Violation as failure:
+            raise Violation(f"{what}: {failure.expected}", failure.found) from None
 
 
 @replies.requirement("content-type", source=client("IndiePass iOS"))
@@ -110,7 +110,7 @@ def nulls(value: object, place: str = "") -> list[str]:
 errors = Chapter("errors", anchor="Error_Responses", section="Transport")
 
 
-def _names(reply: Reply, parameter: str) -> None:
+def _names(reply: MicrosubReply, parameter: str) -> None:
     """Check a 400 whose description names the parameter."""
     description = reply.refused(400, "invalid_request").get("error_description")
     expect(
@@ -243,5 +243,5 @@ def too_large(w: World) -> None:
     try:
         reply = w.user.send("POST", body=body, headers={"Content-Type": FORM})
     except httpx.HTTPError as problem:
-        raise Failure("status 413", f"no reply: {problem!r}") from None
+        raise Violation("status 413", f"no reply: {problem!r}") from None
     reply.refused(413)

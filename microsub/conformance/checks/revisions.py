@@ -14,7 +14,7 @@ from microsub.conformance.checks.items import instant
 from microsub.conformance.publisher import Visit
 from microsub.conformance.requirement import DESIGN, Chapter
 from microsub.conformance.timeline import Item, each_once, ids, unread_ids, urls
-from microsub.conformance.verdict import Failure, expect, same
+from microsub.conformance.verdict import Violation, expect, same
 from microsub.conformance.world import World
 
 revisions = Chapter("revisions", section="Read state")
@@ -45,11 +45,11 @@ class Revised:
         return ids(self.before)[place]
 
     def now(self, place: int) -> Item:
-        """The item at this place before the edit, as it is now. Raises Failure when it is gone."""
+        """The item at this place before the edit, as it is now. Raises Violation when it is gone."""
         for item in self.after:
             if item["_id"] == self.id_of(place):
                 return item
-        raise Failure("the item to be in the channel still", urls(self.after))
+        raise Violation("the item to be in the channel still", urls(self.after))
 
 
 def _revise(w: World) -> Revised:
@@ -88,7 +88,7 @@ def _revise(w: World) -> Revised:
         return True if any(item.get("name") == f"Corrected {EDITED}" for item in w.items(channel)) else None
 
     w.until(arrived, "the new post in the channels")
-    with contextlib.suppress(Failure):  # a server that loses edits is judged by a requirement of its own
+    with contextlib.suppress(Violation):  # a server that loses edits is judged by a requirement of its own
         w.until(edited, "the edit in the channel", limit=10)
     return Revised(
         channel=channel,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from microsub.conformance.client import Reply
+from microsub.conformance.client import MicrosubReply
 from microsub.conformance.requirement import DESIGN, Chapter
 from microsub.conformance.timeline import Item, ids, unread_ids
 from microsub.conformance.verdict import expect, same
@@ -19,7 +19,7 @@ def by(items: list[Item], author: str) -> list[str]:
     return ids(item for item in items if item.get("author", {}).get("url") == author)
 
 
-def apply(w: World, action: str, channel: str, url: str) -> Reply:
+def apply(w: World, action: str, channel: str, url: str) -> MicrosubReply:
     """Mute, unmute, block or unblock; a rule in 'global' is undone afterwards."""
     if channel == "global" and not action.startswith("un"):
         w.afterwards(lambda: w.user.post(f"un{action}", channel="global", url=url))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.conformance.client import FORM, Reply
+from microsub.conformance.client import FORM, MicrosubReply
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import ids
 from microsub.conformance.verdict import NO_HEADER, expect, same
@@ -33,7 +33,7 @@ def form_token(w: World) -> None:
     w.user.send("POST", body=body, headers={"Content-Type": FORM}, token=False).listed("results")
 
 
-def _unauthorized(reply: Reply) -> None:
+def _unauthorized(reply: MicrosubReply) -> None:
     reply.refused(401, "unauthorized")
     challenge = reply.headers.get("www-authenticate", "")
     expect(challenge.split(" ")[0].lower() == "bearer", "a header WWW-Authenticate: Bearer", challenge or NO_HEADER)
@@ -96,7 +96,7 @@ def read_marks(w: World) -> None:
     same(len(w.items(channel)), len(items) - 1, "the number of items after a remove")
 
 
-def _insufficient(reply: Reply, scope: str) -> None:
+def _insufficient(reply: MicrosubReply, scope: str) -> None:
     value = reply.refused(403, "insufficient_scope")
     expect(scope in str(value.get("scope", "")).split(), f"the scope {scope!r} as 'scope' in the error", value)
 

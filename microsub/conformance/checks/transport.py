@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from microsub.conformance.client import FORM, Reply
+from microsub.conformance.client import FORM, MicrosubReply
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import ids
-from microsub.conformance.verdict import NO_HEADER, Failure, expect, same
+from microsub.conformance.verdict import NO_HEADER, Violation, expect, same
 from microsub.conformance.world import World
 
 transport = Chapter("transport", section="Transport")
 
 
-def _creates(w: World, reply: Reply, name: str) -> None:
+def _creates(w: World, reply: MicrosubReply, name: str) -> None:
     """Check that `reply` is the channel `name`, and have it deleted afterwards."""
     channel = reply.ok()
     same(channel.get("name"), name, "the created channel's name")
@@ -136,7 +136,7 @@ def options(w: World) -> None:
     same(reply.status, 204, "the status")
 
 
-def _preflight(w: World) -> Reply:
+def _preflight(w: World) -> MicrosubReply:
     headers = {
         "Origin": "https://reader.example",
         "Access-Control-Request-Method": "GET",
@@ -209,7 +209,7 @@ def lists(w: World) -> None:
         for key, value in [*mark, ("entry[]", one), ("entry[]", two)]
     )
     headers = {"Content-Type": "multipart/form-data; boundary=frontier"}
-    sends: dict[str, tuple[int, Callable[[], Reply]]] = {
+    sends: dict[str, tuple[int, Callable[[], MicrosubReply]]] = {
         "entry=a": (1, lambda: w.user.form([*mark, ("entry", one)])),
         "entry[]=a": (1, lambda: w.user.form([*mark, ("entry[]", one)])),
         "entry[]=a&entry[]=b": (2, lambda: w.user.form([*mark, ("entry[]", one), ("entry[]", two)])),
@@ -227,8 +227,8 @@ def lists(w: World) -> None:
     for form, (count, send) in sends.items():
         try:
             send().ok()
-        except Failure as failure:
-            raise Failure(f"the form {form} to be read: {failure.expected}", failure.found) from None
+        except Violation as failure:
+            raise Violation(f"the form {form} to be read: {failure.expected}", failure.found) from None
         left = w.unread(channel)
         expect(left == len(items) - count, f"{count} items read after {form}", f"{len(items) - left} items read")
         for entry in (one, two):
