@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from microsub.app import create_app, is_endpoint
+from microsub.app import create_app
 from microsub.configuration.sync import Status
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
@@ -17,26 +17,6 @@ from tests.support.readers import Instance, Reader
 
 LOCAL = {"Host": "127.0.0.1:8080"}
 """The machine itself asks."""
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/microsub", True),
-        ("/microsub/", True),
-        ("/microsub/alice", True),
-        ("/microsub/alice/", True),
-        ("/microsub//", False),
-        ("/microsub/a/b", False),
-        ("/microsub/a//", False),
-        ("/microsubs", False),
-        ("/", False),
-        ("", False),
-    ],
-)
-def test_which_addresses_are_the_endpoint(path: str, expected: bool) -> None:
-    """Two forms, each with and without a slash."""
-    assert is_endpoint(path) is expected
 
 
 async def test_the_first_page_names_the_endpoint(server: Instance) -> None:

@@ -72,22 +72,6 @@ def test_a_channel_is_a_uid(text: str) -> None:
         arguments.channel(params(channel=text))
 
 
-def test_a_missing_parameter_is_named() -> None:
-    """The message says which, and what belongs there."""
-    with pytest.raises(InvalidRequest, match="'channel' is missing: found nothing, expected the uid of a channel"):
-        arguments.channel(params())
-    with pytest.raises(InvalidRequest, match="'entry' is missing"):
-        arguments.entries(params())
-
-
-def test_global_only_where_it_makes_sense() -> None:
-    """It can be read and marked, but not renamed or followed in."""
-    assert arguments.channel(params(channel="global")) == "global"
-    assert arguments.channel_or_global(params()) == "global"
-    with pytest.raises(InvalidRequest, match="'global' stands for all of them"):
-        arguments.channel(params(channel="global"), allow_global=False)
-
-
 def test_ids_that_can_not_be_ours_are_ignored() -> None:
     """Unknown ids are no error, in whatever shape."""
     found = collect([("entry", entry) for entry in ("5", "05", "x", "-1", "5 ", "9" * 30, "7")])

@@ -14,30 +14,6 @@ def uids(reply: dict[str, object]) -> list[str]:
     return [channel["uid"] for channel in reply["channels"]]  # type: ignore[attr-defined]
 
 
-async def test_notifications_stand_first(alice: Reader) -> None:
-    """Every user has them; then come the user's own channels."""
-    reply = await alice.get(action="channels")
-    assert reply == {
-        "channels": [
-            {"uid": "notifications", "name": "Notifications", "unread": 0},
-            {"uid": "home", "name": "Home", "unread": 0},
-            {"uid": "later", "name": "Later", "unread": 0},
-        ]
-    }
-
-
-async def test_create_rename_delete(alice: Reader) -> None:
-    """A uid is made from the name and stays; a name that exists is the existing channel."""
-    made = await alice.post(action="channels", name="My News")
-    assert made["name"] == "My News"
-    assert await alice.post(action="channels", name="My News") == made
-    renamed = await alice.post(action="channels", channel=made["uid"], name="Old News")
-    assert renamed == {"uid": made["uid"], "name": "Old News", "unread": 0}
-    assert await alice.post(action="channels", method="delete", channel=made["uid"]) == {}
-    assert uids(await alice.get(action="channels")) == ["notifications", "home", "later"]
-    assert (await alice.post(404, action="channels", method="delete", channel=made["uid"]))["error"] == "not_found"
-
-
 async def test_what_can_not_be_done_to_channels(alice: Reader) -> None:
     """`notifications` stays; `global` is no channel; unknown ones are not found."""
     refused = await alice.post(400, action="channels", method="delete", channel="notifications")
@@ -56,17 +32,6 @@ async def test_a_deleted_channel_leaves_no_subscriber(alice: Reader, server: Ins
     await alice.post(action="channels", method="delete", channel="home")
     assert await server.feeds.subscribers(feed.id) == []
     await alice.get(404, action="timeline", channel="home")
-
-
-async def test_order_permutes_among_the_places_held(alice: Reader) -> None:
-    """What isn't listed stays where it is; all channels come back in their new order."""
-    for name in ("c", "d"):
-        await alice.post(action="channels", name=name)
-    reply = await alice.post(action="channels", method="order", **{"channels[]": ["d", "home"]})
-    assert uids(reply) == ["notifications", "d", "later", "c", "home"]
-    assert reply == await alice.get(action="channels")
-    again = await alice.post(action="channels", method="order", **{"channels[]": ["home", "notifications", "d"]})
-    assert uids(again) == ["notifications", "home", "later", "c", "d"]
 
 
 async def test_order_of_unknown_channels_changes_nothing(alice: Reader) -> None:
@@ -108,11 +73,3 @@ async def test_tree_counts_by_source(alice: Reader, server: Instance) -> None:
         {"uid": two.id, "url": OTHER, "name": "Two", "unread": 2},
     ]
     assert later["sources"] == []
-
-
-async def test_names_are_shown_as_they_are(alice: Reader) -> None:
-    """Signs that mean something to JSON, to formatting or to HTML are just text."""
-    for name in ("100 %d %s %%", 'say "hi" \\ bye', "<b>&amp;</b>", "日本 ☕"):
-        made = await alice.post(action="channels", name=name)
-        listed = await alice.get(action="channels")
-        assert {one["uid"]: one["name"] for one in listed["channels"]}[made["uid"]] == name

@@ -25,40 +25,6 @@ async def test_an_unknown_feed_is_due_at_once(alice: Reader, server: Instance) -
     assert await alice.get(action="follow", channel="later") == {"items": []}
 
 
-async def test_a_known_feed_fills_the_timeline_at_once(alice: Reader, bob: Reader, server: Instance) -> None:
-    """The newest ten come in unread, the rest as read; nothing is polled for it."""
-    await server.publish(FEED, *posts(*[f"p{number:02d}" for number in range(15, 0, -1)]))
-    await bob.post(action="follow", channel="home", url=FEED)
-    reply = await alice.post(action="follow", channel="home", url=FEED)
-    assert reply["name"] == "A blog"
-    items = await alice.items("home", limit=100)
-    assert [item["name"] for item in items] == [f"p{number:02d}" for number in range(15, 0, -1)]
-    assert [item["_is_read"] for item in items] == [False] * 10 + [True] * 5
-    assert await alice.unread("home") == 10
-    assert await due(server, "blog.example") == []
-
-
-async def test_following_twice_changes_nothing(alice: Reader, server: Instance) -> None:
-    """Neither the list nor what was read; other spellings of the address are the same feed."""
-    await server.publish(FEED, *posts("a", "b"))
-    first = await alice.post(action="follow", channel="home", url=FEED)
-    await alice.post(action="timeline", method="mark_read", channel="home", last_read_entry="everything")
-    again = await alice.post(action="follow", channel="home", url="HTTPS://BLOG.example:443/feed#top")
-    assert again == first
-    assert await alice.unread("home") == 0
-    assert len((await alice.get(action="follow", channel="home"))["items"]) == 1
-
-
-async def test_bad_addresses_are_refused(alice: Reader) -> None:
-    """With the parameter's name; nothing is stored."""
-    for url in ("example.com", "ftp://example.com/", "javascript:alert(1)", "/feed", "http://"):
-        reply = await alice.post(400, action="follow", channel="home", url=url)
-        assert reply["error"] == "invalid_request"
-        assert reply["error_description"].startswith("'url' can't be used: found")
-    assert "'url' is missing" in (await alice.post(400, action="follow", channel="home"))["error_description"]
-    assert (await alice.get(action="follow", channel="home"))["items"] == []
-
-
 async def test_only_real_channels_follow(alice: Reader, server: Instance) -> None:
     """An unknown channel is not found, and no feed is made for it."""
     await alice.post(404, action="follow", channel="nowhere", url=FEED)
@@ -97,55 +63,6 @@ async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: Instance) 
     await server.feeds.update(feed.id, {"gone": "1"})
     await alice.post(action="follow", channel="home", url=FEED)
     assert await due(server, "blog.example") == []
-
-
-async def test_unfollow(alice: Reader, server: Instance) -> None:
-    """Unread items leave, read ones stay; once more is no error."""
-    feed = await server.publish(FEED, *posts("a", "b", "c"))
-    await alice.post(action="follow", channel="home", url=FEED)
-    read, *_ = await alice.ids("home")
-    await alice.post(action="timeline", method="mark_read", channel="home", entry=read)
-    for _ in range(2):
-        assert await alice.post(action="unfollow", channel="home", url=FEED) == {"type": "feed", "url": FEED}
-        assert await alice.ids("home") == [read]
-        assert await alice.unread("home") == 0
-    assert await server.feeds.subscribers(feed.id) == []
-    await alice.post(action="unfollow", channel="home", url="https://never.example/")
-
-
-async def test_follow_again_brings_back_the_unread_ones_only_once(alice: Reader, server: Instance) -> None:
-    """What was read stays read."""
-    await server.publish(FEED, *posts("a", "b", "c"))
-    await alice.post(action="follow", channel="home", url=FEED)
-    read, *_ = await alice.ids("home")
-    await alice.post(action="timeline", method="mark_read", channel="home", entry=read)
-    await alice.post(action="unfollow", channel="home", url=FEED)
-    await alice.post(action="follow", channel="home", url=FEED)
-    assert [(item["name"], item["_is_read"]) for item in await alice.items("home")] == [
-        ("a", True),
-        ("b", False),
-        ("c", False),
-    ]
-
-
-async def test_update_moves_the_subscription(alice: Reader, server: Instance) -> None:
-    """With its items and their read state; news go to the new channel alone."""
-    feed = await server.publish(FEED, *posts("c", "b", "a"))
-    await server.channels.follow("alice", "home", feed.id, FEED, server.now, "My name for it")
-    await alice.post(action="follow", channel="home", url=FEED)
-    (c, b, a) = await alice.ids("home")
-    await alice.post(action="timeline", method="mark_read", channel="home", entry=b)
-    await alice.post(action="timeline", method="remove", channel="home", entry=a)
-    reply = await alice.post(action="follow", method="update", channel="later", url=FEED)
-    assert reply["name"] == "My name for it"
-    assert (await alice.get(action="follow", channel="home"))["items"] == []
-    assert (await alice.get(action="follow", channel="later"))["items"] == [reply]
-    assert [(item["_id"], item["_is_read"]) for item in await alice.items("later")][:2] == [(c, False), (b, True)]
-    assert await alice.ids("home") == []
-    await server.publish(FEED, *posts("d", at=NOON + 90))
-    assert (await alice.names("later"))[0] == "d"
-    assert await alice.ids("home") == []
-    assert await server.feeds.subscribers(feed.id) == [("alice", "later")]
 
 
 async def test_update_back_and_forth_loses_nothing(alice: Reader, server: Instance) -> None:

@@ -55,6 +55,8 @@ async def test_a_bug_is_an_error_with_its_traceback(
 
     monkeypatch.setattr(server.redis, "script", broken)
     response = await server.client.get(ENDPOINT, params={"action": "channels"}, headers=alice.headers)
+    assert Reader.checked(response, 500)["error"] == "server_error"
+    assert "sesame" not in response.text
     (line,) = lines
     assert (line["log_level"], line["event"]) == ("error", "request failed")
     assert isinstance(line["exc_info"], KeyError)

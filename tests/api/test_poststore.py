@@ -11,9 +11,7 @@ from microsub.ekster.store import Imported
 from microsub.errors import StoreUnavailable
 from microsub.feeds.events import Event, Events
 from microsub.library.api import _RESOURCES
-from microsub.model.jf2 import Entry, Feed
 from microsub.model.reader import ALL_SCOPES
-from microsub.posts.entries import items_to_store
 from tests.support.posts import NOON, candidate
 from tests.support.readers import ENDPOINT, Instance, Reader, assert_no_null, posts
 
@@ -74,15 +72,6 @@ async def test_a_feed_and_its_posts(server: Instance, program: Program) -> None:
     assert by_guid == {"items": [post], "paging": {}}
     assert (await program.get(f"feeds/{feed.id}/posts", guid="http://blog.example/three/"))["items"] == [post]
     assert (await program.get(f"feeds/{feed.id}/posts", guid="nobody's")) == {"items": [], "paging": {}}
-
-
-async def test_a_post_is_found_by_its_guid_as_its_feed_wrote_it(server: Instance, program: Program) -> None:
-    """And in the form in which guids are compared; what it shows is what the feed wrote."""
-    old = Feed(BLOG, "rss", entries=(Entry(guid="http://blog.example/?p=1&utm_medium=rss#top", name="One"),))
-    feed = await server.publish(BLOG, *items_to_store(old, server.now))
-    for guid in ("http://blog.example/?p=1&utm_medium=rss#top", "https://blog.example/?p=1#top"):
-        (found,) = (await program.get(f"feeds/{feed.id}/posts", guid=guid))["items"]
-        assert found["_guid"] == "http://blog.example/?p=1&utm_medium=rss#top"
 
 
 async def test_paths_work_with_a_slash_at_the_end(server: Instance, program: Program) -> None:

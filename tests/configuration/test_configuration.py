@@ -149,30 +149,6 @@ async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, 
             await accounts.verify(token, now)
 
 
-async def test_a_user_whose_restoring_broke_off_is_restored_with_all_feeds(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next look does it all again."""
-    document = alice(channel("home", A))
-    configured.save(document)
-    await configured.configuration.look()
-    configured.save({})
-    await configured.configuration.look()
-
-    async def gone(*_: object) -> None:
-        monkeypatch.undo()
-        raise StoreUnavailable("gone")
-
-    monkeypatch.setattr(configured.following, "follow", gone)
-    configured.save(document)
-    with pytest.raises(StoreUnavailable):
-        await configured.configuration.look()
-    assert await configured.configuration.look() == "applied"
-    feed = await configured.feeds.find(A)
-    assert feed
-    assert await configured.feeds.subscribers(feed) == [("alice", "home")]
-
-
 async def test_names_settings_rules_and_order_follow_the_file(configured: Configured) -> None:
     """Every kind of edit arrives."""
     configured.save(alice(channel("one", A), channel("two"), channel("three")))
@@ -259,22 +235,6 @@ async def test_a_first_file_that_cant_be_used_leaves_none(configured: Configured
     [line] = lines
     assert "stays active" not in line["event"]
     assert "none" in line["event"]
-
-
-async def test_who_comes_back_is_one_line(configured: Configured) -> None:
-    """All was kept, so the log doesn't name channels and feeds again; it names a new user's."""
-    document = alice(channel("home", A), mute=[B])
-    with structlog.testing.capture_logs() as lines:
-        configured.save(document)
-        await configured.configuration.look()
-    assert len([line for line in lines if "change" in line and line["log_level"] == "info"]) == 4
-    configured.save({})
-    await configured.configuration.look()
-    with structlog.testing.capture_logs() as lines:
-        configured.save(document)
-        assert await configured.configuration.look() == "applied"
-    told = [line["change"] for line in lines if "change" in line and line["log_level"] == "info"]
-    assert told == ["user alice is back, with what the file says"]
 
 
 async def test_a_user_who_is_written_again_has_what_the_file_says(configured: Configured) -> None:

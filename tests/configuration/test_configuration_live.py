@@ -276,21 +276,6 @@ async def test_file_and_api_keep_in_step_without_ping_pong(configured: Configure
     assert len(list(BackendFile(configured.file).versions.iterdir())) == 3
 
 
-async def test_an_old_buffer_is_saved_while_the_server_runs(configured: Configured) -> None:
-    """What apps did meanwhile is in the stores all the time, and soon in the file again, beside the edit."""
-    document = named("Home")
-    configured.save(document)
-    async with running(configured):
-        await wait_until(has(configured, "Home"))
-        await configured.following.follow("alice", "home", A, NOW)
-        configured.configuration.touched()
-        await wait_until(lambda: A in configured.file.read_text())
-        document["users"]["alice"]["channels"][0]["feeds"] = [B]
-        configured.save(document)
-        await wait_until(lambda: {A, B} <= set(configured.saved()["users"]["alice"]["channels"][0]["feeds"]))
-    assert await configured.state() == {"alice": {"home": ("Home", [A, B])}}
-
-
 async def test_changes_by_other_processes_are_found_too(configured: Configured) -> None:
     """Nobody told this process, and still the file follows."""
     configured.file.write_text(TEXT)

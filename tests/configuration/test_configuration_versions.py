@@ -74,15 +74,6 @@ async def test_an_editor_that_stays_open_saves_again(configured: Configured) -> 
     assert await configured.state() == {"ann": {"home": ("Home", [A, B, C, D]), "app": ("App", [])}}
 
 
-async def test_another_process_knows_where_an_edit_began(configured: Configured) -> None:
-    """A server that has started meanwhile has the versions in the folder."""
-    buffer = configured.saved()
-    await in_an_app(configured)
-    configured.save(with_feed(buffer, C))
-    assert await configured.server().look() == "applied"
-    assert await configured.state() == {"ann": {"home": ("Home", [A, B, C]), "app": ("App", [])}}
-
-
 async def test_what_apps_took_out_doesnt_come_back_with_an_old_buffer(configured: Configured) -> None:
     """A feed that was unfollowed in an app is no edit of the file."""
     configured.save(with_feed(configured.saved(), B))

@@ -165,14 +165,6 @@ def test_a_mistake_is_told_with_its_place_in_the_old_file(document: Any, error: 
     assert [str(problem) for problem in look(document).problems] == [error]
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-def test_that_authentication_can_not_be_switched_is_a_warning(enabled: bool) -> None:
-    """Here it is always on, and the key isn't taken over either way."""
-    assert look({"Channels": {}, "AuthEnabled": enabled}).warnings == (
-        "old.json: AuthEnabled (line 3): is not taken over: requests always need a token here",
-    )
-
-
 def test_each_key_that_is_not_taken_over_is_named_once() -> None:
     """In channels, feeds and settings, with its first place and the number of the others; notes are no keys."""
     document = {

@@ -18,10 +18,7 @@ from microsub.configuration.facts import (
 )
 from microsub.configuration.model import (
     Backend,
-    ChannelConfig,
     FeedConfig,
-    InstanceSettings,
-    Quotas,
     UserConfig,
     UserSettings,
     decode,
@@ -63,22 +60,7 @@ HOME = al(ch("home", A))
 @pytest.mark.parametrize(
     ("base", "file", "current", "changes"),
     [
-        pytest.param(
-            NOTHING,
-            al(ch("home", A, {"url": B, "name": "Bee"}), me="https://al.example/"),
-            NOTHING,
-            [
-                do(W.USER_ADDED, value="https://al.example/"),
-                do(W.CHANNEL_ADDED, "home", "home"),
-                do(W.FEED_ADDED, "home", FeedConfig(A)),
-                do(W.FEED_ADDED, "home", FeedConfig(B, "Bee")),
-            ],
-            id="everything is new",
-        ),
         pytest.param(HOME, HOME, NOTHING, [], id="a user disabled by command stays so"),
-        pytest.param(HOME, HOME, al(ch("x", C)), [], id="a file that says nothing new does nothing"),
-        pytest.param(HOME, NOTHING, al(ch("home", A, B)), [do(W.USER_REMOVED)], id="a user removed"),
-        pytest.param(HOME, NOTHING, NOTHING, [], id="a user removed who is gone already"),
         pytest.param(
             NOTHING,
             HOME,
@@ -86,59 +68,9 @@ HOME = al(ch("home", A))
             [do(W.CHANNEL_ADDED, "home", "home"), do(W.FEED_ADDED, "home", FeedConfig(A))],
             id="a user that a command made is taken over",
         ),
-        pytest.param(
-            HOME,
-            al(ch("home", A), me="https://al.example/"),
-            HOME,
-            [do(W.SITE, value="https://al.example/")],
-            id="the user's site",
-        ),
-        pytest.param(
-            HOME,
-            al(ch("home", A), token_endpoint=B),
-            HOME,
-            [do(W.TOKEN_ENDPOINT, value=B)],
-            id="where the user's tokens are checked",
-        ),
-        pytest.param(
-            al(ch("home", A), token_endpoint=B),
-            HOME,
-            al(ch("home", A), token_endpoint=B),
-            [do(W.TOKEN_ENDPOINT, value=None)],
-            id="where the user's tokens were checked",
-        ),
-        pytest.param(
-            HOME,
-            al(ch("home", A), settings={"max_items": 1}),
-            HOME,
-            [do(W.USER_SETTINGS, value=UserSettings(max_items=1))],
-            id="the user's settings",
-        ),
-        pytest.param(
-            HOME,
-            al(ch("home", A), settings={"quotas": {"feeds": 2}}),
-            HOME,
-            [do(W.USER_SETTINGS, value=UserSettings(quotas=Quotas(feeds=2)))],
-            id="the user's quotas",
-        ),
-        pytest.param(HOME, al(ch("home", A, B)), HOME, [do(W.FEED_ADDED, "home", FeedConfig(B))], id="a feed added"),
-        pytest.param(HOME, al(ch("home", A, B)), al(ch("home", A, B)), [], id="a feed added that is there"),
-        pytest.param(HOME, al(ch("home")), HOME, [do(W.FEED_REMOVED, "home", FeedConfig(A))], id="a feed removed"),
-        pytest.param(HOME, al(ch("home")), al(ch("home")), [], id="a feed removed that is gone"),
-        pytest.param(
-            HOME,
-            al(ch("home", A, B)),
-            al(ch("home", C)),
-            [do(W.FEED_ADDED, "home", FeedConfig(B))],
-            id="what the API unfollowed and followed stays",
-        ),
         pytest.param(HOME, al(ch("home", "HTTPS://A.example:443/#x")), HOME, [], id="another spelling is no change"),
         pytest.param(
-            HOME,
-            al(ch("home", {"url": A, "name": "Ah"})),
-            HOME,
-            [do(W.FEED_RENAMED, "home", FeedConfig(A, "Ah"))],
-            id="a feed named",
+            al(ch("h", mute=[A])), al(ch("h", mute=["http://A.example"])), al(ch("h", mute=[A])), [], id="nor in a rule"
         ),
         pytest.param(
             al(ch("home", {"url": A, "name": "Ah"})),
@@ -160,32 +92,10 @@ HOME = al(ch("home", A))
         ),
         pytest.param(
             HOME,
-            al(ch("home", A, name="Haus")),
-            al(ch("home", A, B)),
-            [do(W.CHANNEL_RENAMED, "home", "Haus")],
-            id="a channel renamed",
-        ),
-        pytest.param(HOME, al(), HOME, [do(W.CHANNEL_REMOVED, "home")], id="a channel removed"),
-        pytest.param(
-            HOME,
-            al(ch("home", A), ch("new")),
-            al(ch("mine"), ch("home", A)),
-            [do(W.CHANNEL_ADDED, "new", "new")],
-            id="a channel made by API stays",
-        ),
-        pytest.param(
-            HOME,
             al(ch("home", A), me="https://x.example/"),
             al(),
             [do(W.SITE, value="https://x.example/")],
             id="a channel deleted by API stays deleted",
-        ),
-        pytest.param(
-            HOME,
-            al(ch("home", A, settings={"max_items": 5, "unread": "none"})),
-            HOME,
-            [do(W.CHANNEL_SETTINGS, "home", OwnChannelSettings(max_items=5, unread="none"))],
-            id="channel settings",
         ),
         pytest.param(
             al(ch("home", settings={"max_items": 5, "filters": {"exclude_regex": "x"}})),
@@ -202,20 +112,6 @@ HOME = al(ch("home", A))
             id="rules come and go",
         ),
         pytest.param(
-            al(ch("h", mute=[A])),
-            al(ch("h", mute=["http://A.example"])),
-            al(ch("h", mute=[A])),
-            [],
-            id="another spelling of a rule is no change",
-        ),
-        pytest.param(
-            HOME,
-            al(ch("home", A), ch("notifications", B)),
-            al(ch("notifications"), ch("home", A)),
-            [do(W.FEED_ADDED, "notifications", FeedConfig(B))],
-            id="notifications may have feeds",
-        ),
-        pytest.param(
             al(ch("notifications", B)),
             al(),
             al(ch("notifications", B, C)),
@@ -229,25 +125,6 @@ def test_an_edit_becomes_changes(base: Backend, file: Backend, current: Backend,
     merged = run(base, file, current)
     assert list(merged.changes) == changes
     assert merged.conflicts == ()
-
-
-def test_settings_of_the_instance_are_one_change() -> None:
-    """They are put in force as a whole."""
-    file = decode(Backend, {"settings": {"max_items": 3, "polling": {"min_interval": 600}}})
-    assert run(NOTHING, file, NOTHING).changes == (Change(W.INSTANCE, value=file.settings),)
-    assert run(file, NOTHING, file).changes == (Change(W.INSTANCE, value=InstanceSettings()),)
-
-
-def test_a_user_who_is_written_again_has_what_the_file_says() -> None:
-    """What a disabled user of that name had is made that first, and then the user is enabled."""
-    [former] = al(ch("home", A), ch("old", B)).users.values()
-    changes = run(NOTHING, al(ch("home", B)), NOTHING, disabled={"al": former}).changes
-    assert changes == (
-        do(W.CHANNEL_REMOVED, "old"),
-        do(W.FEED_ADDED, "home", FeedConfig(B)),
-        do(W.FEED_REMOVED, "home", FeedConfig(A)),
-        do(W.USER_RETURNED, value=""),
-    )
 
 
 def test_a_removed_channel_comes_back() -> None:
@@ -369,14 +246,6 @@ def test_passwords_are_in_no_line_of_the_log() -> None:
     lines = [str(line) for line in (*merged.changes, *merged.conflicts)]
     assert len(lines) == 3
     assert not any("secret" in line for line in lines)
-
-
-def test_users_are_merged_apart() -> None:
-    """An edit of one user touches nobody else."""
-    base = Backend({name: UserConfig(channels=(ChannelConfig("h", "h"),)) for name in ("al", "bo")})
-    file = Backend({**base.users, "bo": UserConfig(channels=(ChannelConfig("h", "h", (FeedConfig(A),)),))})
-    current = Backend({"al": UserConfig(), "bo": base.users["bo"]})
-    assert run(base, file, current).changes == (Change(W.FEED_ADDED, "bo", "h", FeedConfig(A)),)
 
 
 SPECIAL = al(ch("home", A), settings={"max_items": 1, "quotas": {"feeds": 2}}, token_endpoint=B)

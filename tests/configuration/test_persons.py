@@ -7,40 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from microsub.administration import clashes
 from microsub.configuration.facts import Change, What
 from microsub.errors import InvalidRequest
-from microsub.identity.store.accounts import User
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 
 SOURCES = Path(__file__).parents[2] / "microsub"
 A, B = "https://a.example/", "https://b.example/"
-ANN, BOB, GONE = User("ann", A), User("bob", B), User("gone", "https://gone.example/", disabled=5.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ([Change(What.USER_ADDED, "new", value="http://A.example")], [("new", "ann")]),
-        ([Change(What.SITE, "bob", value=A)], [("bob", "ann")]),
-        ([Change(What.USER_ADDED, "new", value="")], []),
-        ([Change(What.USER_ADDED, "ann", value=A)], []),
-        ([Change(What.SITE, "ann", value=B), Change(What.SITE, "bob", value=A)], []),
-        ([Change(What.USER_ADDED, "anna", value=A), Change(What.USER_REMOVED, "ann")], []),
-        ([Change(What.USER_ADDED, "back", value="https://gone.example")], []),
-        ([Change(What.USER_ADDED, "gone", value=A, restored=True)], [("gone", "ann")]),
-    ],
-)
-def test_who_would_be_somebody_else(changes: list[Change], told: list[tuple[str, str]]) -> None:
-    """All changes together count: two may swap addresses, and one person may get another name."""
-    assert [(one.user, one.other) for one in clashes([ANN, BOB, GONE], changes)] == told
-
-
-def test_a_disabled_user_counts_where_one_is_asked_for() -> None:
-    """The sentence says how they come back."""
-    (told,) = clashes([ANN, GONE], [Change(What.USER_ADDED, "new", value="https://gone.example")], disabled_too=True)
-    assert "microsub user restore gone" in str(told)
 
 
 async def test_a_single_change_is_looked_at(redis: Redis, tmp_path: Path) -> None:

@@ -101,17 +101,6 @@ async def test_a_lease_passes_on_when_its_holder_dies(redis: Redis, wait_until: 
     assert not await applied.lease("dead", 30).renew()
 
 
-async def test_settings_in_force_are_read_in_one_go(redis: Redis) -> None:
-    """What was put in force for the instance and for users is what other processes see."""
-    applied = Applied(redis)
-    assert await applied.in_force() == InForce()
-    await applied.set_instance(BACKEND.settings)
-    await applied.set_user("alice", UserSettings(max_items=5, unread="none"))
-    await applied.set_user("bob", UserSettings(max_items=6))
-    await applied.set_user("bob", UserSettings())
-    assert await applied.in_force() == InForce(BACKEND.settings, {"alice": UserSettings(max_items=5, unread="none")})
-
-
 @pytest.mark.parametrize("field", ["instance", "user:alice"])
 async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: str) -> None:
     """Who has read them before goes on with those; who hasn't says what is wrong; afterwards all is as before."""
@@ -168,19 +157,6 @@ async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
     settings.go.set()
     assert len(set(map(id, await asyncio.gather(*readers)))) == 1
     assert settings.asked == 1
-
-
-async def test_what_fails_is_asked_again(redis: Redis) -> None:
-    """Everybody who waited hears of the failure; the next one asks."""
-    settings = Settings()
-    settings.fails = True
-    in_force = SettingsInForce(settings, own_settings(Channels(redis)))  # type: ignore[arg-type]
-    settings.go.set()
-    ends = await asyncio.gather(*(in_force.everything() for _ in range(3)), return_exceptions=True)
-    assert [type(end) for end in ends] == [StoreUnavailable] * 3
-    settings.fails = False
-    assert await in_force.everything() == InForce()
-    assert settings.asked == 2
 
 
 @pytest.mark.parametrize("waits", [False, True])
