@@ -29,9 +29,16 @@ from microsub.errors import (
     UserDisabled,
 )
 from microsub.identity.foreign_tokens import ForeignTokenCheck
-from microsub.identity.protocol.clients import PKCE_METHOD
+from microsub.identity.protocol.documents import (
+    AUTHORIZATION,
+    INTROSPECTION,
+    METADATA,
+    REVOCATION,
+    TOKEN,
+    USERINFO,
+    own_document,
+)
 from microsub.identity.provider import (
-    PROFILE,
     CodeExchange,
     IndieAuthProvider,
     Redeemed,
@@ -49,11 +56,9 @@ from microsub.kit.http.responses import (
     HttpExchange,
     HttpReply,
 )
-from microsub.model.reader import ALL_SCOPES, NAME, Credential, Grant
+from microsub.model.reader import NAME, Credential, Grant
 from microsub.surface import Services
 
-METADATA = "/.well-known/oauth-authorization-server"
-AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO = "/auth", "/token", "/introspect", "/revoke", "/userinfo"
 PATHS = (METADATA, AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO)
 
 _ACTIONS = {path: f"oauth {path[1:]}" if path != METADATA else "oauth metadata" for path in PATHS}
@@ -123,24 +128,7 @@ class OAuthEndpoint(HttpEndpoint):
         base = self._base_of(host)
         if base is None:
             raise NotFound("this server doesn't know its own address yet: its admin has to set MICROSUB_BASE_URL")
-        return {
-            "issuer": base,
-            "authorization_endpoint": base + AUTHORIZATION,
-            "token_endpoint": base + TOKEN,
-            "introspection_endpoint": base + INTROSPECTION,
-            "introspection_endpoint_auth_methods_supported": ["Bearer"],
-            "revocation_endpoint": base + REVOCATION,
-            "revocation_endpoint_auth_methods_supported": ["none"],
-            "userinfo_endpoint": base + USERINFO,
-            "scopes_supported": [*ALL_SCOPES, PROFILE],
-            "response_types_supported": ["code"],
-            "response_modes_supported": ["query"],
-            "grant_types_supported": ["authorization_code", "refresh_token"],
-            "token_endpoint_auth_methods_supported": ["none"],
-            "code_challenge_methods_supported": [PKCE_METHOD],
-            "authorization_response_iss_parameter_supported": True,
-            "client_id_metadata_document_supported": True,
-        }
+        return own_document(base)
 
     async def _who(self, _: Scope, params: Params) -> Reply:
         kind = params.text("grant_type") or "authorization_code"

@@ -62,7 +62,7 @@ _NO = frozenset({400, 401, 403})
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The provider, asked or not, doesn't vouch for the token; `why` is a sentence for who asked."""
+    """The provider doesn't vouch for the token, asked or not; `why` is a sentence for the asker."""
 
     why: str
 
@@ -112,7 +112,7 @@ class Introspection:
         self._private = private
 
     async def ask(self, who: Principal, token: str, now: float) -> Said:
-        """What `who`'s provider says of the token. Never raises for what pages, providers or networks do."""
+        """What `who`'s provider says of the token; failures of pages and networks raise nothing."""
         try:
             async with asyncio.timeout(SECONDS):
                 return await self._ask(who, token, now)
@@ -175,7 +175,7 @@ class Introspection:
         return await self._checked(check, token, now, refused)
 
     async def _checked(self, url: str, token: str, now: float, refused: TokenAnswer | None) -> TokenAnswer | Silent:
-        """The older check; `refused` is what introspection came to, for a provider that knows no older check."""
+        """The older check; `refused` is what introspection came to, where there is no older check."""
         if self._is_own(url):
             return TokenAnswer(active=False)
         answer = await self._sender.send(Sending(url, bearer=token, accept="application/json"))
@@ -203,7 +203,7 @@ class Introspection:
 
 
 def _is_called(me: str, said: str) -> bool:
-    """Whether a provider means `me` by `said`, without a look at the page: https proves more than http did."""
+    """Whether a provider means `me` by `said`, by the text alone: https proves more than http."""
     return same_me(said, me) or (said.startswith("https:") and same_me(f"http:{said[6:]}", me))
 
 
@@ -222,9 +222,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CheckTimes:
-    """Bounds, in seconds: how long a refusal is remembered, how soon a provider that couldn't be asked is asked again
-    about a token (`again`; `while_known` where an earlier answer serves), how long to wait for another process that
-    asks; and questions a minute about unknown tokens of a user (`shares`).
+    """Bounds in seconds, and questions a minute about unknown tokens of a user (`shares`).
+
+    How long a refusal is remembered, how soon a provider that couldn't be asked is asked `again` about a token
+    (`while_known`: where an earlier answer serves), how long to wait for another process that asks.
     """
 
     refused: int = REFUSED_TOKEN
@@ -375,7 +376,7 @@ def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError 
 
 
 def grace_until(vouched: Vouched, settings: IdentitySettings, now: float, step: float) -> float | None:
-    """Until when a token serves whose provider can't be asked at `now`; None when there is no grace left."""
+    """Until when a token serves whose provider can't be asked at `now`; None: the grace is over."""
     end = vouched.checked + settings.token_cache + settings.token_grace
     if vouched.ends is not None:
         end = min(end, vouched.ends)

@@ -43,7 +43,7 @@ TURN_OF_WIDE_NETWORK = 10
 
 @dataclass(frozen=True, slots=True)
 class ClientMetadataBounds:
-    """Requests for apps' metadata: in a minute for each asker and host; at once for each, and in all."""
+    """Requests for apps' metadata: in a minute for each asker and host; at once, also in all."""
 
     of_asker: RateLimit
     to_host: RateLimit

@@ -66,9 +66,9 @@ class NotRecognised(Unauthorized):
 
 
 class LocalSignIn:
-    """Recognises people by what only they know or have, and keeps what they choose for that. Close it at the end.
+    """Recognises people by what only they know or have, and keeps what they choose for that.
 
-    A choice by a one-time link, or a new password, ends the sessions of the user.
+    Close it at the end. A choice by a one-time link, or a new password, ends the sessions of the user.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class LocalSignIn:
         return await self.passkeys.ask_to_make(base, await self.invited(code))
 
     async def choose_passkey(self, base: str, code: str, answered: PasskeyAnswer, name: str, now: float) -> str:
-        """Keep the passkey that was made for `begin_chosen_passkey`, which uses the code up; the user.
+        """Keep the passkey that was made for `begin_chosen_passkey`; it uses the code up. The user.
 
         Raises InvalidRequest.
         """

@@ -25,20 +25,17 @@ from microsub.errors import (
 )
 from microsub.identity.clients import App, ClientApps
 from microsub.identity.protocol.clients import (
-    PKCE_METHOD,
     AuthorizationRequest,
     canonical_client_id,
     pkce_matches,
     read_scope,
 )
+from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
 from microsub.identity.protocol.links import known_me
 from microsub.identity.store.accounts import Accounts, ServiceTokens, Token
 from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Renewed, Spent
 from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
-
-PROFILE = "profile"
-"""The scope that lets an app see name and address of the person (https://indieauth.spec.indieweb.org/#profile-information)."""
 
 LONGEST_NAME = 100
 """Characters of a token's name."""
@@ -269,8 +266,8 @@ class IndieAuthProvider:
         Raises Unauthorized, and InsufficientScope.
         """
         found = await self.verify(token, now)
-        if PROFILE not in found.scopes:
-            raise InsufficientScope(PROFILE)
+        if PROFILE_SCOPE not in found.scopes:
+            raise InsufficientScope(PROFILE_SCOPE)
         return _profile(found.user, found.me)
 
     async def _require_room(self, user: str) -> None:
@@ -299,7 +296,7 @@ class IndieAuthProvider:
         me = await self._me(user)
         if me is None:
             raise OAuthRefused("invalid_grant", "the user is not here any more")
-        return Redeemed(me, _profile(user, me) if PROFILE in scopes else None)
+        return Redeemed(me, _profile(user, me) if PROFILE_SCOPE in scopes else None)
 
     def _note(self, became: Spent | Renewed, what: str, of: Consent | AppGrant) -> None:
         if became in {Spent.REUSED, Renewed.REUSED}:

@@ -1,4 +1,4 @@
-"""How much each user may have and ask: what backend.json says, for those whom it declares and those who registered."""
+"""How much each user may have and ask: what backend.json says."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_COUNTED = 10_000
 
 @dataclass(slots=True)
 class _Minute:
-    """What a process knows of one user and minute: `known` of all processes, `untold` its own beside that."""
+    """What a process knows of one user and minute: `known` of all, `untold` its own beside that."""
 
     number: int
     known: int = 0
@@ -45,12 +45,12 @@ class RequestRate:
         self._minutes: OrderedDict[str, _Minute] = OrderedDict()
 
     def exhausted(self, user: str, limit: int, now: float) -> bool:
-        """Whether this process knows that the user may ask nothing more in this minute. Counts nothing."""
+        """Whether the user is known to have no requests left in this minute. Counts nothing."""
         minute = self._minutes.get(user)
         return minute is not None and minute.number == int(now // _MINUTE) and minute.known + minute.untold >= limit
 
     async def count(self, user: str, limit: int, now: float) -> None:
-        """Let one more request through. Raises TooManyRequests, and StoreError where too many weren't told yet."""
+        """Let a request through. Raises TooManyRequests; StoreError where too many are untold."""
         minute = self._minute(user, int(now // _MINUTE))
         step = step_of(limit)
         while True:
@@ -133,7 +133,7 @@ class UserQuotas:
             await self._limiting.count(user, limit, now)
 
     async def refuse_exhausted(self, user: str, now: float) -> None:
-        """Raise TooManyRequests where it is known already that the user may ask nothing more in this minute."""
+        """Raise TooManyRequests where the user is known to have no requests left in this minute."""
         limit = await self._requests(user)
         if limit and self._limiting.exhausted(user, limit, now):
             raise too_many_requests(limit, now)

@@ -26,8 +26,8 @@ from microsub.identity import limits
 from microsub.identity.admission import Admission, Refusal, UserAddresses, proven
 from microsub.identity.limits import PROFILE_RECENT
 from microsub.identity.profiles import Profile, Profiles
-from microsub.identity.protocol.clients import PKCE_METHOD, pkce_challenge
-from microsub.identity.protocol.documents import CodeAnswer, is_own, read_code_answer, read_error
+from microsub.identity.protocol.clients import pkce_challenge
+from microsub.identity.protocol.documents import PKCE_METHOD, CodeAnswer, is_own, read_code_answer, read_error
 from microsub.identity.protocol.links import canonical_me, shown, site_of_me
 from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignInUnderWay
 from microsub.kit.digests import sha256_hex

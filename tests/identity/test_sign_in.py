@@ -23,7 +23,6 @@ from microsub.identity.limits import (
     WAITING_OF_PERSON,
     WAITING_OF_WIDE_NETWORK,
 )
-from microsub.identity.protocol.documents import own_metadata, read_metadata
 from microsub.identity.sign_in import SignInLimits
 from microsub.metrics import SIGN_INS
 from microsub.redis.protocol import Redis
@@ -286,15 +285,6 @@ class TestOurOwnServer:
             me = site.page("/static/", "".join(f'<link rel="{rel}" href="{url}">' for rel, url in links.items()))
             shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
             assert shown.location == "/sign-in?" + urlencode({"me": me})
-
-
-async def test_what_we_know_of_ourselves_is_what_we_tell(server: Instance, ann: Visitor) -> None:
-    """The metadata that isn't fetched says the same as the document."""
-    shown = await ann.get("/.well-known/oauth-authorization-server")
-    told = read_metadata(shown.response.content, f"{ADDRESS}/.well-known/oauth-authorization-server")
-    known = own_metadata(ADDRESS)
-    lists = {"scopes_supported": frozenset[str](), "code_challenge_methods_supported": frozenset[str]()}
-    assert replace(told, **lists) == known
 
 
 class TestOurselvesAsClient:

@@ -1,16 +1,24 @@
--- Writes a record with an end, of a user who may sign in: a session, an authorization code.
+-- Writes a record of a user who may sign in: a session, an authorization code, a password, a passkey.
 --
--- Atomic: the look at the user and the write, so that nothing begins for a user who was disabled meanwhile, and no
--- record stands without its line in the list by which it can be found and ended.
+-- Atomic: the look at the user, at the invitation and at what there is, and the write. So nothing begins for a user who was
+-- disabled meanwhile, an invitation is good once, and no record stands without its line in the list by which it is found.
 --
--- KEYS  1 user  2 record  3 set of such records' digests, where there is one
--- ARGV  1 digest of the record  2 seconds that it is kept  3.. pairs of field and value
--- reply 0: no such user, or disabled; 1
+-- KEYS  1 user  2 record  3 invitation  4 set of such records' digests, where there is one
+-- ARGV  1 digest of the invitation, or ''  2 most fields of the record, for one that must be new; '' to overwrite
+--       3 seconds that it is kept, or ''  4 its digest  5.. pairs of field and value
+-- reply 0: no such user, or disabled; -1: the invitation isn't good; -2: there are as many as there may be; -3: the field
+--       is there already; 1
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], 'disabled') == 1 then return 0 end
-redis.call('HSET', KEYS[2], unpack(ARGV, 3))
-redis.call('EXPIRE', KEYS[2], ARGV[2])
-if KEYS[3] then
-  redis.call('SADD', KEYS[3], ARGV[1])
-  redis.call('EXPIRE', KEYS[3], ARGV[2])
+if ARGV[1] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[1] then return -1 end
+if ARGV[2] ~= '' then
+  if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[2]) then return -2 end
+  if redis.call('HEXISTS', KEYS[2], ARGV[5]) == 1 then return -3 end
+end
+redis.call('HSET', KEYS[2], unpack(ARGV, 5))
+if ARGV[1] ~= '' then redis.call('DEL', KEYS[3]) end
+if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[2], ARGV[3]) end
+if KEYS[4] then
+  redis.call('SADD', KEYS[4], ARGV[4])
+  redis.call('EXPIRE', KEYS[4], ARGV[3])
 end
 return 1

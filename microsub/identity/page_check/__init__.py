@@ -43,7 +43,7 @@ _Metadata = ServerMetadata | str | None
 
 
 class PageDoctor:
-    """Examines pages. `private` is for instances that reach private networks. Belongs to one event loop.
+    """Examines pages. Belongs to one event loop. `private`: it may reach private networks.
 
     `asks_itself`: whether endpoints of this very server are asked over HTTP too, as from the command line; a server
     that runs needn't ask itself. `web_ports`: ports 80 and 443 alone are asked, but in networks that the admin lists.
@@ -150,7 +150,7 @@ class PageDoctor:
     async def _servers(
         self, on_page: Mapping[str, str], base: str | None, feeds: tuple[tuple[str, ...], str] | None
     ) -> list[PageFinding]:
-        """Ask the servers that the page names, except those known to be mistyped; `feeds` with the page's address."""
+        """Ask the servers that the page names, but mistyped ones; `feeds` with the page's address."""
         wrong = findings.mistyped_here(on_page, base)
         named = {rel: url for rel, url in on_page.items() if rel not in wrong}
         provider, feed = await asyncio.gather(self._metadata(named.get("indieauth-metadata"), base), self._feed(feeds))

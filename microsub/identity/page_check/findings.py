@@ -1,4 +1,4 @@
-"""What is found about a profile page and the servers that it names: which sentence of `findings.toml` holds. Pure."""
+"""What is found about a page and the servers that it names; `findings.toml` says it. Pure."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def address_findings(me: str, hops: Sequence[Hop], trail: RedirectTrail, *, priv
 
 
 def scheme_findings(me: str, other: Answered | FetchFailed | None) -> Findings:
-    """How the page's http and https stand to each other; `other` is what HEAD of the other one came to."""
+    """How the page's http and https stand to each other; `other` is what HEAD of the other gave."""
     if other is None:
         return
     is_there = isinstance(other, Answered) and other.status < 400
@@ -234,7 +234,7 @@ def link_findings(rel: str, links: Sequence[WrittenLink], page: Answered, ours: 
 
 
 def found_on_android(rel: str, links: Iterable[WrittenLink], link_header: str | None, url: str) -> str | None:
-    """The address that it finds for a relation: the last in the headers, else the first in the page."""
+    """The address that it finds for a relation: the last in the headers, else the page's first."""
     found = None
     for part in link_header.split(",") if link_header else []:
         target, *parameters = part.split(";")
@@ -279,7 +279,7 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
 
 @dataclass(frozen=True, slots=True)
 class CheckedAgainst:
-    """What is known of this server: its address, and the `me` of users whom the asker may know about, by name.
+    """This server's address, and the `me` of users whom the asker may know about, by name.
 
     `everybody` says that these are all users there are.
     """
@@ -354,7 +354,7 @@ def _last_name(url: str) -> str | None:
 
 
 def metadata_findings(metadata: ServerMetadata, url: str, named: Mapping[str, str]) -> Findings:
-    """What a provider says of itself that can be read; `named` are the addresses on the page, by relation."""
+    """What a provider says of itself; `named` are the addresses on the page, by relation."""
     yield say("metadata", url=url, issuer=metadata.issuer)
     yield from _issuer_findings(metadata.issuer)
     if "S256" not in metadata.code_challenge_methods_supported:

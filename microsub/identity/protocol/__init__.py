@@ -1,1 +1,1 @@
-"""IndieAuth as text and values (https://indieauth.spec.indieweb.org/). Pure: nothing is fetched here."""
+"""IndieAuth as text and values (https://indieauth.spec.indieweb.org/). Pure."""

@@ -25,7 +25,7 @@ from microsub.formats import hfeed
 from microsub.formats import microformats as mf2
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import is_crowded
-from microsub.identity.protocol.documents import Document, read_object, text_of
+from microsub.identity.protocol.documents import PKCE_METHOD, Document, read_object, text_of
 from microsub.identity.protocol.links import endpoint, links_of, page_of, same_origin, shown
 from microsub.kit.identifiers import MAX_URL, Identifier, identifier
 from microsub.kit.urls import safe_url
@@ -84,12 +84,12 @@ def canonical_client_id(text: str) -> str:
 
 
 def may_be_asked(client_id: str) -> bool:
-    """Whether there is a document about the client to fetch: at a loopback address there would be our own machine."""
+    """Whether there is a document about the client to fetch: on loopback would be our machine."""
     return not identifier(client_id).is_loopback
 
 
 def read_client(body: bytes, client_id: str, url: str, content_type: str | None, link_header: str | None) -> ClientInfo:
-    """What the document of `client_id`, found at `url`, says of the app: JSON, or a page with an h-app.
+    """What the document of `client_id`, found at `url`, says: JSON, or a page with an h-app.
 
     Raises ParseError for a JSON document that is another client's, or can't be read. A page may say nothing at all.
     """
@@ -124,7 +124,7 @@ def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:
 
 
 def is_loopback_redirect(redirect_uri: str) -> bool:
-    """Whether it leads to a program on the person's own machine that listens at a loopback address (RFC 8252, 7.3)."""
+    """Whether it leads to a program on the person's machine, by loopback (RFC 8252, 7.3)."""
     if _redirect(redirect_uri, "") != redirect_uri or not redirect_uri.startswith("http://"):
         return False
     return identifier(redirect_uri).host in _LOOPBACK
@@ -186,7 +186,7 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
 
 
 def _with_app(info: ClientInfo, text: str, url: str) -> ClientInfo:
-    """Name and picture of the h-app (or h-x-app) on the page whose `url` is the client's identifier."""
+    """Name and picture of the h-app (or h-x-app) on the page at the client's identifier."""
     if is_crowded(text):
         return info
     try:
@@ -212,13 +212,10 @@ def _same(one: str, other: str) -> bool:
 
 
 def _name(text: str | None) -> str | None:
-    """A name short enough to stand beside the identifier, and without what would rearrange the line."""
+    """A name short enough to stand beside the identifier, without what would turn the line."""
     words = " ".join((text or "").split())
     return words[:_LONGEST_NAME] if words and words.isprintable() else None
 
-
-PKCE_METHOD = "S256"
-"""The one method: `plain` proves nothing to somebody who has seen the request."""
 
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -235,7 +232,7 @@ def is_pkce_challenge(text: str) -> bool:
 
 
 def pkce_matches(verifier: str, challenge: str, method: str) -> bool:
-    """Whether `verifier` is the one behind `challenge`. Never raises; a near miss takes as long as a far one."""
+    """Whether `verifier` is behind `challenge`, in constant time. Never raises."""
     if method != PKCE_METHOD or not _VERIFIER.fullmatch(verifier) or not is_pkce_challenge(challenge):
         return False
     return hmac.compare_digest(pkce_challenge(verifier), challenge)
@@ -283,7 +280,7 @@ def read_target(query: Query) -> AuthorizationRequest:
 
 
 def read_asked(query: Query) -> AuthorizationRequest:
-    """The whole request. Raises InvalidRequest as `read_target` does, and OAuthRefused for what the app can be told."""
+    """The whole request. Raises as `read_target` does, and OAuthRefused for the app's faults."""
     target = read_target(query)
     try:
         kind, state, scope = _one(query, "response_type"), _one(query, "state"), _one(query, "scope")
@@ -307,7 +304,7 @@ def read_asked(query: Query) -> AuthorizationRequest:
 
 
 def read_scope(text: str) -> tuple[str, ...]:
-    """Scopes in their order, each once. Raises OAuthRefused for what is none (RFC 6749, section 3.3)."""
+    """Scopes in their order, each once. Raises OAuthRefused for others (RFC 6749, 3.3)."""
     scopes = tuple(dict.fromkeys(text.split()))
     if len(scopes) > MAX_SCOPES:
         raise OAuthRefused("invalid_scope", f"'scope' has more than {MAX_SCOPES} scopes")
@@ -318,13 +315,13 @@ def read_scope(text: str) -> tuple[str, ...]:
 
 
 def answer_url(redirect: str, answer: Mapping[str, str | None]) -> str:
-    """Where the browser is sent back to. What the address had in its query stays; values that are None are left out."""
+    """Where the browser is sent back to: the address's own query stays, None is left out."""
     joint = "" if redirect.endswith(("?", "&")) else "&" if "?" in redirect else "?"
     return redirect + joint + urlencode({name: value for name, value in answer.items() if value is not None})
 
 
 def _is_state(text: str) -> bool:
-    """Whether it survives a page's form letter for letter: line breaks don't, and RFC 6749 knows none (A.5)."""
+    """Whether it survives a page's form letter for letter: line breaks don't (RFC 6749, A.5)."""
     return len(text) <= MAX_STATE and not _CONTROL.search(text)
 
 

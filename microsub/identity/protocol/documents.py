@@ -1,4 +1,4 @@
-"""What other people's servers say of themselves, and answer about tokens and codes: JSON, read value by value.
+"""What other people's servers say of themselves, and of tokens and codes: JSON.
 
 Metadata: https://indieauth.spec.indieweb.org/#indieauth-server-metadata, RFC 8414, RFC 9207. Introspection: RFC 7662
 and https://indieauth.spec.indieweb.org/#access-token-verification. The older check is a GET with the token
@@ -23,7 +23,7 @@ import orjson
 from microsub.errors import InvalidRequest, ParseError
 from microsub.identity.protocol.links import canonical_me, endpoint, shown
 from microsub.kit.identifiers import MAX_URL, Identifier, identifier
-from microsub.model.reader import read_scopes
+from microsub.model.reader import ALL_SCOPES, read_scopes
 
 MAX_BODY = 64 * 1024
 _MAX_TEXT = 4096
@@ -32,11 +32,23 @@ _PRINTED = re.compile(r"[\x20-\x7e]*")
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,4096}")
 _LATEST = 253402300800.0  # the end of the year 9999
 
+METADATA = "/.well-known/oauth-authorization-server"
+AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO = "/auth", "/token", "/introspect", "/revoke", "/userinfo"
+ENDPOINT = "/microsub"
+PROFILES = "/u"
+"""Paths of this server."""
+
+PKCE_METHOD = "S256"
+"""The one method: `plain` proves nothing to somebody who has seen the request."""
+
+PROFILE_SCOPE = "profile"
+"""It lets an app see name and address of the person (https://indieauth.spec.indieweb.org/#profile-information)."""
+
 Document = dict[str, Any]
 
 
 def read_object(body: bytes, url: str) -> Document:
-    """The JSON object in `body`. Raises ParseError for anything else, with `url` as where it came from."""
+    """The JSON object in `body`, which came from `url`. Raises ParseError for anything else."""
     if len(body) > MAX_BODY:
         raise ParseError(url, f"found {len(body)} bytes, expected a JSON object of at most {MAX_BODY}")
     try:
@@ -70,7 +82,7 @@ def read_fields(body: bytes, url: str, content_type: str | None) -> Document:
 
 
 def text_of(document: Document, name: str) -> str | None:
-    """A text to be shown, its white space reduced; None where there is none, or one that isn't for people."""
+    """A text to be shown, its white space reduced; None where there is none that is for people."""
     value = document.get(name)
     if not isinstance(value, str) or len(value) > _MAX_TEXT:
         return None
@@ -79,7 +91,7 @@ def text_of(document: Document, name: str) -> str | None:
 
 
 def secret_of(document: Document, name: str, url: str) -> str | None:
-    """A token or code: visible ASCII (RFC 6749, A.12), so that it fits into a header. Raises ParseError."""
+    """A token or code: visible ASCII (RFC 6749, A.12), fit for a header. Raises ParseError."""
     value = document.get(name)
     if value is None:
         return None
@@ -89,7 +101,7 @@ def secret_of(document: Document, name: str, url: str) -> str | None:
 
 
 def scopes_of(document: Document, url: str, name: str = "scope") -> frozenset[str]:
-    """Scopes, as a text or as some servers write them, a list; empty where there are none. Raises ParseError."""
+    """Scopes, as a text or, of some servers, a list; empty for none. Raises ParseError."""
     value = document.get(name)
     if isinstance(value, list) and len(value) <= _MOST_FIELDS and all(isinstance(scope, str) for scope in value):
         value = " ".join(value)
@@ -167,7 +179,7 @@ def read_metadata(body: bytes, url: str, *, private: bool = False) -> ServerMeta
 
 
 def metadata_behind(body: bytes, named: str, found_at: str, *, private: bool = False) -> ServerMetadata:
-    """The same for a document that is named at one address and found, behind redirects, at another.
+    """The same for a document that is named at one address and found, by redirects, at another.
 
     The issuer is one of either. Raises ParseError, about the first.
     """
@@ -242,21 +254,31 @@ def is_own(url: str | None, base: str) -> bool:
     return there.origin == here.origin and (there.path == folder or there.path.startswith(f"{folder}/"))
 
 
+def own_document(base: str) -> Document:
+    """The metadata document of the server at `base`."""
+    return {
+        "issuer": base,
+        "authorization_endpoint": base + AUTHORIZATION,
+        "token_endpoint": base + TOKEN,
+        "introspection_endpoint": base + INTROSPECTION,
+        "introspection_endpoint_auth_methods_supported": ["Bearer"],
+        "revocation_endpoint": base + REVOCATION,
+        "revocation_endpoint_auth_methods_supported": ["none"],
+        "userinfo_endpoint": base + USERINFO,
+        "scopes_supported": [*ALL_SCOPES, PROFILE_SCOPE],
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_methods_supported": ["none"],
+        "code_challenge_methods_supported": [PKCE_METHOD],
+        "authorization_response_iss_parameter_supported": True,
+        "client_id_metadata_document_supported": True,
+    }
+
+
 def own_metadata(base: str) -> ServerMetadata:
-    """What the metadata document of the server at `base` says, as far as signing in and checking tokens need it."""
-    return ServerMetadata(
-        issuer=base,
-        authorization_endpoint=f"{base}/auth",
-        token_endpoint=f"{base}/token",
-        introspection_endpoint=f"{base}/introspect",
-        revocation_endpoint=f"{base}/revoke",
-        userinfo_endpoint=f"{base}/userinfo",
-        iss_in_response=True,
-    )
-
-
-ENDPOINT = "/microsub"
-PROFILES = "/u"
+    """The same as it is read, without a request to ourselves."""
+    return read_metadata(orjson.dumps(own_document(base)), base + METADATA, private=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +295,7 @@ class LinkLine:
 
 
 def profile_page(base: str, user: str) -> str:
-    """The address that the server at `base` lends to `user`, whose `me` it is where they have none of their own."""
+    """The address that the server at `base` lends to `user`, the `me` of those without one."""
     return f"{base}{PROFILES}/{user}"
 
 
@@ -283,11 +305,11 @@ def microsub_line(base: str, user: str) -> LinkLine:
 
 
 def provider_lines(base: str) -> tuple[LinkLine, ...]:
-    """The lines of whose provider the server at `base` is: what the standard wants, then what apps read."""
+    """The lines for people whose provider is the server at `base`: the standard's, then older."""
     return (
-        LinkLine("indieauth-metadata", f"{base}/.well-known/oauth-authorization-server"),
-        LinkLine("authorization_endpoint", f"{base}/auth"),
-        LinkLine("token_endpoint", f"{base}/token"),
+        LinkLine("indieauth-metadata", base + METADATA),
+        LinkLine("authorization_endpoint", base + AUTHORIZATION),
+        LinkLine("token_endpoint", base + TOKEN),
     )
 
 
@@ -307,16 +329,6 @@ class TokenAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileClaims:
-    """How a person's server presents them: to be shown, and never to be compared with anything."""
-
-    name: str | None = None
-    url: str | None = None
-    photo: str | None = None
-    email: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CodeAnswer:
     """What a code was redeemed for.
 
@@ -330,12 +342,11 @@ class CodeAnswer:
     scopes: frozenset[str] = frozenset()
     expires: float | None = None
     refresh_token: str | None = field(default=None, repr=False)
-    profile: ProfileClaims = ProfileClaims()
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """Why a server refused (RFC 6749, 5.2): both parts are printable ASCII, short, and the server's words, not ours."""
+    """Why a server refused (RFC 6749, 5.2), in the server's words: printable ASCII, short."""
 
     error: str
     description: str | None = None
@@ -368,37 +379,24 @@ def read_check(body: bytes, url: str, content_type: str | None, *, now: float, p
 def read_code_answer(
     body: bytes, url: str, content_type: str | None, *, now: float, private: bool = False
 ) -> CodeAnswer:
-    """What came for a code: JSON, or a form from an older server. Raises ParseError. Call it for status 200 alone."""
+    """What came for a code by status 200: JSON, or an older server's form. Raises ParseError."""
     document = read_fields(body, url, content_type)
     access_token = secret_of(document, "access_token", url)
     kind = document.get("token_type")
     if access_token is not None and kind is not None and str(kind).lower() != "bearer":
         raise ParseError(url, "'token_type': found another one, expected Bearer")
     lifetime = seconds_of(document, "expires_in", url)
-    claims = document.get("profile")
     return CodeAnswer(
         me=_me(document, url, private),
         access_token=access_token,
         scopes=scopes_of(document, url),
         expires=None if lifetime is None else now + lifetime,
         refresh_token=secret_of(document, "refresh_token", url),
-        profile=read_claims(claims) if isinstance(claims, dict) else ProfileClaims(),
-    )
-
-
-def read_claims(document: Document) -> ProfileClaims:
-    """A `profile` object, or the answer of a userinfo endpoint; what can't be shown is left out. Never raises."""
-    email = text_of(document, "email")
-    return ProfileClaims(
-        name=text_of(document, "name"),
-        url=endpoint(document.get("url")) if document.get("url") else None,
-        photo=endpoint(document.get("photo")) if document.get("photo") else None,
-        email=email if email and "@" in email and " " not in email else None,
     )
 
 
 def read_error(body: bytes, url: str, content_type: str | None) -> ErrorAnswer | None:
-    """Why a server refused, from a reply of another status than 200; None where it doesn't say. Never raises."""
+    """Why a server refused, by a reply of another status than 200; None where it doesn't say."""
     try:
         document = read_fields(body, url, content_type)
     except ParseError:

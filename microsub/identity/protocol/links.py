@@ -74,7 +74,7 @@ def endpoint(value: object, base: str = "") -> str | None:
 
 
 def shown(text: str) -> str:
-    """What was found, fit for a message: short, without anything that isn't printed, and without credentials."""
+    """What was found, fit for a message: short, printable, and without credentials."""
     clean = "".join(char if char.isprintable() else "\ufffd" for char in text[:200])
     return re.sub(r"//[^/?#]*@", "//***@", clean)
 
@@ -131,7 +131,7 @@ def alike(one: str, other: str) -> bool:
 
 
 def site_of_me(me: str) -> str:
-    """Host and port of a canonical profile URL, without `www.`: by the spec's own example, that is one site."""
+    """Host and port of a canonical profile URL, without `www.`: by the spec, that is one site."""
     found = identifier(me)
     return found.host.removeprefix("www.") + (f":{found.port}" if found.port is not None else "")
 
@@ -163,7 +163,7 @@ _MOST_FEEDS = 5
 
 @dataclass(frozen=True, slots=True)
 class WrittenLink:
-    """A link as it stands there: `rel` and `target` as written, `base` what the target is relative to."""
+    """A link as it stands there: `rel` and `target` as written, `base` of a relative target."""
 
     place: Literal["header", "page"]
     rel: str
@@ -231,7 +231,7 @@ def examined(body: bytes, url: str, content_type: str | None, link_header: str |
 
 
 def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
-    """The elements of what is HTML by its type, or, where none is declared, by what stands there; else None."""
+    """The elements of HTML, by its type or, where none is declared, by its content; else None."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     if not body or (kind and kind not in _HTML):
         return None
@@ -260,7 +260,7 @@ _LONGEST_ME = 300
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What a page names, absolute; None where it names none. `metadata` is the `indieauth-metadata` document."""
+    """What a page names, absolute; None: nothing. `metadata` is `indieauth-metadata`."""
 
     metadata: str | None = None
     authorization: str | None = None
@@ -276,7 +276,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLinks:
-    """What a person's page says: which servers it names, and which profiles it calls the same person's."""
+    """What a person's page says: the servers it names, the profiles it calls the same person's."""
 
     endpoints: Endpoints
     me: tuple[str, ...] = ()

@@ -86,7 +86,7 @@ class Accounts:
         self._redis = redis
 
     async def add_user(self, name: str, me: str, now: float) -> User:
-        """Make the user with the channel `notifications`, or find the one of that name, which stays as it is.
+        """Make the user with the channel `notifications`, or find the one of that name as it is.
 
         Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`.
         """
@@ -135,11 +135,11 @@ class Accounts:
         return active[0] if len(active) == 1 else None
 
     async def set_me(self, name: str, me: str) -> None:
-        """Change the profile URL. Drops what was remembered of other providers' tokens. Raises NotFound."""
+        """Change the profile URL; what was known of foreign tokens is dropped. Raises NotFound."""
         await self._change(name, "me", me, forgets=True)
 
     async def set_token_endpoint(self, name: str, url: str | None) -> None:
-        """Change where tokens are checked; None: where the profile says. Drops what was remembered. Raises NotFound."""
+        """Change where tokens are checked; None: where the profile says. Raises NotFound."""
         await self._change(name, "token_endpoint", url or "", forgets=True)
 
     async def set_settings(self, name: str, settings: Mapping[str, str | None]) -> None:
@@ -162,7 +162,7 @@ class Accounts:
         await self._change(name, "disabled", "")
 
     async def delete_disabled(self, user: User) -> bool:
-        """Delete the user and all that is theirs, as long as they have been disabled since exactly that Unix time.
+        """Delete the user and all that is theirs, if disabled since exactly that Unix time.
 
         For the sweep: one channel or 500 tokens a step, so that Redis is held up for a moment only. May be interrupted,
         and is repeated until the user is gone. False when the user is not disabled, was disabled again meanwhile, or is
@@ -236,7 +236,7 @@ class Accounts:
         return token
 
     async def tokens(self, user: str) -> list[Token]:
-        """The user's tokens that haven't expired, oldest first. Forgets the digests of those that have."""
+        """The user's tokens that haven't expired, oldest first. Forgets the expired digests."""
         digests = sorted(texts(await self._redis.command("SMEMBERS", keys.tokens(user))))
         replies = await self._redis.pipeline([("HGETALL", keys.token(user, digest)) for digest in digests])
         found, expired = [], []
@@ -268,12 +268,12 @@ class Accounts:
 
     @staticmethod
     def credential(token: str) -> Credential | None:
-        """Read a token as it came with a request; None when it can't be one of ours. Checks nothing else."""
+        """A token as it came with a request; None when it can't be one of ours. Checks nothing else."""
         user = owner_in(token)
         return None if user is None else Credential(user, sha256_hex(token))
 
     async def verify(self, credential: Credential, now: float) -> Grant:
-        """What the token allows. Raises Unauthorized when it is unknown, expired or revoked, or its user disabled."""
+        """What the token allows. Raises Unauthorized for one that isn't good, or a disabled user's."""
         (scope, expires), disabled = await self._redis.pipeline(
             [
                 ("HMGET", keys.token(credential.user, credential.digest), "scope", "expires"),
@@ -288,8 +288,8 @@ class Accounts:
 
     async def _change(self, name: str, *pairs: Arg, forgets: bool = False) -> None:
         forgotten = (identitykeys.foreign(name), identitykeys.foreign_networks(name)) if forgets else ()
-        script_keys = [keys.user(name), *forgotten]
-        if not await self._redis.script(load("user_change"), script_keys, [keys.token(name, "*"), *pairs]):
+        args: list[Arg] = ["me", "", keys.token(name, "*") if forgets else "", *pairs]
+        if not await self._redis.script(load("record_change"), [keys.user(name), *forgotten], args):
             raise await absent(self._redis, name)
 
 
@@ -336,7 +336,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ServiceToken:
-    """A token as the admin may see it: never the secret. Times are Unix seconds; `expires` None means never."""
+    """A token as the admin may see it, without the secret; `expires` None means never."""
 
     name: str
     created: float
@@ -379,7 +379,7 @@ class ServiceTokens:
         return bool(await self._redis.command("HDEL", keys.service_tokens(), name))
 
     async def verify(self, token: str, now: float) -> str:
-        """The name of the program whose token this is. Raises Unauthorized when it is unknown, expired or revoked."""
+        """The name of the program whose token this is. Raises Unauthorized for one that isn't good."""
         mark, name, secret = token[:1], *token[1:].partition(".")[::2]
         if mark != MARK or not secret or len(token) > LONGEST_SECRET or not NAME.match(name):
             raise Unauthorized("the token is not valid: expected one that 'microsub token service create' has made")

@@ -41,7 +41,7 @@ class Activity:
 
 
 class TokenUse:
-    """When tokens were last used, at their records or those of their grants. Times are Unix seconds."""
+    """When tokens were last used, at their records or their grants'. Times are Unix seconds."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -53,7 +53,7 @@ class TokenUse:
         # Tokens of a grant come and go.
         place, held = (key, "scope") if grant is None else (identitykeys.grant(credential.user, text(grant)), "refresh")
         if foreign is None:
-            await self._redis.script(load("touch"), [place], [held, "used", f"{now:.0f}", ""])
+            await self._redis.script(load("record_change"), [place], [held, "", "", "used", f"{now:.0f}"])
 
 
 Who = TypeVar("Who", bound=Hashable)

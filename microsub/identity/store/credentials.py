@@ -54,7 +54,7 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """By what a user can sign in: whether by password, since when (Unix time), and by which passkeys, oldest first."""
+    """By what a user can sign in: password since when (Unix time), passkeys, oldest first."""
 
     password_since: float | None
     passkeys: tuple[Passkey, ...]
@@ -121,8 +121,8 @@ class LocalCredentials:
 
     async def _write(self, user: str, key: str, invitation: str | None, most: int | str, fields: list[Arg]) -> None:
         names = [keys.user(user), key, identitykeys.invitation(user)]
-        args: list[Arg] = [sha256_hex(invitation) if invitation else "", most, *fields]
-        reply = await self._redis.script(load("user_credential"), names, args)
+        args: list[Arg] = [sha256_hex(invitation) if invitation else "", most, "", "", *fields]
+        reply = await self._redis.script(load("user_record"), names, args)
         if reply == 0:
             raise await absent(self._redis, user)
         if reply < 0:
@@ -140,7 +140,7 @@ class LocalCredentials:
         return Overview(since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id))))
 
     async def handle(self, user: str) -> str:
-        """The handle that the user's passkeys give instead of the name: random, the same for all. Raises NotFound."""
+        """The random handle that the user's passkeys give instead of the name. Raises NotFound."""
         key = identitykeys.credentials(user)
         with suppress(PasskeyKnown):
             await self._write(user, key, None, _ANY_NUMBER, ["handle", secrets.token_hex(32)])
@@ -177,7 +177,7 @@ class LocalCredentials:
         await self._write(user, identitykeys.passkeys(user), invitation, MOST_PASSKEYS, fields)
 
     async def change_passkey(self, user: str, former: Passkey, passkey: Passkey) -> bool:
-        """Replace what is kept of a passkey; False when it isn't `former` any more, or the user is disabled."""
+        """Replace what is kept of a passkey; False: it isn't `former` any more, or user disabled."""
         args: list[Arg] = [former.id, _row(former), _row(passkey)]
         names = [identitykeys.passkeys(user), keys.user(user)]
         return bool(await self._redis.script(load("compare_and_set"), names, args))
@@ -189,7 +189,7 @@ class LocalCredentials:
     # --- challenges
 
     async def begin_ceremony(self, about: Mapping[str, Any]) -> str:
-        """Keep what a passkey's answer is held against for five minutes; the secret by which it is found again."""
+        """Keep for five minutes what a passkey's answer is held against; the secret to find it by."""
         secret = secrets.token_urlsafe(32)
         key = identitykeys.ceremony(sha256_hex(secret))
         await self._redis.command("SET", key, orjson.dumps(about), "EX", PASSKEY_CHALLENGE)
@@ -205,7 +205,7 @@ class LocalCredentials:
     # --- confirmations
 
     async def confirm(self, user: str, session: str, seconds: int) -> None:
-        """In the session of that id the user has shown again who they are, which holds for so many seconds."""
+        """The user has shown again who they are in that session, which holds for so many seconds."""
         await self._redis.command("SET", identitykeys.confirmed(user, session), "", "EX", seconds)
 
     async def is_confirmed(self, user: str, session: str) -> bool:
@@ -238,7 +238,7 @@ class LocalCredentials:
     # --- devices
 
     async def remember_device(self, user: str, now: float, former: str = "") -> str:
-        """A cookie for a browser in which the user has signed in; the former one of the same browser ends."""
+        """A cookie for a browser in which the user has signed in; the browser's former one ends."""
         cookie = f"{user}.{secrets.token_urlsafe(32)}"
         key = identitykeys.devices(user)
         commands: list[Command] = [
@@ -253,7 +253,7 @@ class LocalCredentials:
         return cookie
 
     async def knows_device(self, user: str, cookie: str, now: float) -> bool:
-        """Whether the user has signed in there within 400 days. Asks the store in any case, as `password` does."""
+        """Whether the user has signed in there within 400 days. Always asks, as `password` does."""
         at = await self._redis.command("ZSCORE", identitykeys.devices(_name(user)), sha256_hex(cookie))
         return owner_in(cookie) == user and at is not None and float(at) > now - KNOWN_BROWSER
 

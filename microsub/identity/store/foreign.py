@@ -35,7 +35,7 @@ MOST_NETWORKS = 50
 
 @dataclass(frozen=True, slots=True)
 class TokenOrigin:
-    """Where a token came from: the client's network, and the larger one that it lies in, if any, else the same."""
+    """Where a token came from: the client's network, and the larger one around it, or the same."""
 
     network: str
     site: str
@@ -52,7 +52,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What a provider said of a token. Times are Unix seconds: of its answer, and of the end that it named."""
+    """What a provider said of a token. Unix seconds: of its answer, and of the end it named."""
 
     scopes: frozenset[str]
     client: str
@@ -132,7 +132,7 @@ class ForeignTokens:
     async def prolong(self, credential: Credential, until: float) -> bool:
         """Let a token that is known serve until that Unix time; False where it isn't known any more."""
         key = keys.token(credential.user, credential.digest)
-        return bool(await self._redis.script(load("touch"), [key], ["foreign", "expires", until, ""]))
+        return bool(await self._redis.script(load("record_change"), [key], ["foreign", "", "", "expires", until]))
 
     async def refuse(self, credential: Credential, reason: str, seconds: int) -> None:
         """Forget the token, and for so long not ask anybody about it again."""
@@ -172,7 +172,7 @@ class ForeignTokens:
         )
 
     def asking(self, credential: Credential, seconds: float) -> AbstractAsyncContextManager[bool]:
-        """Whether it is up to us to ask about the token, for the block. Others wait for what comes of it."""
+        """Whether it is up to us to ask about the token, for the block; others wait for us."""
         return leased(self._redis, f"foreign:{credential.user}:{credential.digest}", seconds)
 
     async def owner(self, digest: str) -> str | None:

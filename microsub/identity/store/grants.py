@@ -42,7 +42,7 @@ def new_seed() -> str:
 
 
 def derive(seed: str, purpose: str, *held: str) -> str:
-    """256 bits, as 43 characters `[A-Za-z0-9_-]`, for one purpose; nobody can tell them without the seed and `held`."""
+    """256 bits as 43 characters `[A-Za-z0-9_-]`, which nobody can tell without seed and `held`."""
     message = "\0".join((purpose, *(f"{len(part)}:{part}" for part in held)))
     made = hmac.digest(seed.encode(), message.encode("utf-8", "replace"), "sha256")
     return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
@@ -54,7 +54,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """Tokens as the app gets them. `lifetime` is the access token's, in seconds from the exchange on."""
+    """Tokens as the app gets them. `lifetime` is the access token's, in seconds."""
 
     user: str
     client: str
@@ -109,7 +109,7 @@ class Grants:
         self._redis = redis
 
     async def find(self, refresh: str) -> AppGrant | None:
-        """The grant that a refresh token names, whether or not the token is good; None where there is none."""
+        """The grant that a refresh token names, good or not; None where there is none."""
         place = _place(refresh)
         return place and _grant(*place, await self._fields(*place))
 
@@ -159,7 +159,7 @@ class Grants:
         return await end_grant(self._redis, user, grant)
 
     async def held(self, user: str) -> int:
-        """How many times the user has let apps in that still are, and how many tokens the admin has made."""
+        """How many grants the user has given that are still good, and tokens that the admin made."""
         digests = texts(await self._redis.command("SMEMBERS", keys.tokens(user)))
         rows = await self._redis.pipeline([("HMGET", keys.token(user, digest), "scope", "grant") for digest in digests])
         own = sum(1 for scope, grant in rows if scope is not None and grant is None)
@@ -213,7 +213,7 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
 
 @dataclass(frozen=True, slots=True)
 class OwnToken:
-    """A good token. Times are Unix seconds; `expires` None means never; `me` is its user's profile URL, or empty."""
+    """A good token. Times are Unix seconds; `expires` None means never; `me` may be empty."""
 
     user: str
     me: str
@@ -230,7 +230,7 @@ class OwnTokens:
         self._redis = redis
 
     async def find(self, token: str, now: float) -> OwnToken | None:
-        """What the token allows; None for one that is unknown, expired, revoked, of a disabled user or not ours."""
+        """What the token allows; None for one that isn't good, or isn't ours."""
         user = owner_in(token)
         if user is None:
             return None
@@ -251,7 +251,7 @@ class OwnTokens:
         return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends)
 
     async def revoke(self, token: str) -> bool:
-        """End an access token with all else of its grant, from the next request on; whether there was one."""
+        """End an access token with all else of its grant, at once; whether there was one."""
         user = owner_in(token)
         if user is None:
             return False
@@ -259,7 +259,7 @@ class OwnTokens:
 
 
 async def revoke_token(redis: Redis, user: str, digest: str) -> bool:
-    """End a token of ours with all else of its grant, from the next request on; whether there was one."""
+    """End a token of ours with all else of its grant, at once; whether there was one."""
     key = keys.token(user, digest)
     created, foreign, grant = await redis.command("HMGET", key, "created", "foreign", "grant")
     if created is None or foreign is not None:
@@ -274,14 +274,14 @@ async def revoke_token(redis: Redis, user: str, digest: str) -> bool:
 
 
 def owner_in(secret: str) -> str | None:
-    """The user whom a secret `<user>.<rest>` names; None where it has another form. Checks nothing else."""
+    """The user whom a secret `<user>.<rest>` names; None for another form. Checks nothing else."""
     user, dot, rest = secret.partition(".")
     return user if dot and rest and len(secret) <= LONGEST_SECRET and NAME.match(user) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What a user has agreed to. `title` is the app's name as it was shown; `challenge` is PKCE's, S256, or empty."""
+    """What a user has agreed to: app `title` as shown; PKCE `challenge`, S256, or empty."""
 
     user: str
     client: str
@@ -330,8 +330,9 @@ class Codes:
             *("scope", " ".join(sorted(consent.scopes)), "challenge", consent.challenge),
             *("seed", new_seed(), "expires", now + CODE),
         )
-        where = [keys.user(consent.user), identitykeys.code(consent.user, sha256_hex(code))]
-        if not await self._redis.script(load("user_record"), where, ["", CODE_KEPT, *fields]):
+        user, record = consent.user, identitykeys.code(consent.user, sha256_hex(code))
+        where = [keys.user(user), record, identitykeys.invitation(user)]
+        if not await self._redis.script(load("user_record"), where, ["", "", CODE_KEPT, "", *fields]):
             raise await absent(self._redis, consent.user)
         return code
 
@@ -416,5 +417,5 @@ def _verdict(fits: Callable[[Consent], bool], consent: Consent) -> tuple[Arg]:
 
 
 def _grant_of_code(seed: str, code: str) -> str:
-    """The id of the grant that this code may become; known before there is one, so that a second use finds it."""
+    """The id of the grant that this code may become, by which a second use finds it."""
     return derive(seed, "grant", code)[:22]

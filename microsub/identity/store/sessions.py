@@ -85,7 +85,7 @@ class Session:
 
 
 class Sessions:
-    """Begins, finds, renews and ends sessions. `lent` gives the profile URL of a user who has none of their own."""
+    """Begins, finds, renews and ends sessions. `lent` gives a profile URL to users without one."""
 
     def __init__(self, redis: Redis, lent: Callable[[str], str] = lambda _: "") -> None:
         self._redis = redis
@@ -105,8 +105,8 @@ class Sessions:
         }
         made = await self._redis.script(
             load("user_record"),
-            [user_key(user), keys.session(user, digest), keys.sessions(user)],
-            [digest, SESSION, *(part for pair in record.items() for part in pair)],
+            [user_key(user), keys.session(user, digest), keys.invitation(user), keys.sessions(user)],
+            ["", "", SESSION, digest, *(part for pair in record.items() for part in pair)],
         )
         if not made:
             raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
@@ -169,10 +169,10 @@ class Sessions:
     async def _touch(self, user: str, digest: str, now: float) -> None:
         """Note a visit, which extends the session."""
         where = [keys.session(user, digest), keys.sessions(user)]
-        await self._redis.script(load("touch"), where, ["id", "seen", f"{now:.3f}", SESSION])
+        await self._redis.script(load("record_change"), where, ["id", SESSION, "", "seen", f"{now:.3f}"])
 
     async def _renew(self, user: str, old: str, new: str, now: float) -> bool:
-        """Let the digest `new` stand for the session too, and soon alone. False where the session has ended."""
+        """Let the digest `new` stand for the session too, and soon alone. False where it has ended."""
         done = await self._redis.script(
             load("session_renew"),
             [keys.session(user, old), keys.session(user, new), keys.sessions(user)],
@@ -181,7 +181,7 @@ class Sessions:
         return bool(done)
 
     async def _all(self, user: str) -> list[tuple[str, Session]]:
-        """Digest and record of the user's sessions, of replaced secrets too, by their last visits, the newest first.
+        """Digest and record of the user's sessions, replaced secrets too, the last visited first.
 
         Forgets the digests of those that ended.
         """

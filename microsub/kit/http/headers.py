@@ -1,4 +1,4 @@
-"""Headers of pages, what requests say in theirs, and where the outside world sees this server.
+"""Headers of pages and of requests, and where the outside world sees this server.
 
 Policies: https://www.w3.org/TR/CSP3/, https://www.w3.org/TR/referrer-policy/.
 
@@ -78,7 +78,7 @@ _WEIGHT = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|\Z)", re.IGNORECASE)
 
 
 def prefers_form(scope: Scope) -> bool:
-    """Whether the request would rather have an urlencoded form than JSON; JSON where it doesn't mind."""
+    """Whether the request would rather have an urlencoded form than JSON."""
     given = ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept")
     weights: dict[str, float] = {}
     for part in given.split(","):
@@ -100,7 +100,7 @@ class PublicAddress:
 
     @property
     def prefix(self) -> str:
-        """What stands before each path in links: empty, or `/reader` where the server lives under that path."""
+        """What stands before each path in links: empty, or `/reader` for a server under that path."""
         return parts_of(self.base_url).path.rstrip("/") if self.base_url else ""
 
     @property
@@ -118,14 +118,14 @@ class PublicAddress:
         return f"http://{host.lower()}" if is_loopback(host) else None
 
     def port(self, host: str) -> int | None:
-        """The port at which a browser sees the server; None where it is the scheme's own, or nothing is known of it."""
+        """The port at which a browser sees the server; None: the scheme's own, or unknown."""
         base = self.base(host)
         parts = parts_of(base or "")
         return parts.port if parts.port != {"http": 80, "https": 443}.get(parts.scheme) else None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a `Host` header names this machine: `localhost`, 127.0.0.0/8 or [::1], with or without a port."""
+    """Whether a `Host` header names this machine: `localhost`, 127.0.0.0/8 or [::1]."""
     found = _HOST.fullmatch(host.lower())
     if found is None or int(found["port"] or 0) > 65535:
         return False
@@ -136,7 +136,7 @@ def is_loopback(host: str) -> bool:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of an absolute URL, as browsers write an origin (RFC 6454): no default port."""
+    """Scheme, host and port of an absolute URL as browsers write them, without a default port."""
     parts = parts_of(url)
     host = ascii_host(parts.hostname or "")
     place = f"[{host}]" if ":" in host else host
@@ -163,9 +163,7 @@ log = structlog.get_logger(__name__)
 
 
 def client_address(request: Request) -> str:
-    """The client's address, by what the proxies say that `MICROSUB_TRUSTED_PROXIES` lists, else that of who
-    connects; empty where there is none.
-    """
+    """The client's address, by the proxies of `MICROSUB_TRUSTED_PROXIES` if any; empty for none."""
     address = request.client.host if request.client else ""
     told = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
     if told and address not in told and _is_private(address):

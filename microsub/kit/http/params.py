@@ -44,7 +44,7 @@ class Params:
         return f"Params({', '.join(sorted(self._values))})"
 
     def text(self, name: str) -> str | None:
-        """The one value of `name`, or None. The same value twice is one value; two different ones are an error."""
+        """The one value of `name`, or None; the same one twice is one. Raises for different ones."""
         values = self._values.get(name)
         if values is None:
             return None
@@ -84,12 +84,12 @@ def wrong(name: str, found: str, expected: str) -> InvalidRequest:
 
 
 def _quoted(name: str, value: str) -> str:
-    """A parameter's value as errors quote it: no secrets, which would stand in logs and on screens."""
+    """A parameter's value as errors quote it: without secrets, which would stand in logs."""
     return "***" if is_secret_name(name) else f"'{shown(mask_credentials(value))}'"
 
 
 def collect(*sources: Pairs) -> Params:
-    """Join pairs of name and value; `name[]` and `name[3]` count as `name`, numbered ones in the order of numbers."""
+    """Join pairs of name and value; `name[]` and `name[3]` are `name`, in the order of numbers."""
     values: dict[str, list[str]] = {}
     numbered: dict[str, list[tuple[int, str]]] = {}
     for source in sources:
@@ -114,7 +114,7 @@ def collect(*sources: Pairs) -> Params:
 
 
 def urlencoded(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Pairs of a query string or an urlencoded body. Bytes that are no UTF-8 become replacement characters."""
+    """Pairs of a query string or urlencoded body; other bytes than UTF-8 are replaced."""
     if raw.count(b"&") >= MAX_PAIRS:
         raise _too_many()
     if b"%" not in raw and b"+" not in raw:  # nearly always; decoded at once it costs half
@@ -217,7 +217,7 @@ class RequestBody:
 
 
 async def read_body(scope: Scope, receive: Receive) -> RequestBody:
-    """Read the body. Raises TooLarge over `MAX_BODY` (before reading, where the length is declared)."""
+    """Read the body. Raises TooLarge over `MAX_BODY`, before reading where that is declared."""
     length = content_type = b""
     for name, value in scope["headers"]:
         if name == b"content-type":

@@ -67,7 +67,7 @@ class ErrorReply:
 
 
 def error_reply(error: Exception) -> ErrorReply:
-    """The reply for `error`. What isn't in the error tree is a bug: 500, and nothing of it is told."""
+    """The reply for `error`. Others than those of the error tree are bugs: 500, without details."""
     for kind, to_reply in _TABLE:
         if isinstance(error, kind):
             return to_reply(error)
@@ -148,7 +148,7 @@ log = structlog.get_logger()
 
 
 def log_error(error: Exception, reply: ErrorReply, scope: Scope, action: str) -> None:
-    """What a client sent may hold secrets, so of a refused request only the kind of refusal is logged."""
+    """Log a refused request by the kind of refusal alone: what was sent may hold secrets."""
     entry = log.bind(path=shown(scope["path"]), verb=scope["method"], action=shown(action), status=reply.status)
     if not isinstance(error, MicrosubError):
         entry.error("request failed", exc_info=error)
@@ -181,7 +181,7 @@ class HttpReply:
 
 
 class HttpEndpoint:
-    """Answers requests by `answer`, which subclasses have; `responses` turns errors of any step into replies."""
+    """Answers requests by `answer` of its subclass; errors of any step become replies."""
 
     preflight = PREFLIGHT
     """Headers of the reply to OPTIONS."""
