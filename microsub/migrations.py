@@ -56,7 +56,9 @@ async def clean_posts(redis: Redis) -> None:
         dirty = [(one, data, version or b"") for one, (data, version) in zip(ids, rows, strict=True) if data]
         cleaned = [(one, _cleaned(data), version) for one, data, version in dirty]
         calls = [
-            (_UPDATE, [keys.item(str(one))], [version, "", "Data", data]) for one, data, version in cleaned if data
+            (_UPDATE, [keys.item(str(one))], ["change", version, "", "Data", data])
+            for one, data, version in cleaned
+            if data
         ]
         if calls:
             await redis.scripts(calls)

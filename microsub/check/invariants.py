@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from microsub.check.findings import Commands, Derive, Finding, InChannel
+from microsub.check.keynames import Kind, kinds, looks_like_ours
 from microsub.check.seen import CLAIMED, INDEXED, SHOWN, Seen
 from microsub.feeds.record import KEEP_UNFOLLOWED
 from microsub.identity.store.accounts import USER_KEYS
@@ -21,7 +22,6 @@ from microsub.kit.urls import canonical_feed_url
 from microsub.model.reader import TimelineItem
 from microsub.posts import duplicates
 from microsub.redis import identitykeys, keys
-from microsub.redis.keynames import Kind, kinds, looks_like_ours
 from microsub.timelines.timelinekeys import urls
 
 Sets = Sequence[Mapping[str, float]]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from microsub.check import invariants
 from microsub.check.findings import Findings
+from microsub.check.keynames import kind_of
 from microsub.check.seen import CLAIMED, INDEXED, SHOWN, Counter, Reader, Seen, batched, pairs, scores
 from microsub.feeds import url_index
 from microsub.feeds.queue import Schedule
@@ -14,7 +15,6 @@ from microsub.kit.urls import host_of
 from microsub.model.reader import GLOBAL
 from microsub.posts.items import Items
 from microsub.redis import identitykeys, keys
-from microsub.redis.keynames import kind_of
 from microsub.redis.protocol import Command, Redis
 from microsub.timelines.follows import read_subscription
 from microsub.timelines.timelinekeys import rule_keys, set_keys

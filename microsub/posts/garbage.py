@@ -18,7 +18,7 @@ from microsub.feeds.record import KEEP_UNFOLLOWED
 from microsub.kit.urls import host_of
 from microsub.posts import duplicates
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis, Script
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import score_text
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
@@ -27,9 +27,7 @@ TOMBSTONES = 400 * 86400.0
 """Seconds that a post which its feed doesn't list any more is known not to be new."""
 
 _BATCH = 1000
-Call = tuple[Script, Sequence[str], Sequence[Arg]]
-_CONDEMN, _END = load("item_condemn"), load("item_end")
-_BURY, _FORGET = load("feed_bury"), load("feed_forget")
+_END, _BURY, _FORGET = load("item_end"), load("feed_bury"), load("feed_forget")
 _FIELDS = ("feed", "guid", "twin", "link", "condemned", "updated")
 
 
@@ -89,7 +87,7 @@ async def missing(redis: Redis, ids: Sequence[str]) -> list[str]:
 
 async def condemn(redis: Redis, ids: Sequence[str], now: float) -> None:
     """Mark items for a later sweep; those that are marked already keep their time."""
-    await redis.scripts([(_CONDEMN, [keys.item(item_id)], [score_text(now)]) for item_id in ids])
+    await redis.scripts([(_END, [keys.item(item_id)], ["condemn", score_text(now)]) for item_id in ids])
 
 
 async def spare(redis: Redis, ids: Sequence[str]) -> None:
@@ -172,7 +170,7 @@ async def forget_tombstones(redis: Redis, feed_ids: Sequence[str], now: float) -
     how many. A feed that doesn't change, or can't be had, for so long says nothing about its posts.
     """
     read = await redis.pipeline([("HGET", keys.feed(feed_id), "last_read") for feed_id in feed_ids])
-    calls: list[Call] = [
+    calls: list[ScriptCall] = [
         (
             _FORGET,
             [keys.feed_guids(feed_id), keys.feed_tombstones(feed_id)],

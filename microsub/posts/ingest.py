@@ -55,8 +55,8 @@ log = structlog.get_logger(__name__)
 LOOK_UPS = Bounds(messages=50_000)
 """Look-ups that may wait. Beyond that posts stay as they are for the time being."""
 
-_CLAIM, _UPDATE, _CONFIRM, _TOLD, _HANDED_ON = (
-    load(name) for name in ("item_claim", "item_update", "item_confirm", "compare_and_set", "feed_handed_on")
+_CLAIM, _UPDATE, _TOLD, _HANDED_ON = (
+    load(name) for name in ("item_claim", "item_update", "compare_and_set", "feed_handed_on")
 )
 
 _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
@@ -327,7 +327,7 @@ class PostWriter:
             if version:
                 fields["untold"] = version
             changed.append(_differences(data, wire))
-            calls.append((_UPDATE, [keys.item(old.id)], [version, "", *_flat(fields)]))
+            calls.append((_UPDATE, [keys.item(old.id)], ["change", version, "", *_flat(fields)]))
         written = await self._redis.scripts(calls)
         updated = [
             UpdatedItem(
@@ -355,7 +355,7 @@ class PostWriter:
         otherwise by now.
         """
         older = [(old, candidate) for old, candidate in same if old.version < version]
-        calls = [(_CONFIRM, [keys.item(old.id)], [version, candidate.hash]) for old, candidate in older]
+        calls = [(_UPDATE, [keys.item(old.id)], ["confirm", version, candidate.hash]) for old, candidate in older]
         replies = await self._redis.scripts(calls) if calls else []
         return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
 
@@ -366,9 +366,8 @@ class PostWriter:
         for old, candidate in listed:
             if candidate.twin and (now - old.twin_at > duplicates.REFRESH or old.twin != candidate.twin):
                 commands += duplicates.register(candidate.twin, _copy(feed, old.id, candidate))
-                calls.append(
-                    (_UPDATE, [keys.item(old.id)], [ANY, "", "twin", candidate.twin, "twin_at", score_text(now)])
-                )
+                fields = ("twin", candidate.twin, "twin_at", score_text(now))
+                calls.append((_UPDATE, [keys.item(old.id)], ["change", ANY, "", *fields]))
         if commands:
             await self._redis.pipeline(commands)
             await self._redis.scripts(calls)

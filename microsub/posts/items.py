@@ -12,7 +12,7 @@ from microsub.posts import duplicates
 from microsub.posts.garbage import spare
 from microsub.posts.values import ANY
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis, Script
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import filled, text
 from microsub.redis.scripts import load
 
@@ -46,12 +46,12 @@ class Items:
         one by now, or gone. Running it twice changes nothing more.
         """
         args = [part for pair in fields.items() for part in pair]
-        return bool(await self._redis.script(_UPDATE, [keys.item(item_id)], [version, digest, *args]))
+        return bool(await self._redis.script(_UPDATE, [keys.item(item_id)], ["complete", version, digest, *args]))
 
     async def note(self, fields: Mapping[str, Mapping[str, Arg]]) -> None:
         """Set fields that nobody sees, by item; those that are gone stay gone."""
-        calls: list[tuple[Script, Sequence[str], Sequence[Arg]]] = [
-            (_UPDATE, [keys.item(item_id)], [ANY, "", *(part for pair in values.items() for part in pair)])
+        calls: list[ScriptCall] = [
+            (_UPDATE, [keys.item(item_id)], ["change", ANY, "", *(part for pair in values.items() for part in pair)])
             for item_id, values in fields.items()
         ]
         if calls:

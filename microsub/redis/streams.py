@@ -10,7 +10,7 @@ one. So every message is handled at least once, and its handler must be idempote
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,7 @@ STAGES = ("stored", "incomplete")
 """The streams that stages read: all but the dead letters, which have no group."""
 
 _ADD = load("stream_add")
-_ADD_WITHIN = load("stream_add_within")
 _DONE = load("stream_done")
-_FIRST = load("stream_first")
 _HAND_BACK = load("stream_hand_back")
 _LEAVE = load("stream_leave")
 _RELEASE = load("lease")
@@ -97,7 +95,7 @@ class Stream:
 
     def adding(self, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that `add` makes, to be sent with others."""
-        return _ADD, self._keys, _args(messages)
+        return _ADD, self._keys, [0, 0, "", *_args(messages)]
 
     def adding_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that appends messages unless the stream is full.
@@ -105,7 +103,7 @@ class Stream:
         Then it notes that some were left out (`left_out`), and replies 0.
         """
         limits: list[Arg] = [bounds.messages, bounds.bytes, secrets.token_hex(8)]
-        return _ADD_WITHIN, [*self._keys, keys.stream_left_out(self.name)], [*limits, *_args(messages)]
+        return _ADD, [*self._keys, keys.stream_left_out(self.name)], [*limits, *_args(messages)]
 
     async def left_out(self) -> str | None:
         """A mark, another one each time, if messages were left out and not made up for."""
@@ -133,10 +131,7 @@ class Stream:
             return []
         handed_out = {row[0]: int(row[3]) + 1 for row in rows}
         claimed = await self._redis.command("XCLAIM", self._key, GROUP, consumer, int(idle * 1000), *handed_out)
-        entries = [entry for entry in claimed if entry is not None and entry[1] is not None]
-        if len(entries) < len(handed_out):
-            await self._disown(handed_out.keys() - {entry[0] for entry in entries})
-        return [message_of(entry, handed_out[entry[0]]) for entry in entries]
+        return [message_of(entry, handed_out[entry[0]]) for entry in claimed]
 
     async def keep(self, consumer: str, ids: Sequence[str]) -> set[str]:
         """A sign of life for messages in hand; which of them are still `consumer`'s."""
@@ -178,20 +173,16 @@ class Stream:
 
     async def newest(self) -> str | None:
         """The id of the newest message that isn't done; None where there is none."""
-        return await self._first("+", "-")
+        return await self._first("XREVRANGE", "+", "-")
 
     async def oldest_time(self) -> float | None:
         """Unix time, by Redis' clock, when the oldest waiting message was added, or None."""
-        oldest = await self._first("-", "+")
+        oldest = await self._first("XRANGE", "-", "+")
         return int(oldest.partition("-")[0]) / 1000 if oldest else None
-
-    async def holds(self, message_id: str) -> bool:
-        """Whether that message isn't done yet."""
-        return await self._first(message_id, message_id) is not None
 
     async def done_until(self, message_id: str) -> bool:
         """Whether that message and all before it are done."""
-        return await self._first("-", message_id) is None
+        return await self._first("XRANGE", "-", message_id) is None
 
     async def backlog(self) -> Backlog:
         """What isn't done yet."""
@@ -201,15 +192,9 @@ class Stream:
         """Forget consumers that own nothing and were idle for that many seconds; how many."""
         return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
 
-    async def _first(self, start: str, end: str) -> str | None:
-        found = await self._redis.script(_FIRST, self._keys[:1], [start, end])
-        return text(found) if found else None
-
-    async def _disown(self, ids: Collection[bytes]) -> None:
-        """Let nobody own messages that were deleted by hand: Redis 6 doesn't do that itself."""
-        found = await self._redis.pipeline([("XRANGE", self._key, id_, id_) for id_ in ids])
-        if missing := [id_ for id_, rows in zip(ids, found, strict=True) if not rows]:
-            await self._redis.command("XACK", self._key, GROUP, *missing)
+    async def _first(self, verb: str, start: str, end: str) -> str | None:
+        found = await self._redis.command(verb, self._key, start, end, "COUNT", 1)
+        return text(found[0][0]) if found else None
 
     async def _in_group(self, command: Command) -> Any:
         """Run a command of the group, made by the first one; None where no stream exists."""
@@ -234,7 +219,7 @@ async def backlogs(redis: Redis, names: Sequence[str]) -> dict[str, Backlog]:
     for name in names:
         commands += [("XLEN", keys.stream(name)), ("GET", keys.stream_bytes(name))]
     replies = await redis.pipeline(commands)
-    return {name: Backlog(int(replies[2 * n]), _count(replies[2 * n + 1])) for n, name in enumerate(names)}
+    return {name: Backlog(replies[2 * n], int(replies[2 * n + 1] or 0)) for n, name in enumerate(names)}
 
 
 def _args(messages: Sequence[Mapping[str, bytes]]) -> list[Arg]:
@@ -261,11 +246,6 @@ def message_of(entry: Sequence[Any], deliveries: int = 1) -> Message:
     parts = entry[1]
     fields = {text(name): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
     return Message(text(entry[0]), fields, deliveries)
-
-
-def _count(value: bytes | None) -> int:
-    """What is counted; 0 for anything else than a number, which the next message overwrites."""
-    return int(value) if value is not None and value.isdigit() else 0
 
 
 def _missing(error: ResponseError) -> bool:

@@ -8,8 +8,8 @@ import pytest
 from redis.crc import key_slot
 
 import microsub
+from microsub.check.keynames import key_functions
 from microsub.redis import identitykeys, keys
-from microsub.redis.keynames import key_functions
 from microsub.redis.scripts import script_files
 from tests.support.invariants import assert_no_stray_keys, named_keys
 

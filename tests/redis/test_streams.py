@@ -101,15 +101,6 @@ async def test_only_the_owner_hands_back(real_redis):
     assert await stream.take_over("third", 3600, 10) == []
 
 
-async def test_a_message_that_was_deleted_by_hand_troubles_nobody(real_redis):
-    """What is missing from the stream while somebody owns it is passed over."""
-    stream = Stream(real_redis, "stored")
-    first, second = await stream.add([ONE, TWO])
-    await stream.take("dead", 2)
-    await real_redis.command("XDEL", keys.stream("stored"), first)
-    assert [message.id for message in await stream.take_over("alive", 0, 10)] == [second]
-
-
 async def test_idle_names_are_forgotten_but_owners_never(stream):
     """A consumer with a message in hand stays known, else the message would be nobody's."""
     await stream.add([ONE, TWO])

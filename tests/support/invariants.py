@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from microsub.check.command import apply
 from microsub.check.findings import Finding, InChannel
 from microsub.check.invariants import disagreeing
+from microsub.check.keynames import kinds
 from microsub.check.seen import Reader, scores
-from microsub.redis.keynames import kinds
 from microsub.redis.protocol import Redis
 from microsub.timelines.timelinekeys import set_keys
 

@@ -67,12 +67,12 @@ class Between(Wrapped):
 
 
 def once(name: str, act: Callable[[], Awaitable[object]]) -> Callable[[str, Any], Awaitable[None]]:
-    """Do `act` before the first call of that name."""
+    """Do `act` before the first call of that name, which may end with its first argument: `item_end condemn`."""
     done = False
 
-    async def before(called: str, _args: Any) -> None:
+    async def before(called: str, args: Any) -> None:
         nonlocal done
-        if called == name and not done:
+        if name in {called, f"{called} {args[0]}" if args else ""} and not done:
             done = True
             await act()
 

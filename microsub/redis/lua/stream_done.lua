@@ -13,7 +13,7 @@ for at = 2, #ARGV, 2 do
     freed = freed + tonumber(ARGV[at + 1])
   end
 end
-if freed > 0 then redis.pcall('DECRBY', KEYS[2], freed) end
+if freed > 0 then redis.call('DECRBY', KEYS[2], freed) end
 -- An empty stream has no backlog; a count that a restored backup has left behind ends here.
 if redis.call('XLEN', KEYS[1]) == 0 then redis.call('DEL', KEYS[2]) end
 return left
