@@ -54,12 +54,8 @@ async def clean_posts(redis: Redis) -> None:
         ids = range(first, min(first + _BATCH, last + 1))
         rows = await redis.pipeline([("HMGET", keys.item(str(one)), "Data", "version") for one in ids])
         dirty = [(one, data, version or b"") for one, (data, version) in zip(ids, rows, strict=True) if data]
-        cleaned = [(one, _cleaned(data), version) for one, data, version in dirty]
-        calls = [
-            (_UPDATE, [keys.item(str(one))], ["change", version, "", "Data", data])
-            for one, data, version in cleaned
-            if data
-        ]
+        cleaned = [(keys.item(str(one)), _cleaned(data), version) for one, data, version in dirty]
+        calls = [(_UPDATE, [key], ["change", version, "", "Data", data]) for key, data, version in cleaned if data]
         if calls:
             await redis.scripts(calls)
         changed += len(calls)
