@@ -40,8 +40,7 @@ async def test_channels(server: Instance, alice: Reader) -> None:
     await alice.post(action="channels", name="Third")
     reply = await alice.post(403, action="channels", name="Fourth")
     assert reply["error"] == "forbidden"
-    assert "3 of" in reply["error_description"]
-    assert "allows you 3" in reply["error_description"]
+    assert "the limit for channels is reached: 3 of 3" in reply["error_description"]
     assert (await alice.post(action="channels", name="Third"))["name"] == "Third"
     await alice.post(action="channels", method="delete", channel="later")
     await alice.post(action="channels", name="Fourth")
