@@ -79,7 +79,7 @@ async def test_the_tutorial_from_an_empty_page_to_reading(here: Tab, world: Inst
 
 
 async def test_an_app_is_let_in_and_shut_out(here: Tab, world: Instances) -> None:
-    """From the app to our sign-in, to the page of consent, and back with what was left ticked and no more; whoever is
+    """From the app to our sign-in, to the page of consent, and back with what was left ticked and no more; who is
     signed in has to agree to the next app all the same. The account's page ends what was granted.
     """
     person = world.person(here, without=("follow", "channels"))

@@ -43,7 +43,7 @@ FORGED = ("X-Forwarded-For", "203.0.113.9")
 
 
 async def test_by_default_nobody_is_believed() -> None:
-    """Not even this machine itself: whoever connects is the client."""
+    """Not even this machine itself: who connects is the client."""
     assert await seen([], FORGED, ("X-Forwarded-Proto", "https")) == "127.0.0.1 http"
 
 

@@ -47,17 +47,17 @@ def broken_server(*caught_by: str) -> Callable[[type[Server]], type[Server]]:
 
 
 def broken_item(*caught_by: str) -> Callable[[Callable[[dict[str, Any]], None]], None]:
-    """The decorated function spoils an item as it goes over the wire."""
+    """The decorated function corrupts an item as it goes over the wire."""
 
-    def add(spoil: Callable[[dict[str, Any]], None]) -> None:
-        class Spoiled(Model):
+    def add(corrupt: Callable[[dict[str, Any]], None]) -> None:
+        class Corrupting(Model):
             def item(self, post: Post, channel: Channel, read: bool) -> dict[str, Any]:
                 item = super().item(post, channel, read)
-                spoil(item)
+                corrupt(item)
                 return item
 
-        server = type(spoil.__name__, (Server,), {"model_class": Spoiled})
-        VARIANTS.append(Variant(spoil.__name__, server, caught_by))
+        server = type(corrupt.__name__, (Server,), {"model_class": Corrupting})
+        VARIANTS.append(Variant(corrupt.__name__, server, caught_by))
 
     return add
 
@@ -288,7 +288,7 @@ class EditsMove(Model):
 
 @broken_model("isolation.timeline", "isolation.marking", "isolation.changing")
 class ChannelsOfAnybody(Model):
-    """A channel is found by its uid, whoever it belongs to."""
+    """A channel is found by its uid, of any user."""
 
     def channel(self, user: User, uid: str) -> Channel:
         for other in self.users.values():

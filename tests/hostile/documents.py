@@ -1,4 +1,4 @@
-"""Documents that were made to hurt whoever reads them: entities, depth, size, code in every place."""
+"""Documents that were made to hurt their readers: entities, depth, size, code in every place."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def test_the_owner_gets_in_while_a_thousand_machines_guess(house: House) -
     """In a browser and from a network that nobody knows, each time that all of them guess in the same moment.
 
     While it is the first guess for many of them, the owner waits with them, for no more hashes than fit into half a
-    minute; whoever finds no place asks again. A machine's second guess comes behind the owner's first.
+    minute; who finds no place asks again. A machine's second guess comes behind the owner's first.
     """
     cookie = await house.door.remember(ANN, "", NOW)
     gate, hashed, check = threading.Event(), list[str](), house.hasher._check

@@ -1,4 +1,4 @@
-"""Documents that were made to hurt whoever reads them."""
+"""Documents that were made to hurt their readers."""
 
 from __future__ import annotations
 

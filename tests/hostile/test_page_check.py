@@ -95,7 +95,7 @@ async def test_what_pages_say_is_shown_as_text(world: World, served: tuple[Insta
 
 
 async def test_the_terminal_is_not_controlled(world: World, served: tuple[Installation, str]) -> None:
-    """What a page says can't move the cursor or colour the text of whoever runs the command."""
+    """What a page says can't move the cursor or colour the text of the person who runs the command."""
     installed, _ = served
     escape = "\x1b[2J\x1b]0;owned\x07\r\u202e"
     world.site.pages["/escape"] = Reply(

@@ -188,7 +188,7 @@ async def test_injected_headers_do_not_count_as_links(site: Provider, profiles: 
 
 
 async def test_who_leads_to_somebody_is_not_that_person(site: Provider, profiles: Profiles) -> None:
-    """Whoever leads to Alice's page for now, or for good from another host, isn't Alice. In the second case Alice's
+    """Who leads to Alice's page for now, or for good from another host, isn't Alice. In the second case Alice's
     server may speak for them as for Alice, because their page says so.
     """
     alice = site.person("alice").me

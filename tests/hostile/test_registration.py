@@ -119,7 +119,7 @@ async def test_nobody_comes_into_anns_account(world: World) -> None:
             continue
         user = await world.user_of(await world.sign_in(entered, evil, name))
         assert user != "ann", entered
-    # A page that leads to Ann's ends at Ann's provider: whoever passes there is Ann.
+    # A page that leads to Ann's ends at Ann's provider: who passes there is Ann.
     world.honest.at_browser = "ann"
     surfer = await world.sign_in(leads, evil, "mallory")
     assert [hop for hop in surfer.hops if hop.startswith(world.honest.url("/auth"))]
