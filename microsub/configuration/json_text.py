@@ -14,7 +14,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from microsub.errors import ConfigError
 
@@ -78,71 +78,46 @@ def show(path: Path) -> str:
 
 def read(body: bytes, file: str) -> JsonText:
     """Read a document. Raises ConfigError with line and column of invalid JSON or a double key."""
+
+    def fault(found: str, expected: str, **place: int) -> ConfigError:
+        return ConfigError(file=file, path="", found=found, expected=expected, **place)
+
+    def refuse(word: str) -> NoReturn:
+        raise fault(word, "a number that JSON knows")
+
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
-        found = f"the byte 0x{body[error.start]:02x}, which is not UTF-8"
-        raise ConfigError(file=file, path="", line=line, found=found, expected="UTF-8 text") from None
+        raise fault(f"the byte 0x{body[error.start]:02x}, which is not UTF-8", "UTF-8 text", line=line) from None
+    if not text.strip():
+        raise fault("an empty file", "a JSON object", line=1, column=1)
     try:
-        json.loads(text, parse_constant=_refuse)
+        json.loads(text, parse_constant=refuse)
         root, _ = _scan(text, _skip(text, 0))
-    except json.JSONDecodeError as error:
-        raise _syntax(text, error, file) from None
-    except _DuplicateKeyError as error:
-        raise ConfigError(
-            file=file,
-            path="",
-            **_place(text, error.position),
-            found=f"the key '{error.key}' a second time in one object",
-            expected="each key once",
-        ) from None
-    except RecursionError:
-        raise ConfigError(
-            file=file, path="", found="lists within lists without end", expected=f"at most {_LEVELS} levels"
-        ) from None
-    except _NoNumberError as error:
-        raise ConfigError(file=file, path="", found=str(error), expected="a number that JSON knows") from None
-    except ValueError:  # Python's own limit
-        found = "a number of more than 4,300 digits"
-        raise ConfigError(file=file, path="", found=found, expected="fewer digits") from None
-    try:
         json.dumps(root.value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise fault(*_explained(text, error), line=error.lineno, column=error.colno) from None
+    except RecursionError:
+        raise fault("lists within lists without end", f"at most {_LEVELS} levels") from None
     except UnicodeEncodeError:
-        raise ConfigError(
-            file=file, path="", found="half of a surrogate pair (\\ud8… to \\udf…)", expected="whole characters"
-        ) from None
+        raise fault("half of a surrogate pair (\\ud8… to \\udf…)", "whole characters") from None
+    except ValueError:  # Python's own limit
+        raise fault("a number of more than 4,300 digits", "fewer digits") from None
     return JsonText(text, root)
 
 
-class _DuplicateKeyError(Exception):
-    def __init__(self, key: str, position: int) -> None:
-        super().__init__(key)
-        self.key = key
-        self.position = position
+_TWICE = "a second time in one object"
 
 
-class _NoNumberError(ValueError):
-    pass
-
-
-def _refuse(word: str) -> Any:
-    raise _NoNumberError(word)
-
-
-def _place(text: str, position: int) -> dict[str, int]:
-    return {"line": text.count("\n", 0, position) + 1, "column": position - text.rfind("\n", 0, position)}
-
-
-def _syntax(text: str, error: json.JSONDecodeError, file: str) -> ConfigError:
+def _explained(text: str, error: json.JSONDecodeError) -> tuple[str, str]:
+    """What was found there, and what was expected."""
     position = error.pos
-    if not text.strip():
-        return ConfigError(file=file, path="", line=1, column=1, found="an empty file", expected="a JSON object")
+    if error.msg.endswith(_TWICE):
+        return error.msg, "each key once"
     before = text[:position].rstrip()
     around = text[position : position + 20].partition("\n")[0].strip()
-    found = (
-        f"'{around}'" if around else "the end of the line" if position < len(text.rstrip()) else "the end of the file"
-    )
+    end = "the end of the line" if position < len(text.rstrip()) else "the end of the file"
     expected = {
         "Expecting ',' delimiter": "a comma or a closing bracket",
         "Expecting ':' delimiter": "a colon after the key",
@@ -154,7 +129,7 @@ def _syntax(text: str, error: json.JSONDecodeError, file: str) -> ConfigError:
         expected += " after the comma (JSON has no comma before a closing bracket)"
     elif around.startswith(("//", "/*", "#")):
         expected += " (JSON has no comments)"
-    return ConfigError(file=file, path="", found=found, expected=expected, **_place(text, position))
+    return f"'{around}'" if around else end, expected
 
 
 # --- places (the text is known to be valid JSON here) ------------------------------------------------------------
@@ -180,7 +155,7 @@ def _scan(text: str, start: int, level: int = 0) -> tuple[Node, int]:
             key_at = position
             key, position = _DECODER.raw_decode(text, position)
             if key in items:
-                raise _DuplicateKeyError(str(key), key_at)
+                raise json.JSONDecodeError(f"the key '{key}' {_TWICE}", text, key_at)
             position = _skip(text, _skip(text, position) + 1)  # the colon
         items[key], position = _scan(text, position, level + 1)
         position = _skip(text, position)

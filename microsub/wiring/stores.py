@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import structlog
@@ -39,11 +40,36 @@ def tell_failure(task: asyncio.Task[None]) -> None:
         log.critical("a part of the server has ended; restart it", part=task.get_name(), exc_info=error)
 
 
+_PARTS = {
+    "accounts": "identity.store.accounts:Accounts",
+    "adder": "timelines.add:Adder",
+    "applied": "configuration.store:Applied",
+    "channels": "timelines.channels:Channels",
+    "feeds": "feeds.record:Feeds",
+    "items": "posts.items:Items",
+    "presence": "redis.presence:Presence",
+    "rules": "timelines.rules:Rules",
+    "schedule": "feeds.queue:Schedule",
+}
+"""Where the class of each store stands."""
+_WITH_ITEMS = {"adder", "rules"}
+
+
 class Stores:
-    """One connection to the Redis at `url`, and everything that stands on it, each part made when it is first used.
+    """One connection to the Redis at `url`, and its stores, each made when it is first used.
 
     `where` tells people where the data is; `watch` is what is known of the life of an embedded Redis.
     """
+
+    accounts: Accounts
+    adder: Adder
+    applied: Applied
+    channels: Channels
+    feeds: Feeds
+    items: Items
+    presence: Presence
+    rules: Rules
+    schedule: Schedule
 
     def __init__(self, redis: Redis, url: str, where: str, watch: Watch) -> None:
         self.redis = redis
@@ -51,68 +77,14 @@ class Stores:
         self.where = where
         self.watch = watch
 
-    @cached_property
-    def accounts(self) -> Accounts:
-        """See `identity.store.accounts`."""
-        from microsub.identity.store.accounts import Accounts
-
-        return Accounts(self.redis)
-
-    @cached_property
-    def channels(self) -> Channels:
-        """See `timelines.channels`."""
-        from microsub.timelines.channels import Channels
-
-        return Channels(self.redis)
-
-    @cached_property
-    def adder(self) -> Adder:
-        """See `timelines.add`."""
-        from microsub.timelines.add import Adder
-
-        return Adder(self.redis, self.items)
-
-    @cached_property
-    def rules(self) -> Rules:
-        """See `timelines.rules`."""
-        from microsub.timelines.rules import Rules
-
-        return Rules(self.redis, self.items)
-
-    @cached_property
-    def feeds(self) -> Feeds:
-        """See `feeds.record`."""
-        from microsub.feeds.record import Feeds
-
-        return Feeds(self.redis)
-
-    @cached_property
-    def items(self) -> Items:
-        """See `posts.items`."""
-        from microsub.posts.items import Items
-
-        return Items(self.redis)
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """See `feeds.queue`."""
-        from microsub.feeds.queue import Schedule
-
-        return Schedule(self.redis)
-
-    @cached_property
-    def applied(self) -> Applied:
-        """See `configuration.store`."""
-        from microsub.configuration.store import Applied
-
-        return Applied(self.redis)
-
-    @cached_property
-    def presence(self) -> Presence:
-        """See `redis.presence`."""
-        from microsub.redis.presence import Presence
-
-        return Presence(self.redis)
+    def __getattr__(self, name: str) -> object:
+        if name not in _PARTS:
+            raise AttributeError(name)
+        module, _, kind = _PARTS[name].partition(":")
+        more = (self.items,) if name in _WITH_ITEMS else ()
+        part: object = getattr(import_module(f"microsub.{module}"), kind)(self.redis, *more)
+        setattr(self, name, part)
+        return part
 
     @cached_property
     def in_force(self) -> SettingsInForce:
