@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
-from tests.support.polling import World, dated, rss, world
-from tests.support.web import Publisher, publisher
+from tests.support.polling import World, dated, rss
 
 FRESH = 10
 """What the timelines of a `World` take as unread."""
@@ -17,18 +13,6 @@ FRESH = 10
 
 class KilledError(BaseException):
     """The process is gone."""
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as found:
-        yield found
-
-
-@pytest.fixture
-async def it(redis: Redis) -> AsyncIterator[World]:
-    async with world(redis) as found:
-        yield found
 
 
 async def unread(it: World, user: str = "alice") -> int:

@@ -6,9 +6,8 @@ import pytest
 
 from microsub.errors import StoreUnavailable
 from microsub.feeds.record import FeedRecord
-from microsub.redis.protocol import Redis
-from tests.support.polling import World, dated, rss, world
-from tests.support.web import Answer, Publisher, publisher
+from tests.support.polling import World, dated, rss
+from tests.support.web import Answer, Publisher
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]
 H_FEED = (
@@ -20,6 +19,13 @@ def page(*feeds: str, body: str = "<p>Words</p>") -> Answer:
     """A page that names these feeds."""
     links = "".join(f'<link rel="alternate" type="application/rss+xml" href="{url}">' for url in feeds)
     return Answer(f"<!doctype html><title>Blog</title>{links}{body}".encode(), headers=HTML)
+
+
+def blog(site: Publisher) -> tuple[str, str]:
+    """The addresses of a page and of its feed of three posts."""
+    site.serve("/", page("/feed"))
+    site.serve_document("/feed", rss(dated(3)))
+    return site.url("/", "blog.test"), site.url("/feed", "blog.test")
 
 
 async def settle(it: World) -> None:
@@ -48,243 +54,188 @@ async def assert_settled(it: World, site: Publisher, home: str, feed: str, user:
         assert await it.feeds.find(url) == (await it.channels.subscriptions(user, "home"))[0].feed
 
 
-async def test_a_page_leads_to_its_feed(redis: Redis) -> None:
+async def test_a_page_leads_to_its_feed(site: Publisher, it: World) -> None:
     """At the first poll; the feed is asked at once, on its own host; the newest ten posts are unread."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "feeds.test")
-        site.serve("/", page(feed))
-        site.serve_document("/feed", rss(dated(12)))
-        followed = await it.follow(home)
-        await settle(it)
-        assert [row.is_read for row in await it.rows()] == [False] * 10 + [True] * 2
-        record = await it.record(followed)
-        assert (record.title, record.failures, record.last_error) == ("Invented", 0, None)
-        await assert_settled(it, site, home, feed, posts=12)
-        assert site.count("/") == 1
+    home, feed = site.url("/", "blog.test"), site.url("/feed", "feeds.test")
+    site.serve("/", page(feed))
+    site.serve_document("/feed", rss(dated(12)))
+    followed = await it.follow(home)
+    await settle(it)
+    assert [row.is_read for row in await it.rows()] == [False] * 10 + [True] * 2
+    record = await it.record(followed)
+    assert (record.title, record.failures, record.last_error) == ("Invented", 0, None)
+    await assert_settled(it, site, home, feed, posts=12)
+    assert site.count("/") == 1
 
 
-async def test_the_next_follower_of_the_page_asks_nobody(redis: Redis) -> None:
+async def test_the_next_follower_of_the_page_asks_nobody(site: Publisher, it: World) -> None:
     """The page's address leads to the feed, whose posts are there."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
-        site.serve("/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        one = await it.follow(home)
-        await settle(it)
-        two = await it.follow(home, "bob")
-        three = await it.follow(feed, "carol")
-        assert one.id == two.id == three.id
-        await settle(it)
-        assert site.count("/") == 1
+    home, feed = blog(site)
+    one = await it.follow(home)
+    await settle(it)
+    two = await it.follow(home, "bob")
+    three = await it.follow(feed, "carol")
+    assert one.id == two.id == three.id
+    await settle(it)
+    assert site.count("/") == 1
 
 
-async def test_a_page_that_sends_its_visitors_elsewhere(redis: Redis) -> None:
+async def test_a_page_that_sends_its_visitors_elsewhere(site: Publisher, it: World) -> None:
     """The feed is that of the page behind; both addresses lead to it."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
-        site.serve("/", Answer(b'<title>Blog</title><meta http-equiv="refresh" content="0;url=/en/">', headers=HTML))
-        site.serve("/en/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        await it.follow(home)
-        await settle(it)
-        await assert_settled(it, site, home, feed)
-        assert await it.feeds.find(site.url("/en/", "blog.test")) == await it.feeds.find(feed)
+    home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+    site.serve("/", Answer(b'<title>Blog</title><meta http-equiv="refresh" content="0;url=/en/">', headers=HTML))
+    site.serve("/en/", page("/feed"))
+    site.serve_document("/feed", rss(dated(3)))
+    await it.follow(home)
+    await settle(it)
+    await assert_settled(it, site, home, feed)
+    assert await it.feeds.find(site.url("/en/", "blog.test")) == await it.feeds.find(feed)
 
 
 @pytest.mark.parametrize("polled", [True, False])
-async def test_a_page_of_a_known_feed(redis: Redis, polled: bool) -> None:
+async def test_a_page_of_a_known_feed(site: Publisher, it: World, polled: bool) -> None:
     """Its followers go over to the feed that others follow, whether that has been polled or not."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
-        site.serve("/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        known = await it.follow(feed, "bob")
-        if polled:
-            await settle(it)
-        await it.follow(home)
+    home, feed = blog(site)
+    known = await it.follow(feed, "bob")
+    if polled:
         await settle(it)
-        await assert_settled(it, site, home, feed)
-        assert await it.feeds.subscribers(known.id) == [("alice", "home"), ("bob", "home")]
-        assert (await it.follow(home, "carol")).id == known.id
+    await it.follow(home)
+    await settle(it)
+    await assert_settled(it, site, home, feed)
+    assert await it.feeds.subscribers(known.id) == [("alice", "home"), ("bob", "home")]
+    assert (await it.follow(home, "carol")).id == known.id
 
 
-async def test_page_and_feed_in_one_channel(redis: Redis) -> None:
+async def test_page_and_feed_in_one_channel(site: Publisher, it: World) -> None:
     """One subscription is left, every post stands there once, and both addresses name it."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
-        site.serve("/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        await it.follow(home)
-        await it.follow(feed)
-        await settle(it)
-        assert len(await urls(it)) == 1
-        assert len(await it.rows()) == 3
-        assert await it.feeds.find(home) == await it.feeds.find(feed)
+    home, feed = blog(site)
+    await it.follow(home)
+    await it.follow(feed)
+    await settle(it)
+    assert len(await urls(it)) == 1
+    assert len(await it.rows()) == 3
+    assert await it.feeds.find(home) == await it.feeds.find(feed)
 
 
-async def test_a_page_that_is_a_feed_stays(redis: Redis) -> None:
+async def test_a_page_that_is_a_feed_stays(site: Publisher, it: World) -> None:
     """An h-feed with posts is followed as it is, whatever else the page names; one without posts is not."""
-    async with publisher() as site, world(redis) as it:
-        home = site.url("/", "blog.test")
-        site.serve("/", page("/feed", body=H_FEED))
-        site.serve("/empty", page("/feed", body='<div class="h-feed"></div>'))
-        site.serve_document("/feed", rss(dated(3)))
-        await it.follow(home)
-        await settle(it)
-        assert await urls(it) == [(home, home)]
-        assert len(await it.rows()) == 1
-        await it.follow(site.url("/empty", "blog.test"), "bob")
-        await settle(it)
-        assert len(await it.rows("bob")) == 3
+    home = site.url("/", "blog.test")
+    site.serve("/", page("/feed", body=H_FEED))
+    site.serve("/empty", page("/feed", body='<div class="h-feed"></div>'))
+    site.serve_document("/feed", rss(dated(3)))
+    await it.follow(home)
+    await settle(it)
+    assert await urls(it) == [(home, home)]
+    assert len(await it.rows()) == 1
+    await it.follow(site.url("/empty", "blog.test"), "bob")
+    await settle(it)
+    assert len(await it.rows("bob")) == 3
 
 
-async def test_leftovers_of_themes_are_no_feed(redis: Redis) -> None:
-    """Classic microformats, and the page of a single post, yield to the feed that the page names."""
-    async with publisher() as site, world(redis) as it:
-        theme = '<div class="hfeed"><div class="hentry"><h2 class="entry-title">About us</h2></div></div>'
-        site.serve("/", page("/feed", body=theme))
-        site.serve("/1", page("/feed", body='<div class="h-entry"><a class="u-url p-name" href="/1">One</a></div>'))
-        site.serve_document("/feed", rss(dated(3)))
-        for path, user in (("/", "alice"), ("/1", "bob")):
-            await it.follow(site.url(path, "blog.test"), user)
-            await settle(it)
-            assert len(await it.rows(user)) == 3
-
-
-async def test_a_page_without_a_feed_is_in_trouble(redis: Redis) -> None:
+async def test_a_page_without_a_feed_is_in_trouble(site: Publisher, it: World) -> None:
     """Its health says why, and it is asked again later."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/", page("/comments/feed/"))
-        feed = await it.follow(site.url("/", "blog.test"))
-        result = await it.poll(feed)
-        assert result.outcome == "parse"
-        assert result.next_poll is not None
-        assert "no h-feed" in ((await it.record(feed)).last_error or "")
-        site.serve("/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        it.clock.advance(48 * 3600)
-        await settle(it)
-        assert len(await it.rows()) == 3
-        assert (await it.record(feed)).failures == 0
+    site.serve("/", page("/comments/feed/"))
+    feed = await it.follow(site.url("/", "blog.test"))
+    result = await it.poll(feed)
+    assert result.outcome == "parse"
+    assert result.next_poll is not None
+    assert "no h-feed" in ((await it.record(feed)).last_error or "")
+    site.serve("/", page("/feed"))
+    site.serve_document("/feed", rss(dated(3)))
+    it.clock.advance(48 * 3600)
+    await settle(it)
+    assert len(await it.rows()) == 3
+    assert (await it.record(feed)).failures == 0
 
 
-async def test_a_feed_that_has_worked_is_not_left_for_a_page(redis: Redis) -> None:
-    """A notice of maintenance that names another feed doesn't take the readers away."""
-    async with publisher() as site, world(redis) as it:
-        url = site.serve_document("/feed", rss(dated(3)))
-        feed = await it.follow(url)
-        await it.poll(feed)
-        site.serve("/feed", page("/other"))
-        assert (await it.poll(feed)).outcome == "parse"
-        assert (await it.record(feed)).url == url
-
-
-async def test_what_has_the_address_of_a_feed_is_given_time(redis: Redis) -> None:
+async def test_what_has_the_address_of_a_feed_is_given_time(site: Publisher, it: World) -> None:
     """A page in its place may be there for an hour; one that stays is left like any other."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/rss/", page("/feed.xml"))
-        site.serve_document("/feed.xml", rss(dated(3)))
-        for back in (True, False):
-            feed = await it.follow(site.url("/rss/" if not back else "/news/feed", "blog.test"))
-            site.serve("/news/feed", page("/feed.xml"))
-            assert [(await it.poll(feed)).outcome for _ in range(2)] == ["parse", "parse"]
-            if back:
-                site.serve_document("/news/feed", rss(dated(1)))
-                assert (await it.poll(feed)).outcome == "changed"
-                assert (await it.record(feed)).url.endswith("/news/feed")
-            else:
-                assert (await it.poll(feed)).outcome == "moved"
+    site.serve("/rss/", page("/feed.xml"))
+    site.serve_document("/feed.xml", rss(dated(3)))
+    for back in (True, False):
+        feed = await it.follow(site.url("/rss/" if not back else "/news/feed", "blog.test"))
+        site.serve("/news/feed", page("/feed.xml"))
+        assert [(await it.poll(feed)).outcome for _ in range(2)] == ["parse", "parse"]
+        if back:
+            site.serve_document("/news/feed", rss(dated(1)))
+            assert (await it.poll(feed)).outcome == "changed"
+            assert (await it.record(feed)).url.endswith("/news/feed")
+        else:
+            assert (await it.poll(feed)).outcome == "moved"
 
 
-async def test_feeds_that_are_gone_are_passed_over(redis: Redis) -> None:
+async def test_feeds_that_are_gone_are_passed_over(site: Publisher, it: World) -> None:
     """The next best one is followed."""
-    async with publisher() as site, world(redis) as it:
-        home = site.url("/", "blog.test")
-        site.serve("/", page("/old", "/feed"))
-        site.serve("/old", Answer(status=410))
-        site.serve_document("/feed", rss(dated(3)))
-        await it.poll(await it.follow(site.url("/old", "blog.test"), "bob"))
-        await it.follow(home)
-        await settle(it)
-        await assert_settled(it, site, home, site.url("/feed", "blog.test"))
+    home = site.url("/", "blog.test")
+    site.serve("/", page("/old", "/feed"))
+    site.serve("/old", Answer(status=410))
+    site.serve_document("/feed", rss(dated(3)))
+    await it.poll(await it.follow(site.url("/old", "blog.test"), "bob"))
+    await it.follow(home)
+    await settle(it)
+    await assert_settled(it, site, home, site.url("/feed", "blog.test"))
 
 
-async def test_pages_that_name_each_other(redis: Redis) -> None:
+async def test_pages_that_name_each_other(site: Publisher, it: World) -> None:
     """There is an end to it, also when both are followed, and when the feed sends everybody back to the page."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/", page("/two"))
-        site.serve("/two", page("/three", "/"))
-        site.serve("/three", page("/", "/two"))
-        site.serve("/back", page("/away"))
-        site.serve("/away", Answer(status=302, headers=[("Location", "/back")]))
-        for path, user in (("/", "alice"), ("/two", "bob"), ("/three", "carol"), ("/back", "dave")):
-            await it.follow(site.url(path, "blog.test"), user)
-        for _ in range(5):
-            await settle(it)
-            it.clock.advance(48 * 3600)
-        asked = len(site.asked)
-        assert asked < 45
+    site.serve("/", page("/two"))
+    site.serve("/two", page("/three", "/"))
+    site.serve("/three", page("/", "/two"))
+    site.serve("/back", page("/away"))
+    site.serve("/away", Answer(status=302, headers=[("Location", "/back")]))
+    for path, user in (("/", "alice"), ("/two", "bob"), ("/three", "carol"), ("/back", "dave")):
+        await it.follow(site.url(path, "blog.test"), user)
+    for _ in range(5):
         await settle(it)
-        assert len(site.asked) - asked <= 4
-        for user in ("alice", "bob", "carol", "dave"):
-            assert len(await urls(it, user)) == 1
+        it.clock.advance(48 * 3600)
+    asked = len(site.asked)
+    assert asked < 45
+    await settle(it)
+    assert len(site.asked) - asked <= 4
+    for user in ("alice", "bob", "carol", "dave"):
+        assert len(await urls(it, user)) == 1
 
 
-async def test_pages_lead_into_no_private_network(redis: Redis) -> None:
-    """The address that a page names is guarded as any other."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/", page("http://10.0.0.1/feed"))
-        feed = await it.follow(site.url("/", "blog.test"))
-        await settle(it)
-        record = await it.record(feed)
-        assert record.url == "http://10.0.0.1/feed"
-        assert (record.last_error or "").startswith("blocked")
-
-
-async def test_a_page_that_is_refused_to_us_may_be_known(redis: Redis) -> None:
+async def test_a_page_that_is_refused_to_us_may_be_known(site: Publisher, it: World) -> None:
     """Sites that show their pages to browsers only have their feeds at well-known addresses. Feeds stay put."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/r/gardening/", Answer(b"Blocked", 403))
-        site.serve("/r/gardening/.rss", Answer(b"Blocked", 403))
-        known = await it.follow(site.url("/r/gardening/", "www.reddit.com"))
-        assert (await it.poll(known)).outcome == "moved"
-        assert (await it.record(known)).url == "https://www.reddit.com/r/gardening/.rss"
-        feed = await it.follow(site.url("/r/gardening/.rss", "www.reddit.com"))
-        assert (await it.poll(feed)).outcome == "http"
+    site.serve("/r/gardening/", Answer(b"Blocked", 403))
+    site.serve("/r/gardening/.rss", Answer(b"Blocked", 403))
+    known = await it.follow(site.url("/r/gardening/", "www.reddit.com"))
+    assert (await it.poll(known)).outcome == "moved"
+    assert (await it.record(known)).url == "https://www.reddit.com/r/gardening/.rss"
+    feed = await it.follow(site.url("/r/gardening/.rss", "www.reddit.com"))
+    assert (await it.poll(feed)).outcome == "http"
 
 
-async def test_a_wall_before_a_known_page(redis: Redis) -> None:
+async def test_a_wall_before_a_known_page(site: Publisher, it: World) -> None:
     """Asked for consent in place of the page, we know the feed by the page's address."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/channel/UCabcdefghijklmnopqrstuv", Answer(status=302, headers=[("Location", "/consent")]))
-        site.serve("/consent", page(body="<form>Agree?</form>"))
-        known = await it.follow(site.url("/channel/UCabcdefghijklmnopqrstuv", "www.youtube.com"))
-        assert (await it.poll(known)).outcome == "moved"
-        assert "videos.xml?channel_id=UCabcdefghijklmnopqrstuv" in (await it.record(known)).url
+    site.serve("/channel/UCabcdefghijklmnopqrstuv", Answer(status=302, headers=[("Location", "/consent")]))
+    site.serve("/consent", page(body="<form>Agree?</form>"))
+    known = await it.follow(site.url("/channel/UCabcdefghijklmnopqrstuv", "www.youtube.com"))
+    assert (await it.poll(known)).outcome == "moved"
+    assert "videos.xml?channel_id=UCabcdefghijklmnopqrstuv" in (await it.record(known)).url
 
 
-async def test_a_private_page_has_a_private_feed(redis: Redis) -> None:
+async def test_a_private_page_has_a_private_feed(site: Publisher, it: World) -> None:
     """Its user and password go along, on the same site and nowhere else."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/", page("/feed"))
-        site.serve("/away", page(site.url("/feed", "other.test")))
-        site.serve_document("/feed", rss(dated(3)))
-        for path in ("/", "/away"):
-            await it.follow(site.url(path, "blog.test").replace("//", "//ann:sesame@"))
-            await settle(it)
-        seen = [("authorization" in asked.headers) for asked in site.asked if asked.path == "/feed"]
-        assert seen == [True, False]
+    site.serve("/", page("/feed"))
+    site.serve("/away", page(site.url("/feed", "other.test")))
+    site.serve_document("/feed", rss(dated(3)))
+    for path in ("/", "/away"):
+        await it.follow(site.url(path, "blog.test").replace("//", "//ann:sesame@"))
+        await settle(it)
+    seen = [("authorization" in asked.headers) for asked in site.asked if asked.path == "/feed"]
+    assert seen == [True, False]
 
 
-async def test_polling_on_demand_waits_for_the_feed(redis: Redis) -> None:
+async def test_polling_on_demand_waits_for_the_feed(site: Publisher, it: World) -> None:
     """Not for the page: what is asked for are posts."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/", page(site.url("/feed", "feeds.test")))
-        site.serve_document("/feed", rss(dated(3)))
-        feed = await it.follow(site.url("/", "blog.test"))
-        reports = await it.poll_now().poll([feed.id], patience=20)
-        assert reports[feed.id].outcome == "polled"
-        assert len(await it.rows()) == 3
+    site.serve("/", page(site.url("/feed", "feeds.test")))
+    site.serve_document("/feed", rss(dated(3)))
+    feed = await it.follow(site.url("/", "blog.test"))
+    reports = await it.poll_now().poll([feed.id], patience=20)
+    assert reports[feed.id].outcome == "polled"
+    assert len(await it.rows()) == 3
 
 
 # --- crashes and races ------------------------------------------------------------------------------------------------
@@ -306,43 +257,40 @@ STEPS = {
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("known", [False, True], ids=["unknown", "known"])
 async def test_a_crash_on_the_way_is_made_good(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch, step: str, known: bool, after: bool
+    site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch, step: str, known: bool, after: bool
 ) -> None:
     """Wherever the worker dies, just before or just after a step is written, the next poll finishes the work."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
-        site.serve("/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        if known:
-            await it.follow(feed, "carol")
-            await settle(it)
-        followed = await it.follow(home)
-        await it.follow(home, "bob")
-        store, method, calls = STEPS[step]
-        target = getattr(it, store)
-        inner = getattr(target, method)
-        seen = 0
-
-        async def dies(*args: object, **kwargs: object) -> object:
-            nonlocal seen
-            seen += 1
-            if seen != calls + 1:
-                return await inner(*args, **kwargs)
-            if after:
-                await inner(*args, **kwargs)
-            raise StoreUnavailable("the worker died")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(target, method, dies)
-            try:
-                await it.poll(followed)
-            except StoreUnavailable:
-                assert seen == calls + 1
-        it.clock.advance(120)
-        await it.make_due(followed)
+    home, feed = blog(site)
+    if known:
+        await it.follow(feed, "carol")
         await settle(it)
-        for user in ("alice", "bob"):
-            await assert_settled(it, site, home, feed, user)
+    followed = await it.follow(home)
+    await it.follow(home, "bob")
+    store, method, calls = STEPS[step]
+    target = getattr(it, store)
+    inner = getattr(target, method)
+    seen = 0
+
+    async def dies(*args: object, **kwargs: object) -> object:
+        nonlocal seen
+        seen += 1
+        if seen != calls + 1:
+            return await inner(*args, **kwargs)
+        if after:
+            await inner(*args, **kwargs)
+        raise StoreUnavailable("the worker died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target, method, dies)
+        try:
+            await it.poll(followed)
+        except StoreUnavailable:
+            assert seen == calls + 1
+    it.clock.advance(120)
+    await it.make_due(followed)
+    await settle(it)
+    for user in ("alice", "bob"):
+        await assert_settled(it, site, home, feed, user)
 
 
 ON_THE_WAY = [
@@ -359,88 +307,81 @@ ON_THE_WAY = [
 
 @pytest.mark.parametrize(("known", "store", "method"), ON_THE_WAY)
 async def test_unfollowing_on_the_way(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch, known: bool, store: str, method: str
+    site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch, known: bool, store: str, method: str
 ) -> None:
     """Who unfollows the page while it becomes the feed follows neither, at whatever step that happens."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
-        site.serve("/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        if known:
-            await it.follow(feed, "carol")
-            await settle(it)
-        followed = await it.follow(home)
-        target = getattr(it, store)
-        inner = getattr(target, method)
-        unfollowed = False
-
-        async def unfollowed_meanwhile(*args: object, **kwargs: object) -> object:
-            nonlocal unfollowed
-            unfollowed = True
-            monkeypatch.undo()
-            await it.following.unfollow("alice", "home", home, it.clock())
-            return await inner(*args, **kwargs)
-
-        monkeypatch.setattr(target, method, unfollowed_meanwhile)
-        await it.poll(followed)
-        assert unfollowed
-        await it.make_due(followed)
+    home, feed = blog(site)
+    if known:
+        await it.follow(feed, "carol")
         await settle(it)
-        assert await urls(it) == []
-        assert await it.rows() == []
-        assert ("alice", "home") not in await _all_subscribers(it, home, feed, followed)
+    followed = await it.follow(home)
+    target = getattr(it, store)
+    inner = getattr(target, method)
+    unfollowed = False
 
-
-async def test_an_unfollow_that_meets_the_change_is_not_lost(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has read the old subscription when the new one is written."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
-        site.serve("/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        known = await it.follow(feed, "carol")
-        await settle(it)
-        followed = await it.follow(home)
-        unfollow = it.channels.unfollow
-
-        async def after_the_change(*args: str) -> bool:
-            monkeypatch.undo()
-            await it.poll(followed)
-            return await unfollow(*args)
-
-        monkeypatch.setattr(it.channels, "unfollow", after_the_change)
+    async def unfollowed_meanwhile(*args: object, **kwargs: object) -> object:
+        nonlocal unfollowed
+        unfollowed = True
+        monkeypatch.undo()
         await it.following.unfollow("alice", "home", home, it.clock())
-        assert await urls(it) == []
-        assert await it.rows() == []
-        assert await it.feeds.subscribers(known.id) == [("carol", "home")]
+        return await inner(*args, **kwargs)
+
+    monkeypatch.setattr(target, method, unfollowed_meanwhile)
+    await it.poll(followed)
+    assert unfollowed
+    await it.make_due(followed)
+    await settle(it)
+    assert await urls(it) == []
+    assert await it.rows() == []
+    assert ("alice", "home") not in await _all_subscribers(it, home, feed, followed)
+
+
+async def test_an_unfollow_that_meets_the_change_is_not_lost(
+    site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the old subscription when the new one is written."""
+    home, feed = blog(site)
+    known = await it.follow(feed, "carol")
+    await settle(it)
+    followed = await it.follow(home)
+    unfollow = it.channels.unfollow
+
+    async def after_the_change(*args: str) -> bool:
+        monkeypatch.undo()
+        await it.poll(followed)
+        return await unfollow(*args)
+
+    monkeypatch.setattr(it.channels, "unfollow", after_the_change)
+    await it.following.unfollow("alice", "home", home, it.clock())
+    assert await urls(it) == []
+    assert await it.rows() == []
+    assert await it.feeds.subscribers(known.id) == [("carol", "home")]
 
 
 async def test_who_follows_the_page_during_the_change_is_taken_along(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch
+    site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found under the page's old record after all others have left it."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
-        site.serve("/", page("/feed"))
-        site.serve_document("/feed", rss(dated(3)))
-        await it.follow(feed, "carol")
-        await settle(it)
-        old = await it.follow(home)
-        add = it.schedule.add
+    home, feed = blog(site)
+    await it.follow(feed, "carol")
+    await settle(it)
+    old = await it.follow(home)
+    add = it.schedule.add
 
-        async def and_somebody_follows(*args: object) -> None:
-            monkeypatch.undo()
-            await add(*args)  # type: ignore[arg-type]
-            now = it.clock()
-            await it.accounts.add_user("dave", "", now)
-            await it.channels.create("dave", "home", now, "home")
-            await it.channels.follow("dave", "home", old.id, home, now)
-            await it.feeds.subscribe(old.id, "dave", "home")
-            await add(old.id, "blog.test", now)
+    async def and_somebody_follows(*args: object) -> None:
+        monkeypatch.undo()
+        await add(*args)  # type: ignore[arg-type]
+        now = it.clock()
+        await it.accounts.add_user("dave", "", now)
+        await it.channels.create("dave", "home", now, "home")
+        await it.channels.follow("dave", "home", old.id, home, now)
+        await it.feeds.subscribe(old.id, "dave", "home")
+        await add(old.id, "blog.test", now)
 
-        monkeypatch.setattr(it.schedule, "add", and_somebody_follows)
-        await settle(it)
-        for user in ("alice", "dave"):
-            await assert_settled(it, site, home, feed, user)
+    monkeypatch.setattr(it.schedule, "add", and_somebody_follows)
+    await settle(it)
+    for user in ("alice", "dave"):
+        await assert_settled(it, site, home, feed, user)
 
 
 async def _all_subscribers(it: World, home: str, feed: str, followed: FeedRecord) -> list[tuple[str, str]]:
@@ -458,55 +399,52 @@ async def _all_subscribers(it: World, home: str, feed: str, followed: FeedRecord
         Answer(b"<rss", headers=[("Content-Type", "application/rss+xml")]),
     ],
 )
-async def test_a_named_feed_that_does_not_work_is_passed_over(redis: Redis, broken: Answer) -> None:
+async def test_a_named_feed_that_does_not_work_is_passed_over(site: Publisher, it: World, broken: Answer) -> None:
     """The next one of the page is followed, at once, and by the page's address; the broken one isn't asked again."""
-    async with publisher() as site, world(redis) as it:
-        home, feed = site.url("/", "blog.test"), site.url("/rss", "blog.test")
-        site.serve("/", page("/atom", "/other", "/rss"))
-        site.serve("/atom", broken)
-        site.serve("/other", Answer(status=404))
-        site.serve_document("/rss", rss(dated(3)))
-        await it.follow(home)
-        await settle(it)
-        await assert_settled(it, site, home, feed)
-        assert (site.count("/atom"), site.count("/other")) == (1, 1)
+    home, feed = site.url("/", "blog.test"), site.url("/rss", "blog.test")
+    site.serve("/", page("/atom", "/other", "/rss"))
+    site.serve("/atom", broken)
+    site.serve("/other", Answer(status=404))
+    site.serve_document("/rss", rss(dated(3)))
+    await it.follow(home)
+    await settle(it)
+    await assert_settled(it, site, home, feed)
+    assert (site.count("/atom"), site.count("/other")) == (1, 1)
 
 
-async def test_a_named_feed_in_passing_trouble_is_waited_for(redis: Redis) -> None:
+async def test_a_named_feed_in_passing_trouble_is_waited_for(site: Publisher, it: World) -> None:
     """A server error isn't the address's fault: after two more tries only the next feed is followed."""
-    async with publisher() as site, world(redis) as it:
-        home = site.url("/", "blog.test")
-        site.serve("/", page("/atom", "/rss"))
-        site.serve("/atom", Answer(status=500))
-        site.serve_document("/rss", rss(dated(3)))
-        await it.follow(home)
+    home = site.url("/", "blog.test")
+    site.serve("/", page("/atom", "/rss"))
+    site.serve("/atom", Answer(status=500))
+    site.serve_document("/rss", rss(dated(3)))
+    await it.follow(home)
+    await settle(it)
+    assert await urls(it) == [(home, site.url("/atom", "blog.test"))]
+    assert site.count("/rss") == 0
+    for _ in range(3):
+        it.clock.advance(24 * 3600)
         await settle(it)
-        assert await urls(it) == [(home, site.url("/atom", "blog.test"))]
-        assert site.count("/rss") == 0
-        for _ in range(3):
-            it.clock.advance(24 * 3600)
-            await settle(it)
-        assert await urls(it) == [(home, site.url("/rss", "blog.test"))]
-        assert (len(await it.rows()), site.count("/atom")) == (3, 3)
+    assert await urls(it) == [(home, site.url("/rss", "blog.test"))]
+    assert (len(await it.rows()), site.count("/atom")) == (3, 3)
 
 
-async def test_of_the_feeds_of_a_page_three_are_tried(redis: Redis) -> None:
+async def test_of_the_feeds_of_a_page_three_are_tried(site: Publisher, it: World) -> None:
     """Then the last one is in trouble, and says so; one that has worked is left for no other."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/", page("/1", "/2", "/3", "/4"))
-        for path in ("/1", "/2", "/3", "/4"):
-            site.serve(path, Answer(status=404))
-        followed = await it.follow(site.url("/", "blog.test"))
-        await settle(it)
-        record = await it.record(followed)
-        assert record.url == site.url("/3", "blog.test")
-        assert record.failures == 1
-        site.serve_document("/3", rss(dated(3)))
+    site.serve("/", page("/1", "/2", "/3", "/4"))
+    for path in ("/1", "/2", "/3", "/4"):
+        site.serve(path, Answer(status=404))
+    followed = await it.follow(site.url("/", "blog.test"))
+    await settle(it)
+    record = await it.record(followed)
+    assert record.url == site.url("/3", "blog.test")
+    assert record.failures == 1
+    site.serve_document("/3", rss(dated(3)))
+    it.clock.advance(48 * 3600)
+    await settle(it)
+    site.serve("/3", Answer(status=404))
+    for _ in range(5):
         it.clock.advance(48 * 3600)
         await settle(it)
-        site.serve("/3", Answer(status=404))
-        for _ in range(5):
-            it.clock.advance(48 * 3600)
-            await settle(it)
-        assert (await it.record(followed)).url == site.url("/3", "blog.test")
-        assert site.count("/4") == 0
+    assert (await it.record(followed)).url == site.url("/3", "blog.test")
+    assert site.count("/4") == 0

@@ -11,8 +11,8 @@ from microsub.delivery.stage import Stages
 from microsub.feeds.events import Events
 from microsub.redis.protocol import Redis
 from tests.support.parsing import PARSER
-from tests.support.polling import World, world
-from tests.support.web import Answer, Publisher, publisher
+from tests.support.polling import World
+from tests.support.web import Answer, Publisher
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]
 HOST = "ann.test"
@@ -50,83 +50,79 @@ async def posts(it: World) -> list[dict[str, Any]]:
     return [orjson.loads(data) for (data,) in await it.items.fields(ids, ["Data"])]
 
 
-async def test_posts_are_completed_when_they_are_there_already(redis: Redis) -> None:
+async def test_posts_are_completed_when_they_are_there_already(redis: Redis, site: Publisher, it: World) -> None:
     """First they can be read; then author and target are in them, each asked for once by one look-up after another."""
-    async with publisher() as site, world(redis) as it:
-        serve(site, "one", "two", "three")
-        feed = await it.follow(site.url("/", HOST))
-        await it.poll(feed)
-        about, pears = site.url("/about", HOST), site.url("/pears", "bob.test")
-        for post in await posts(it):
-            assert post["author"] == {"type": "card", "url": about}
-            assert "refs" not in post
-        rows = await it.rows()
-        await it.timelines.mark_read("alice", "home", [rows[0].id], it.clock())
-        assert site.count("/about") == site.count("/pears") == 0
+    serve(site, "one", "two", "three")
+    feed = await it.follow(site.url("/", HOST))
+    await it.poll(feed)
+    about, pears = site.url("/about", HOST), site.url("/pears", "bob.test")
+    for post in await posts(it):
+        assert post["author"] == {"type": "card", "url": about}
+        assert "refs" not in post
+    rows = await it.rows()
+    await it.timelines.mark_read("alice", "home", [rows[0].id], it.clock())
+    assert site.count("/about") == site.count("/pears") == 0
 
-        await looking_up(it).run_once()
-        found = await posts(it)
-        assert len(found) == 3
-        for post in found:
-            assert post["author"] == {"type": "card", "name": "Ann", "url": about, "photo": site.url("/a.png", HOST)}
-            assert post["refs"][pears]["name"] == "Pears"
-        assert site.count("/about") == 1
-        after = [(row.id, row.score, row.is_read) for row in await it.rows()]
-        assert after == [(row.id, row.score, place == 0) for place, row in enumerate(rows)]
-        modified = [event.changed for event in await Events(it.redis).since("0") if event.kind == "post_modified"]
-        assert modified == [("author", "refs")] * 3
+    await looking_up(it).run_once()
+    found = await posts(it)
+    assert len(found) == 3
+    for post in found:
+        assert post["author"] == {"type": "card", "name": "Ann", "url": about, "photo": site.url("/a.png", HOST)}
+        assert post["refs"][pears]["name"] == "Pears"
+    assert site.count("/about") == 1
+    after = [(row.id, row.score, row.is_read) for row in await it.rows()]
+    assert after == [(row.id, row.score, place == 0) for place, row in enumerate(rows)]
+    modified = [event.changed for event in await Events(it.redis).since("0") if event.kind == "post_modified"]
+    assert modified == [("author", "refs")] * 3
 
 
-async def test_a_poll_does_not_undo_look_ups(redis: Redis) -> None:
+async def test_a_poll_does_not_undo_look_ups(site: Publisher, it: World) -> None:
     """The same posts in a changed document are no edit, and an edited post is completed again."""
-    async with publisher() as site, world(redis) as it:
-        serve(site, "one", "two")
-        feed = await it.follow(site.url("/", HOST))
-        await it.poll(feed)
-        stages = looking_up(it)
-        await stages.run_once()
-        before = await posts(it)
-        serve(site, "one", "two", "three")
-        result = await it.poller.poll(feed.id)
-        assert (result.new, result.updated) == (1, 0)
-        await stages.run_once()
-        assert [post for post in await posts(it) if post["content"]["text"] != "three"] == before
+    serve(site, "one", "two")
+    feed = await it.follow(site.url("/", HOST))
+    await it.poll(feed)
+    stages = looking_up(it)
+    await stages.run_once()
+    before = await posts(it)
+    serve(site, "one", "two", "three")
+    result = await it.poller.poll(feed.id)
+    assert (result.new, result.updated) == (1, 0)
+    await stages.run_once()
+    assert [post for post in await posts(it) if post["content"]["text"] != "three"] == before
 
-        serve(site, "one, edited", "two", "three")
-        result = await it.poller.poll(feed.id)
-        assert (result.new, result.updated) == (0, 1)
-        await stages.run_once()
-        edited = next(post for post in await posts(it) if post["content"]["text"] == "one, edited")
-        assert edited["author"]["name"] == "Ann"
-        assert edited["refs"]
+    serve(site, "one, edited", "two", "three")
+    result = await it.poller.poll(feed.id)
+    assert (result.new, result.updated) == (0, 1)
+    await stages.run_once()
+    edited = next(post for post in await posts(it) if post["content"]["text"] == "one, edited")
+    assert edited["author"]["name"] == "Ann"
+    assert edited["refs"]
 
 
-async def test_what_is_edited_meanwhile_is_left_to_the_edit(redis: Redis) -> None:
+async def test_what_is_edited_meanwhile_is_left_to_the_edit(site: Publisher, it: World) -> None:
     """A look-up for an old version writes nothing over the new one."""
-    async with publisher() as site, world(redis) as it:
-        serve(site, "I agree.")
-        feed = await it.follow(site.url("/", HOST))
-        await it.poll(feed)
-        serve(site, "I disagree.")
-        await it.poll(feed)
-        stages = looking_up(it)
-        await stages.run_once()
-        (post,) = await posts(it)
-        assert post["content"]["text"] == "I disagree."
-        assert post["author"]["name"] == "Ann"
-        assert await stages.run_once() == 0
+    serve(site, "I agree.")
+    feed = await it.follow(site.url("/", HOST))
+    await it.poll(feed)
+    serve(site, "I disagree.")
+    await it.poll(feed)
+    stages = looking_up(it)
+    await stages.run_once()
+    (post,) = await posts(it)
+    assert post["content"]["text"] == "I disagree."
+    assert post["author"]["name"] == "Ann"
+    assert await stages.run_once() == 0
 
 
-async def test_look_ups_that_fail_leave_the_posts(redis: Redis) -> None:
+async def test_look_ups_that_fail_leave_the_posts(site: Publisher, it: World) -> None:
     """Nobody is there, a page that says nothing: the posts stay as they are, and no message is left over."""
-    async with publisher() as site, world(redis) as it:
-        serve(site, "one")
-        site.serve("/about", Answer(status=500))
-        site.serve("/pears", Answer(b"\x00\x01", headers=HTML))
-        feed = await it.follow(site.url("/", HOST))
-        await it.poll(feed)
-        before = await posts(it)
-        stages = looking_up(it)
-        await stages.run_once()
-        assert await posts(it) == before
-        assert await stages.run_once() == 0
+    serve(site, "one")
+    site.serve("/about", Answer(status=500))
+    site.serve("/pears", Answer(b"\x00\x01", headers=HTML))
+    feed = await it.follow(site.url("/", HOST))
+    await it.poll(feed)
+    before = await posts(it)
+    stages = looking_up(it)
+    await stages.run_once()
+    assert await posts(it) == before
+    assert await stages.run_once() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from email.utils import formatdate
 
 import pytest
@@ -11,25 +10,12 @@ from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.fan_out import Rebuilding
 from microsub.feeds.events import Event, Events
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
 from microsub.timelines.rules import Rules
 from tests.support.invariants import violations
-from tests.support.polling import World, dated, rss, world
-from tests.support.web import Publisher, publisher
+from tests.support.polling import World, dated, rss
+from tests.support.web import Publisher
 
 AGELESS = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as found:
-        yield found
-
-
-@pytest.fixture
-async def it(redis: Redis) -> AsyncIterator[World]:
-    async with world(redis) as found:
-        yield found
 
 
 async def told(it: World) -> list[tuple[str, tuple[str, ...]]]:

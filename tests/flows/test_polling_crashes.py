@@ -181,13 +181,12 @@ async def test_a_worker_waits_for_a_redis_that_fails(real_redis: Redis) -> None:
         assert await it.make_worker().run_once() == 1
 
 
-async def test_a_worker_that_dies_gives_its_hosts_back(real_redis: Redis) -> None:
+async def test_a_worker_that_dies_gives_its_hosts_back(site: Publisher, real: World) -> None:
     """A lease that nobody renews runs out, and the feed is polled by another worker."""
-    async with publisher() as site, world(real_redis) as it:
-        site.serve_document("/feed", rss(dated(3)))
-        await it.follow(site.url("/feed", "blog.test"))
-        assert len(await it.schedule.take(it.clock(), 10, 30)) == 1
-        assert await it.worker.run_once() == 0
-        it.clock.advance(31)
-        assert await it.worker.run_once() == 1
-        assert len(await it.rows()) == 3
+    site.serve_document("/feed", rss(dated(3)))
+    await real.follow(site.url("/feed", "blog.test"))
+    assert len(await real.schedule.take(real.clock(), 10, 30)) == 1
+    assert await real.worker.run_once() == 0
+    real.clock.advance(31)
+    assert await real.worker.run_once() == 1
+    assert len(await real.rows()) == 3

@@ -23,173 +23,163 @@ from microsub.timelines.retention import Retention
 from microsub.upkeep.follow_repair import RepairedFollows
 from microsub.upkeep.sweep import Sweeping
 from tests.support.polling import World, dated, rss, world
-from tests.support.web import Answer, publisher
+from tests.support.web import Answer, Publisher, publisher
 
 HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-async def test_an_unchanged_body_is_not_parsed(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unchanged_body_is_not_parsed(site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A 200 with the same bytes costs a hash; the validators that came with it are remembered."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/feed", lambda _: Answer(rss(dated(1)), headers=[("ETag", f'"{len(site.asked)}"')]))
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        assert (await it.poll(feed)).outcome == "changed"
+    site.serve("/feed", lambda _: Answer(rss(dated(1)), headers=[("ETag", f'"{len(site.asked)}"')]))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    assert (await it.poll(feed)).outcome == "changed"
 
-        async def refuse(_document: object) -> None:
-            raise AssertionError("parsed")
+    async def refuse(_document: object) -> None:
+        raise AssertionError("parsed")
 
-        monkeypatch.setattr(it.parser, "parse", refuse)
-        assert (await it.poll(feed)).outcome == "unchanged"
-        assert (await it.record(feed)).etag == '"2"'
+    monkeypatch.setattr(it.parser, "parse", refuse)
+    assert (await it.poll(feed)).outcome == "unchanged"
+    assert (await it.record(feed)).etag == '"2"'
 
 
-async def test_a_failure_is_stored_with_its_reason(redis: Redis) -> None:
+async def test_a_failure_is_stored_with_its_reason(site: Publisher, it: World) -> None:
     """The record names what went wrong and counts; the next success wipes it."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve("/feed", Answer(status=500)))
-        for count in (1, 2):
-            await it.poll(feed)
-            record = await it.record(feed)
-            assert (record.failures, record.last_error) == (count, "http: the server answered 500")
-            assert record.last_error_at is not None
-            assert record.last_success is None
-        site.serve("/feed", Answer(b"<html>no feed here"))
-        result = await it.poll(feed)
-        assert (result.outcome, (await it.record(feed)).failures) == ("parse", 3)
-        site.serve_document("/feed", rss(dated(1)))
+    feed = await it.follow(site.serve("/feed", Answer(status=500)))
+    for count in (1, 2):
         await it.poll(feed)
         record = await it.record(feed)
-        assert (record.failures, record.last_error, record.title) == (0, None, "Invented")
+        assert (record.failures, record.last_error) == (count, "http: the server answered 500")
+        assert record.last_error_at is not None
+        assert record.last_success is None
+    site.serve("/feed", Answer(b"<html>no feed here"))
+    result = await it.poll(feed)
+    assert (result.outcome, (await it.record(feed)).failures) == ("parse", 3)
+    site.serve_document("/feed", rss(dated(1)))
+    await it.poll(feed)
+    record = await it.record(feed)
+    assert (record.failures, record.last_error, record.title) == (0, None, "Invented")
 
 
-async def test_credentials_stay_between_us_and_the_publisher(redis: Redis) -> None:
+async def test_credentials_stay_between_us_and_the_publisher(site: Publisher, it: World) -> None:
     """A feed behind a password: no log line, error or stored post carries it, in good times and in bad."""
-    async with publisher() as site, world(redis) as it:
-        site.serve_document("/feed", rss(dated(2)).replace(b"http://posts.test/post", b"/post"))
-        feed = await it.follow(site.url("/feed", "ann:s3cret@blog.test"))
-        with structlog.testing.capture_logs() as lines:
-            await it.worker.run_once()
-            site.serve("/feed", Answer(status=302, headers=[("Location", "http://blog.test:2/")]))
-            await it.poll(feed)
-            site.serve("/feed", Answer(b"nothing"))
-            await it.poll(feed)
-        assert "authorization" in site.asked[0].headers
-        assert len(lines) == 3
-        record = await it.record(feed)
-        assert record.last_error
-        assert "s3cret" not in f"{lines} {record.last_error} {await it.texts()}"
+    site.serve_document("/feed", rss(dated(2)).replace(b"http://posts.test/post", b"/post"))
+    feed = await it.follow(site.url("/feed", "ann:s3cret@blog.test"))
+    with structlog.testing.capture_logs() as lines:
+        await it.worker.run_once()
+        site.serve("/feed", Answer(status=302, headers=[("Location", "http://blog.test:2/")]))
+        await it.poll(feed)
+        site.serve("/feed", Answer(b"nothing"))
+        await it.poll(feed)
+    assert "authorization" in site.asked[0].headers
+    assert len(lines) == 3
+    record = await it.record(feed)
+    assert record.last_error
+    assert "s3cret" not in f"{lines} {record.last_error} {await it.texts()}"
 
 
-async def test_a_broken_document_leaves_validators_and_items(redis: Redis) -> None:
+async def test_a_broken_document_leaves_validators_and_items(site: Publisher, it: World) -> None:
     """A document that is no feed is asked for again in full, and what was there stays."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve_document("/feed", rss(dated(2)), etag='"good"'))
-        await it.poll(feed)
-        site.serve("/feed", Answer(b"<html>Maintenance</html>", headers=[("ETag", '"bad"')]))
-        await it.poll(feed)
-        assert (await it.record(feed)).etag == '"good"'
-        assert len(await it.rows()) == 2
+    feed = await it.follow(site.serve_document("/feed", rss(dated(2)), etag='"good"'))
+    await it.poll(feed)
+    site.serve("/feed", Answer(b"<html>Maintenance</html>", headers=[("ETag", '"bad"')]))
+    await it.poll(feed)
+    assert (await it.record(feed)).etag == '"good"'
+    assert len(await it.rows()) == 2
 
 
-async def test_gone_is_for_ever(redis: Redis) -> None:
+async def test_gone_is_for_ever(site: Publisher, it: World) -> None:
     """After a 410 no request is sent, by schedule or otherwise; followers see the reason."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve("/feed", Answer(status=410)))
-        await it.worker.run_once()
-        assert (await it.record(feed)).gone
-        it.clock.advance(1000 * HOUR)
-        assert await it.worker.run_once() == 0
-        await it.make_due(feed)
-        await it.worker.run_once()
-        assert site.count("/feed") == 1
-        assert "410" in ((await it.record(feed)).last_error or "")
+    feed = await it.follow(site.serve("/feed", Answer(status=410)))
+    await it.worker.run_once()
+    assert (await it.record(feed)).gone
+    it.clock.advance(1000 * HOUR)
+    assert await it.worker.run_once() == 0
+    await it.make_due(feed)
+    await it.worker.run_once()
+    assert site.count("/feed") == 1
+    assert "410" in ((await it.record(feed)).last_error or "")
 
 
-async def test_retry_after_holds_the_url_and_then_the_host(redis: Redis) -> None:
+async def test_retry_after_holds_the_url_and_then_the_host(site: Publisher, it: World) -> None:
     """One feed that is told to wait waits alone; when three of a host are, all of the host wait."""
-    async with publisher() as site, world(redis) as it:
-        for number in range(4):
-            site.serve(f"/feed{number}", Answer(status=429, headers=[("Retry-After", "7200")]))
-        site.serve_document("/good", rss(dated(1)))
-        first = await it.follow(site.url("/feed0", "blog.test"))
-        await it.worker.run_once()
-        await it.make_due(first)
-        good = await it.follow(site.url("/good", "blog.test"))
-        await it.worker.run_once()
-        await it.worker.run_once()
-        assert (site.count("/feed0"), site.count("/good")) == (1, 1)
-        for number in (1, 2):
-            await it.follow(site.url(f"/feed{number}", "blog.test"))
-        await it.worker.run_once()
-        await it.make_due(good)
-        await it.follow(site.url("/feed3", "blog.test"))
-        assert await it.worker.run_once() == 0
-        it.clock.advance(7201)
-        await it.worker.run_once()
-        assert (site.count("/feed3"), site.count("/good")) == (1, 2)
+    for number in range(4):
+        site.serve(f"/feed{number}", Answer(status=429, headers=[("Retry-After", "7200")]))
+    site.serve_document("/good", rss(dated(1)))
+    first = await it.follow(site.url("/feed0", "blog.test"))
+    await it.worker.run_once()
+    await it.make_due(first)
+    good = await it.follow(site.url("/good", "blog.test"))
+    await it.worker.run_once()
+    await it.worker.run_once()
+    assert (site.count("/feed0"), site.count("/good")) == (1, 1)
+    for number in (1, 2):
+        await it.follow(site.url(f"/feed{number}", "blog.test"))
+    await it.worker.run_once()
+    await it.make_due(good)
+    await it.follow(site.url("/feed3", "blog.test"))
+    assert await it.worker.run_once() == 0
+    it.clock.advance(7201)
+    await it.worker.run_once()
+    assert (site.count("/feed3"), site.count("/good")) == (1, 2)
 
 
-async def test_max_age_puts_the_next_poll_off(redis: Redis) -> None:
+async def test_max_age_puts_the_next_poll_off(site: Publisher, it: World) -> None:
     """What the publisher calls fresh for two days isn't asked for within 38 hours, also after a 304."""
-    async with publisher() as site, world(redis) as it:
-        fresh = [("Cache-Control", "max-age=172800"), ("ETag", '"1"')]
-        site.serve("/feed", lambda asked: Answer(rss(dated(2)), 304 if len(site.asked) > 1 else 200, fresh))
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        for _ in range(2):
-            result = await it.poll(feed)
-            assert result.next_poll is not None
-            assert 38 * HOUR < result.next_poll - it.clock() <= 48 * HOUR
+    fresh = [("Cache-Control", "max-age=172800"), ("ETag", '"1"')]
+    site.serve("/feed", lambda asked: Answer(rss(dated(2)), 304 if len(site.asked) > 1 else 200, fresh))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    for _ in range(2):
+        result = await it.poll(feed)
+        assert result.next_poll is not None
+        assert 38 * HOUR < result.next_poll - it.clock() <= 48 * HOUR
 
 
-async def test_a_304_without_max_age_lets_the_last_one_stand(redis: Redis) -> None:
+async def test_a_304_without_max_age_lets_the_last_one_stand(site: Publisher, it: World) -> None:
     """What came with the document is remembered in the feed's record, until a reply says something else."""
-    async with publisher() as site, world(redis) as it:
-        later = {1: [("Cache-Control", "max-age=36000")], 3: [("Cache-Control", "no-cache")]}
+    later = {1: [("Cache-Control", "max-age=36000")], 3: [("Cache-Control", "no-cache")]}
 
-        def reply(_asked: object) -> Answer:
-            headers = [("ETag", '"1"'), *later.get(len(site.asked), [])]
-            return Answer(rss(dated(2)), 304 if len(site.asked) > 1 else 200, headers)
+    def reply(_asked: object) -> Answer:
+        headers = [("ETag", '"1"'), *later.get(len(site.asked), [])]
+        return Answer(rss(dated(2)), 304 if len(site.asked) > 1 else 200, headers)
 
-        site.serve("/feed", reply)
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        waits = []
-        for _ in range(3):
-            result = await it.poll(feed)
-            waits.append((result.next_poll or 0) - it.clock() >= 36000)
-            await it.feeds.update(feed.id, {"last_change": str(it.clock()), "gap": "86400"})
-        assert waits == [True, True, False]
+    site.serve("/feed", reply)
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    waits = []
+    for _ in range(3):
+        result = await it.poll(feed)
+        waits.append((result.next_poll or 0) - it.clock() >= 36000)
+        await it.feeds.update(feed.id, {"last_change": str(it.clock()), "gap": "86400"})
+    assert waits == [True, True, False]
 
 
-async def test_nobody_follows(redis: Redis) -> None:
+async def test_nobody_follows(site: Publisher, it: World) -> None:
     """A feed without followers leaves the schedule unasked; the next follower brings it back."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
-        await it.feeds.unsubscribe(feed.id, "alice", "home")
-        assert await it.worker.run_once() == 1
-        assert site.asked == []
-        it.clock.advance(1000 * HOUR)
-        assert await it.worker.run_once() == 0
-        await it.follow(feed.url)
-        await it.worker.run_once()
-        assert site.count("/feed") == 1
+    feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
+    await it.feeds.unsubscribe(feed.id, "alice", "home")
+    assert await it.worker.run_once() == 1
+    assert site.asked == []
+    it.clock.advance(1000 * HOUR)
+    assert await it.worker.run_once() == 0
+    await it.follow(feed.url)
+    await it.worker.run_once()
+    assert site.count("/feed") == 1
 
 
-async def test_a_follow_during_the_farewell(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_follow_during_the_farewell(site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who follows a feed between the count of followers and its leaving the schedule is not forgotten."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
-        await it.feeds.unsubscribe(feed.id, "alice", "home")
-        count = it.feeds.subscriber_count
+    feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
+    await it.feeds.unsubscribe(feed.id, "alice", "home")
+    count = it.feeds.subscriber_count
 
-        async def and_then_somebody_follows(feed_id: str) -> int:
-            found = await count(feed_id)
-            await it.follow(feed.url, "bob")
-            return found
+    async def and_then_somebody_follows(feed_id: str) -> int:
+        found = await count(feed_id)
+        await it.follow(feed.url, "bob")
+        return found
 
-        monkeypatch.setattr(it.feeds, "subscriber_count", and_then_somebody_follows)
-        assert await it.worker.run_once() == 2
-        assert site.count("/feed") == 1
+    monkeypatch.setattr(it.feeds, "subscriber_count", and_then_somebody_follows)
+    assert await it.worker.run_once() == 2
+    assert site.count("/feed") == 1
 
 
 async def _poll_thrice_over_a_day(it: object, feed: object) -> None:
@@ -254,196 +244,186 @@ async def test_a_clock_that_was_half_a_minute_ahead(redis: Redis) -> None:
         assert site.count("/feed") == 2
 
 
-async def test_a_feed_moves(redis: Redis) -> None:
+async def test_a_feed_moves(site: Publisher, it: World) -> None:
     """After three permanent redirects over a day the new address is asked, on its own host; read state stays."""
-    async with publisher() as site, world(redis) as it:
-        new = site.url("/new", "new.test")
-        site.serve("/old", Answer(status=301, headers=[("Location", new)]))
-        site.serve_document("/new", rss(dated(3)))
-        feed = await it.follow(site.url("/old", "old.test"))
-        await it.make_due(feed)
-        await it.worker.run_once()
-        rows = await it.rows()
-        await it.timelines.mark_read("alice", "home", [rows[1].id], it.clock())
-        assert (await it.record(feed)).url == site.url("/old", "old.test")
-        it.clock.advance(13 * HOUR)
-        await _poll_thrice_over_a_day(it, feed)
-        assert (await it.record(feed)).url == new
-        asked = site.count("/old")
-        it.clock.advance(48 * HOUR)
-        leases = await it.schedule.take(it.clock(), 10, 1)
-        due = {lease.host for lease in leases if (await it.schedule.due_feeds(lease, it.clock(), 1)).ids}
-        assert due == {host_of(new)}
-        it.clock.advance(60)
-        await it.worker.run_once()
-        assert site.count("/old") == asked
-        after = await it.rows()
-        assert [(row.id, row.is_read) for row in after] == [(row.id, n == 1) for n, row in enumerate(rows)]
-        assert await it.feeds.find(site.url("/old", "old.test")) == feed.id
+    new = site.url("/new", "new.test")
+    site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+    site.serve_document("/new", rss(dated(3)))
+    feed = await it.follow(site.url("/old", "old.test"))
+    await it.make_due(feed)
+    await it.worker.run_once()
+    rows = await it.rows()
+    await it.timelines.mark_read("alice", "home", [rows[1].id], it.clock())
+    assert (await it.record(feed)).url == site.url("/old", "old.test")
+    it.clock.advance(13 * HOUR)
+    await _poll_thrice_over_a_day(it, feed)
+    assert (await it.record(feed)).url == new
+    asked = site.count("/old")
+    it.clock.advance(48 * HOUR)
+    leases = await it.schedule.take(it.clock(), 10, 1)
+    due = {lease.host for lease in leases if (await it.schedule.due_feeds(lease, it.clock(), 1)).ids}
+    assert due == {host_of(new)}
+    it.clock.advance(60)
+    await it.worker.run_once()
+    assert site.count("/old") == asked
+    after = await it.rows()
+    assert [(row.id, row.is_read) for row in after] == [(row.id, n == 1) for n, row in enumerate(rows)]
+    assert await it.feeds.find(site.url("/old", "old.test")) == feed.id
 
 
-async def test_a_temporary_redirect_moves_nothing(redis: Redis) -> None:
+async def test_a_temporary_redirect_moves_nothing(site: Publisher, it: World) -> None:
     """A 302 may last for years: the address stays the publisher's first one."""
-    async with publisher() as site, world(redis) as it:
-        site.serve("/old", Answer(status=302, headers=[("Location", "/new")]))
-        site.serve_document("/new", rss(dated(1)))
-        feed = await it.follow(site.url("/old", "old.test"))
-        await _poll_thrice_over_a_day(it, feed)
-        assert (await it.record(feed)).url == site.url("/old", "old.test")
+    site.serve("/old", Answer(status=302, headers=[("Location", "/new")]))
+    site.serve_document("/new", rss(dated(1)))
+    feed = await it.follow(site.url("/old", "old.test"))
+    await _poll_thrice_over_a_day(it, feed)
+    assert (await it.record(feed)).url == site.url("/old", "old.test")
 
 
-async def test_a_feed_moves_to_one_that_is_known(redis: Redis) -> None:
+async def test_a_feed_moves_to_one_that_is_known(site: Publisher, it: World) -> None:
     """The followers go over; posts that both had stand once, with their read state; the old address rests."""
-    async with publisher() as site, world(redis) as it:
-        new = site.url("/new", "blog.test")
-        site.serve_document("/old", rss(dated(3)))
-        site.serve_document("/new", rss(dated(4)))
-        known = await it.follow(new, "bob")
-        old = await it.follow(site.url("/old", "blog.test"), "alice")
-        await it.worker.run_once()
-        rows = await it.rows("alice")
-        await it.timelines.mark_read("alice", "home", [rows[0].id], it.clock())
-        site.serve("/old", Answer(status=308, headers=[("Location", new)]))
-        await _poll_thrice_over_a_day(it, old)
-        assert await it.feeds.subscribers(known.id) == [("alice", "home"), ("bob", "home")]
-        assert await it.feeds.subscribers(old.id) == []
-        texts = await it.texts("alice")
-        assert [f"Post {n}" in text for n, text in zip((4, 3, 2, 1), texts, strict=True)] == [True] * 4
-        assert [row.is_read for row in await it.rows("alice")] == [False, True, False, False]
-        asked = site.count("/old")
-        it.clock.advance(48 * HOUR)
-        await it.worker.run_once()
-        assert site.count("/old") == asked
+    new = site.url("/new", "blog.test")
+    site.serve_document("/old", rss(dated(3)))
+    site.serve_document("/new", rss(dated(4)))
+    known = await it.follow(new, "bob")
+    old = await it.follow(site.url("/old", "blog.test"), "alice")
+    await it.worker.run_once()
+    rows = await it.rows("alice")
+    await it.timelines.mark_read("alice", "home", [rows[0].id], it.clock())
+    site.serve("/old", Answer(status=308, headers=[("Location", new)]))
+    await _poll_thrice_over_a_day(it, old)
+    assert await it.feeds.subscribers(known.id) == [("alice", "home"), ("bob", "home")]
+    assert await it.feeds.subscribers(old.id) == []
+    texts = await it.texts("alice")
+    assert [f"Post {n}" in text for n, text in zip((4, 3, 2, 1), texts, strict=True)] == [True] * 4
+    assert [row.is_read for row in await it.rows("alice")] == [False, True, False, False]
+    asked = site.count("/old")
+    it.clock.advance(48 * HOUR)
+    await it.worker.run_once()
+    assert site.count("/old") == asked
 
 
-async def test_a_feed_moves_between_services_to_one_that_is_known(redis: Redis) -> None:
+async def test_a_feed_moves_between_services_to_one_that_is_known(site: Publisher, it: World) -> None:
     """Neither address is on the host that the posts link to: posts that both had stand once, in the state that they
     had; what was read and is gone stays away; and what the new one lists later is the same post too.
     """
-    async with publisher() as site, world(redis) as it:
-        new = site.url("/new", "new.test")
-        site.serve_document("/old", rss(dated(4)))
-        site.serve_document("/new", rss(dated(3)))
-        known = await it.follow(new, "bob")
-        old = await it.follow(site.url("/old", "old.test"), "alice")
-        await it.worker.run_once()
-        rows = await it.rows("alice")
-        await it.timelines.mark_read("alice", "home", [rows[0].id, rows[2].id], it.clock())
-        await it.timelines.remove("alice", "home", [rows[3].id], it.clock())
-        site.serve("/old", Answer(status=301, headers=[("Location", new)]))
-        await _poll_thrice_over_a_day(it, old)
-        assert [subscription.feed for subscription in await it.channels.subscriptions("alice", "home")] == [known.id]
-        titles = [text.partition('"name":"')[2][:6] for text in await it.texts("alice")]
-        assert titles == ["Post 4", "Post 3", "Post 2"]
-        assert [row.is_read for row in await it.rows("alice")] == [True, False, True]
-        site.serve_document("/new", rss(dated(5)))
-        await it.poll(known)
-        titles = [text.partition('"name":"')[2][:6] for text in await it.texts("alice")]
-        assert titles == ["Post 5", "Post 4", "Post 3", "Post 2"]
-        assert [row.is_read for row in await it.rows("alice")] == [False, True, False, True]
-        assert [row.is_read for row in await it.rows("bob")] == [False] * 5
+    new = site.url("/new", "new.test")
+    site.serve_document("/old", rss(dated(4)))
+    site.serve_document("/new", rss(dated(3)))
+    known = await it.follow(new, "bob")
+    old = await it.follow(site.url("/old", "old.test"), "alice")
+    await it.worker.run_once()
+    rows = await it.rows("alice")
+    await it.timelines.mark_read("alice", "home", [rows[0].id, rows[2].id], it.clock())
+    await it.timelines.remove("alice", "home", [rows[3].id], it.clock())
+    site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+    await _poll_thrice_over_a_day(it, old)
+    assert [subscription.feed for subscription in await it.channels.subscriptions("alice", "home")] == [known.id]
+    titles = [text.partition('"name":"')[2][:6] for text in await it.texts("alice")]
+    assert titles == ["Post 4", "Post 3", "Post 2"]
+    assert [row.is_read for row in await it.rows("alice")] == [True, False, True]
+    site.serve_document("/new", rss(dated(5)))
+    await it.poll(known)
+    titles = [text.partition('"name":"')[2][:6] for text in await it.texts("alice")]
+    assert titles == ["Post 5", "Post 4", "Post 3", "Post 2"]
+    assert [row.is_read for row in await it.rows("alice")] == [False, True, False, True]
+    assert [row.is_read for row in await it.rows("bob")] == [False] * 5
 
 
-async def test_a_move_between_services_of_a_reader_who_follows_both(redis: Redis) -> None:
+async def test_a_move_between_services_of_a_reader_who_follows_both(site: Publisher, it: World) -> None:
     """In one channel the posts stood twice; then they stand once, and are read where one of the two was."""
-    async with publisher() as site, world(redis) as it:
-        new = site.url("/new", "new.test")
-        site.serve_document("/old", rss(dated(2)))
-        site.serve_document("/new", rss(dated(2)))
-        known = await it.follow(new)
-        old = await it.follow(site.url("/old", "old.test"))
-        await it.worker.run_once()
-        await it.worker.run_once()
-        assert len(await it.rows()) == 4
-        of_old = await it.items.in_feed(old.id, [row.id for row in await it.rows()])
-        await it.timelines.mark_read("alice", "home", [max(of_old, key=int)], it.clock())
-        site.serve("/old", Answer(status=301, headers=[("Location", new)]))
-        await _poll_thrice_over_a_day(it, old)
-        assert [subscription.feed for subscription in await it.channels.subscriptions("alice", "home")] == [known.id]
-        assert [row.is_read for row in await it.rows()] == [True, False]
+    new = site.url("/new", "new.test")
+    site.serve_document("/old", rss(dated(2)))
+    site.serve_document("/new", rss(dated(2)))
+    known = await it.follow(new)
+    old = await it.follow(site.url("/old", "old.test"))
+    await it.worker.run_once()
+    await it.worker.run_once()
+    assert len(await it.rows()) == 4
+    of_old = await it.items.in_feed(old.id, [row.id for row in await it.rows()])
+    await it.timelines.mark_read("alice", "home", [max(of_old, key=int)], it.clock())
+    site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+    await _poll_thrice_over_a_day(it, old)
+    assert [subscription.feed for subscription in await it.channels.subscriptions("alice", "home")] == [known.id]
+    assert [row.is_read for row in await it.rows()] == [True, False]
 
 
-async def test_a_feed_does_not_move_to_one_that_has_gone(redis: Redis) -> None:
+async def test_a_feed_does_not_move_to_one_that_has_gone(site: Publisher, it: World) -> None:
     """As long as the redirect brings news it is followed."""
-    async with publisher() as site, world(redis) as it:
-        new = await it.follow(site.serve("/new", Answer(status=410)), "bob")
-        await it.poll(new)
-        site.serve("/old", Answer(status=301, headers=[("Location", "/new")]))
-        site.serve_document("/new", rss(dated(3)))
-        old = await it.follow(site.url("/old"))
-        await _poll_thrice_over_a_day(it, old)
-        assert await it.feeds.subscribers(old.id) == [("alice", "home")]
-        assert len(await it.rows()) == 3
+    new = await it.follow(site.serve("/new", Answer(status=410)), "bob")
+    await it.poll(new)
+    site.serve("/old", Answer(status=301, headers=[("Location", "/new")]))
+    site.serve_document("/new", rss(dated(3)))
+    old = await it.follow(site.url("/old"))
+    await _poll_thrice_over_a_day(it, old)
+    assert await it.feeds.subscribers(old.id) == [("alice", "home")]
+    assert len(await it.rows()) == 3
 
 
-async def test_a_bug_in_one_poll_stops_nothing(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_one_poll_stops_nothing(site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception that nobody expected is logged, shown as the feed's failure, and backs off like one."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
+    feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
 
-        async def bug(*_args: object) -> None:
-            raise RuntimeError("oops")
+    async def bug(*_args: object) -> None:
+        raise RuntimeError("oops")
 
-        monkeypatch.setattr(it.parser, "posts_in", bug)
-        await it.make_due(feed)
-        it.worker._turn._poller = it.poller  # the poller of this test's parser
-        await it.worker.run_once()
-        record = await it.record(feed)
-        assert (record.failures, record.last_error) == (1, "internal: RuntimeError while polling")
-        assert record.next_poll is not None
-        assert record.next_poll > it.clock() + 200
-        assert await it.worker.run_once() == 0
+    monkeypatch.setattr(it.parser, "posts_in", bug)
+    await it.make_due(feed)
+    it.worker._turn._poller = it.poller  # the poller of this test's parser
+    await it.worker.run_once()
+    record = await it.record(feed)
+    assert (record.failures, record.last_error) == (1, "internal: RuntimeError while polling")
+    assert record.next_poll is not None
+    assert record.next_poll > it.clock() + 200
+    assert await it.worker.run_once() == 0
 
 
-async def test_an_authors_block_counts_after_an_edit(redis: Redis) -> None:
+async def test_an_authors_block_counts_after_an_edit(redis: Redis, site: Publisher, it: World) -> None:
     """When an edit gives a post an author who is blocked, it leaves the timeline."""
     from microsub.timelines.rules import Rules
 
-    async with publisher() as site, world(redis) as it:
+    def atom(author: str) -> bytes:
+        return (
+            "<feed xmlns='http://www.w3.org/2005/Atom'><title>T</title><id>f</id><entry><id>1</id>"
+            f"<author><name>N</name><uri>{author}</uri></author><link href='http://p.test/1'/><title>One</title>"
+            "<updated>2024-01-01T00:00:00Z</updated></entry></feed>"
+        ).encode()
 
-        def atom(author: str) -> bytes:
-            return (
-                "<feed xmlns='http://www.w3.org/2005/Atom'><title>T</title><id>f</id><entry><id>1</id>"
-                f"<author><name>N</name><uri>{author}</uri></author><link href='http://p.test/1'/><title>One</title>"
-                "<updated>2024-01-01T00:00:00Z</updated></entry></feed>"
-            ).encode()
-
-        feed = await it.follow(site.serve_document("/feed", atom("http://good.test/"), "application/atom+xml"))
-        await it.poll(feed)
-        rules = Rules(it.redis, it.items)
-        await rules.block("alice", "home", "http://bad.test/", it.clock())
-        assert len(await it.rows()) == 1
-        site.serve_document("/feed", atom("http://bad.test/"), "application/atom+xml")
-        await it.poll(feed)
-        assert await it.rows() == []
+    feed = await it.follow(site.serve_document("/feed", atom("http://good.test/"), "application/atom+xml"))
+    await it.poll(feed)
+    rules = Rules(it.redis, it.items)
+    await rules.block("alice", "home", "http://bad.test/", it.clock())
+    assert len(await it.rows()) == 1
+    site.serve_document("/feed", atom("http://bad.test/"), "application/atom+xml")
+    await it.poll(feed)
+    assert await it.rows() == []
 
 
 RESTS = "out of file descriptors or processes, polling pauses for a while"
 
 
 async def test_that_no_parser_can_be_started_is_no_failure_of_publishers(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch
+    site: Publisher, it: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither by the system's limits nor by time: records stay as they were, and the feed is asked again soon."""
 
     def starts_for_ever(_memory: int) -> ParserProcess:
         raise OSError("the process for parsing documents didn't start")
 
-    async with publisher() as site, world(redis) as it:
-        it.parser = ParsePool()
-        worker = it.make_worker()
-        feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
-        before = await it.record(feed)
-        with monkeypatch.context() as patched, structlog.testing.capture_logs() as lines:
-            patched.setattr("microsub.parsing.pool.ParserProcess", starts_for_ever)
-            assert await worker.run_once() == 1
-        after = replace(await it.record(feed), reading=None, extra={})
-        assert after == before, "but for having begun"
-        assert RESTS in [line["event"] for line in lines]
-        it.clock.advance(60)
-        await worker.run_once()
-        assert len(await it.rows()) == 1
-        it.parser.close()
+    it.parser = ParsePool()
+    worker = it.make_worker()
+    feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
+    before = await it.record(feed)
+    with monkeypatch.context() as patched, structlog.testing.capture_logs() as lines:
+        patched.setattr("microsub.parsing.pool.ParserProcess", starts_for_ever)
+        assert await worker.run_once() == 1
+    after = replace(await it.record(feed), reading=None, extra={})
+    assert after == before, "but for having begun"
+    assert RESTS in [line["event"] for line in lines]
+    it.clock.advance(60)
+    await worker.run_once()
+    assert len(await it.rows()) == 1
+    it.parser.close()
 
 
 @contextmanager
@@ -457,24 +437,23 @@ def no_descriptor_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(redis: Redis) -> None:
+async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(site: Publisher, it: World) -> None:
     """Records and copies stay as they were, one line says it, nobody is asked for a while, then all are again."""
-    async with publisher() as site, world(redis) as it:
-        site.serve_document("/feed", rss(dated(1)))
-        feeds = [await it.follow(site.url("/feed", f"b{n}.test")) for n in range(20)]
-        before = [await it.record(feed) for feed in feeds]
-        worker = it.worker
-        with structlog.testing.capture_logs() as lines, no_descriptor_left():
-            await worker.run_once()
-            await worker.run_once()
-        after = [await it.record(feed) for feed in feeds]
-        assert [replace(record, reading=None) for record in after] == before, "but for having begun"
-        assert [line["event"] for line in lines] == [RESTS]
-        assert not site.asked
-        it.clock.advance(60)
-        await it.worker.run_once()
-        assert len(site.asked) == 20
-        assert all([(await it.record(feed)).last_success for feed in feeds])
+    site.serve_document("/feed", rss(dated(1)))
+    feeds = [await it.follow(site.url("/feed", f"b{n}.test")) for n in range(20)]
+    before = [await it.record(feed) for feed in feeds]
+    worker = it.worker
+    with structlog.testing.capture_logs() as lines, no_descriptor_left():
+        await worker.run_once()
+        await worker.run_once()
+    after = [await it.record(feed) for feed in feeds]
+    assert [replace(record, reading=None) for record in after] == before, "but for having begun"
+    assert [line["event"] for line in lines] == [RESTS]
+    assert not site.asked
+    it.clock.advance(60)
+    await it.worker.run_once()
+    assert len(site.asked) == 20
+    assert all([(await it.record(feed)).last_success for feed in feeds])
 
 
 async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
@@ -499,7 +478,7 @@ async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
 
 @pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
 @pytest.mark.parametrize("identity", ["guid", "link"])
-async def test_an_entry_that_is_listed_again_is_not_new(real_redis: Redis, identity: str, kept: int) -> None:
+async def test_an_entry_that_is_listed_again_is_not_new(site: Publisher, real: World, identity: str, kept: int) -> None:
     """The feed had dropped it for nine days, in which retention took it from its reader, and perhaps the sweep from the
     store: it stays away.
     """
@@ -508,49 +487,48 @@ async def test_an_entry_that_is_listed_again_is_not_new(real_redis: Redis, ident
         text = rss(dated(5)[:count])
         return text if identity == "guid" else re.sub(b"<guid.*?</guid>", b"", text)
 
-    async with publisher() as site, world(real_redis) as it:
-        site.serve_document("/feed", document(5))
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        await it.poll(feed)
-        site.serve_document("/feed", document(3))
-        await nine_days_later(it, feed, kept)
-        assert await it.rows() == []
-        assert len(await it.items.newest(feed.id, 10)) == min(kept, 5)
-        site.serve_document("/feed", document(5))
-        result = await it.poll(feed)
-        assert (result.new, result.updated) == (0, 0)
-        assert await it.rows() == []
+    site.serve_document("/feed", document(5))
+    feed = await real.follow(site.url("/feed", "blog.test"))
+    await real.poll(feed)
+    site.serve_document("/feed", document(3))
+    await nine_days_later(real, feed, kept)
+    assert await real.rows() == []
+    assert len(await real.items.newest(feed.id, 10)) == min(kept, 5)
+    site.serve_document("/feed", document(5))
+    result = await real.poll(feed)
+    assert (result.new, result.updated) == (0, 0)
+    assert await real.rows() == []
 
 
 @pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
-async def test_an_entry_that_another_feed_of_the_site_lists_later_is_not_new(real_redis: Redis, kept: int) -> None:
+async def test_an_entry_that_another_feed_of_the_site_lists_later_is_not_new(
+    site: Publisher, real: World, kept: int
+) -> None:
     """Where its copy was read, and has left since: somebody who reads a blog follows one of its topics too."""
-    async with publisher() as site, world(real_redis) as it:
-        site.serve_document("/feed", rss(dated(5)))
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        await it.poll(feed)
-        site.serve_document("/feed", rss(dated(5)[:3]))
-        await nine_days_later(it, feed, kept)
-        site.serve_document("/topic", rss(dated(6)))
-        await it.poll(await it.follow(site.url("/topic", "blog.test")))
-        assert ["Post 6" in text for text in await it.texts()] == [True]
+    site.serve_document("/feed", rss(dated(5)))
+    feed = await real.follow(site.url("/feed", "blog.test"))
+    await real.poll(feed)
+    site.serve_document("/feed", rss(dated(5)[:3]))
+    await nine_days_later(real, feed, kept)
+    site.serve_document("/topic", rss(dated(6)))
+    await real.poll(await real.follow(site.url("/topic", "blog.test")))
+    assert ["Post 6" in text for text in await real.texts()] == [True]
 
 
 @pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
-async def test_an_entry_whose_guid_others_share_later_is_not_new(real_redis: Redis, kept: int) -> None:
+async def test_an_entry_whose_guid_others_share_later_is_not_new(site: Publisher, real: World, kept: int) -> None:
     """It had its guid alone when it was read; what is published now by the same guid is new."""
 
     def document(*names: str) -> bytes:
         text = rss([(name, name, None if name == "late" else "01 Jan 2024 10:00:00 GMT") for name in names])
         return re.sub(rb"(<guid[^>]*>)(?:early|late)<", rb"\1same<", text)
 
-    async with publisher() as site, world(real_redis) as it:
-        site.serve_document("/feed", document("early"))
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        await it.poll(feed)
-        site.serve_document("/feed", document("a", "b", "c"))
-        await nine_days_later(it, feed, kept)
-        site.serve_document("/feed", document("late", "early"))
-        await it.poll(feed)
-        names = [json.loads(text)["name"] for text in await it.texts()]
-        assert sorted(names) == ["a", "b", "c", "late"]
+    site.serve_document("/feed", document("early"))
+    feed = await real.follow(site.url("/feed", "blog.test"))
+    await real.poll(feed)
+    site.serve_document("/feed", document("a", "b", "c"))
+    await nine_days_later(real, feed, kept)
+    site.serve_document("/feed", document("late", "early"))
+    await real.poll(feed)
+    names = [json.loads(text)["name"] for text in await real.texts()]
+    assert sorted(names) == ["a", "b", "c", "late"]

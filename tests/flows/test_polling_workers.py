@@ -15,9 +15,9 @@ from microsub.feeds.queue import HostLease
 from microsub.fetch import FetchLimits
 from microsub.polling.worker import GRACE_SECONDS, HAND_BACK_SECONDS, STAGES_END_SECONDS, Worker
 from microsub.redis.protocol import Redis
-from tests.support.polling import FAST, dated, rss, world
+from tests.support.polling import FAST, World, dated, rss, world
 from tests.support.waiting import wait_until
-from tests.support.web import Answer, Asked, publisher
+from tests.support.web import Answer, Asked, Publisher, publisher
 
 FOR_EVER = FetchLimits(total=3600, idle=3600)
 """No fetch of a publisher that hangs ends by itself as long as a test may last."""
@@ -49,30 +49,29 @@ async def test_hung_hosts_do_not_delay_the_others(real_redis: Redis) -> None:
             assert site.in_flight >= 20
 
 
-async def test_two_workers_never_double_a_request(real_redis: Redis) -> None:
+async def test_two_workers_never_double_a_request(site: Publisher, real: World) -> None:
     """Sixty feeds on twenty hosts, three workers: every feed once per due, one request per host at a time."""
-    async with publisher() as site, world(real_redis) as it:
-        busy: Counter[str] = Counter()
-        worst: Counter[str] = Counter()
+    busy: Counter[str] = Counter()
+    worst: Counter[str] = Counter()
 
-        async def answer(asked: Asked) -> Answer:
-            busy[asked.host] += 1
-            worst[asked.host] = max(worst[asked.host], busy[asked.host])
-            await asyncio.sleep(0.005)
-            busy[asked.host] -= 1
-            return Answer(rss(dated(2)), headers=[("Content-Type", "application/rss+xml")])
+    async def answer(asked: Asked) -> Answer:
+        busy[asked.host] += 1
+        worst[asked.host] = max(worst[asked.host], busy[asked.host])
+        await asyncio.sleep(0.005)
+        busy[asked.host] -= 1
+        return Answer(rss(dated(2)), headers=[("Content-Type", "application/rss+xml")])
 
-        feeds = []
-        for number in range(60):
-            site.serve(f"/feed{number}", answer)
-            feeds.append(await it.follow(site.url(f"/feed{number}", f"blog{number % 20}.test")))
-        workers = [it.make_worker() for _ in range(3)]
-        async with running(*workers):
-            await wait_until(lambda: len(site.asked) >= 60 and not any(worker.in_flight for worker in workers))
-            await it.make_due(*feeds)
-            await wait_until(lambda: len(site.asked) >= 120)
-        assert set(Counter(asked.path for asked in site.asked).values()) == {2}
-        assert set(worst.values()) == {1}
+    feeds = []
+    for number in range(60):
+        site.serve(f"/feed{number}", answer)
+        feeds.append(await real.follow(site.url(f"/feed{number}", f"blog{number % 20}.test")))
+    workers = [real.make_worker() for _ in range(3)]
+    async with running(*workers):
+        await wait_until(lambda: len(site.asked) >= 60 and not any(worker.in_flight for worker in workers))
+        await real.make_due(*feeds)
+        await wait_until(lambda: len(site.asked) >= 120)
+    assert set(Counter(asked.path for asked in site.asked).values()) == {2}
+    assert set(worst.values()) == {1}
 
 
 async def test_requests_to_a_host_are_spaced(real_redis: Redis) -> None:
@@ -195,47 +194,45 @@ def test_the_parts_of_a_stop_fit_into_ten_seconds() -> None:
     assert sum(parts) <= 10
 
 
-async def test_a_lost_lease_ends_the_poll(real_redis: Redis) -> None:
+async def test_a_lost_lease_ends_the_poll(site: Publisher, real: World) -> None:
     """A worker that finds its lease taken over lets go: it neither stores nor plans anything."""
-    async with publisher() as site, world(real_redis) as it:
-        go_on = asyncio.Event()
+    go_on = asyncio.Event()
 
-        async def answer(_asked: Asked) -> Answer:
-            await go_on.wait()
-            return Answer(rss(dated(1)))
+    async def answer(_asked: Asked) -> Answer:
+        await go_on.wait()
+        return Answer(rss(dated(1)))
 
-        site.serve("/feed", answer)
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        sleeper = it.make_worker(lease_seconds=0.3)
-        turn = asyncio.create_task(sleeper.run_once())
-        await wait_until(lambda: site.count("/feed") == 1)
-        it.clock.advance(100)
-        assert len(await it.schedule.take(it.clock(), 1, 60)) == 1
-        assert await turn == 0
-        assert (await it.record(feed)).last_poll is None
-        go_on.set()
+    site.serve("/feed", answer)
+    feed = await real.follow(site.url("/feed", "blog.test"))
+    sleeper = real.make_worker(lease_seconds=0.3)
+    turn = asyncio.create_task(sleeper.run_once())
+    await wait_until(lambda: site.count("/feed") == 1)
+    real.clock.advance(100)
+    assert len(await real.schedule.take(real.clock(), 1, 60)) == 1
+    assert await turn == 0
+    assert (await real.record(feed)).last_poll is None
+    go_on.set()
 
 
-async def test_a_lease_is_renewed_while_a_publisher_is_slow(real_redis: Redis) -> None:
+async def test_a_lease_is_renewed_while_a_publisher_is_slow(site: Publisher, real: World) -> None:
     """A poll that takes longer than a lease stays with its worker."""
-    async with publisher() as site, world(real_redis) as it:
-        go_on = asyncio.Event()
+    go_on = asyncio.Event()
 
-        async def answer(_asked: Asked) -> Answer:
-            await go_on.wait()
-            return Answer(rss(dated(1)))
+    async def answer(_asked: Asked) -> Answer:
+        await go_on.wait()
+        return Answer(rss(dated(1)))
 
-        site.serve("/feed", answer)
-        await it.follow(site.url("/feed", "blog.test"))
-        turn = asyncio.create_task(it.make_worker(lease_seconds=1.8).run_once())
-        await wait_until(lambda: site.count("/feed") == 1)
-        began = it.clock()
-        while it.clock() - began < 2.5:  # a renewal each 0.6 s, which may be late by 1.2 s
-            assert await it.schedule.take(it.clock(), 1, 60) == []
-            await asyncio.sleep(0.02)
-        go_on.set()
-        assert await turn == 1
-        assert site.count("/feed") == 1
+    site.serve("/feed", answer)
+    await real.follow(site.url("/feed", "blog.test"))
+    turn = asyncio.create_task(real.make_worker(lease_seconds=1.8).run_once())
+    await wait_until(lambda: site.count("/feed") == 1)
+    began = real.clock()
+    while real.clock() - began < 2.5:  # a renewal each 0.6 s, which may be late by 1.2 s
+        assert await real.schedule.take(real.clock(), 1, 60) == []
+        await asyncio.sleep(0.02)
+    go_on.set()
+    assert await turn == 1
+    assert site.count("/feed") == 1
 
 
 async def test_signs_of_life(real_redis: Redis) -> None:
@@ -251,48 +248,45 @@ async def test_signs_of_life(real_redis: Redis) -> None:
         assert await it.presence.alive(it.clock()) == []
 
 
-async def test_poll_now_returns_when_all_are_done(real_redis: Redis) -> None:
+async def test_poll_now_returns_when_all_are_done(site: Publisher, real: World) -> None:
     """On demand, beside two workers: each feed is asked once more, conditionally, and its news are there."""
-    async with publisher() as site, world(real_redis) as it:
-        feeds = []
+    feeds = []
+    for number in range(10):
+        site.serve_document(f"/feed{number}", rss(dated(1)))
+        feeds.append(await real.follow(site.url(f"/feed{number}", f"blog{number % 4}.test"), uid=f"c{number}"))
+    async with running(real.make_worker(), real.make_worker()):
+        await wait_until(lambda: len(site.asked) == 10)
         for number in range(10):
-            site.serve_document(f"/feed{number}", rss(dated(1)))
-            feeds.append(await it.follow(site.url(f"/feed{number}", f"blog{number % 4}.test"), uid=f"c{number}"))
-        async with running(it.make_worker(), it.make_worker()):
-            await wait_until(lambda: len(site.asked) == 10)
-            for number in range(10):
-                site.serve_document(f"/feed{number}", rss(dated(2)))
-            reports = await it.poll_now().poll([feed.id for feed in feeds])
-        assert {report.outcome for report in reports.values()} == {"polled"}
-        assert len(site.asked) == 20
-        for number in range(10):
-            assert len(await it.rows(uid=f"c{number}")) == 2
+            site.serve_document(f"/feed{number}", rss(dated(2)))
+        reports = await real.poll_now().poll([feed.id for feed in feeds])
+    assert {report.outcome for report in reports.values()} == {"polled"}
+    assert len(site.asked) == 20
+    for number in range(10):
+        assert len(await real.rows(uid=f"c{number}")) == 2
 
 
-async def test_poll_now_works_alone_and_says_why_not(real_redis: Redis) -> None:
+async def test_poll_now_works_alone_and_says_why_not(site: Publisher, real: World) -> None:
     """Without any worker it polls by itself; what can't be polled is named with its reason."""
-    async with publisher() as site, world(real_redis) as it:
-        site.serve_document("/good", rss(dated(2)))
-        site.serve("/slow-down", Answer(status=429, headers=[("Retry-After", "3600")]))
-        good = await it.follow(site.url("/good", "good.test"))
-        bad = await it.follow(site.url("/bad", "bad.test"))
-        held = await it.follow(site.url("/slow-down", "held.test"))
-        gone = await it.follow(site.serve("/gone", Answer(status=410)), uid="other")
-        orphan = await it.feeds.ensure("http://orphan.test/feed", it.clock())
-        await it.poll(held)
-        await it.poll(gone)
-        ids = [good.id, bad.id, held.id, gone.id, orphan.id, "99999"]
-        reports = await it.poll_now().poll(ids)
-        outcomes = [reports[feed_id].outcome for feed_id in ids]
-        assert outcomes == ["polled", "failed", "held", "gone", "unfollowed", "unknown"]
-        assert "404" in reports[bad.id].detail
-        assert site.count("/slow-down") == site.count("/gone") == 1
+    site.serve_document("/good", rss(dated(2)))
+    site.serve("/slow-down", Answer(status=429, headers=[("Retry-After", "3600")]))
+    good = await real.follow(site.url("/good", "good.test"))
+    bad = await real.follow(site.url("/bad", "bad.test"))
+    held = await real.follow(site.url("/slow-down", "held.test"))
+    gone = await real.follow(site.serve("/gone", Answer(status=410)), uid="other")
+    orphan = await real.feeds.ensure("http://orphan.test/feed", real.clock())
+    await real.poll(held)
+    await real.poll(gone)
+    ids = [good.id, bad.id, held.id, gone.id, orphan.id, "99999"]
+    reports = await real.poll_now().poll(ids)
+    outcomes = [reports[feed_id].outcome for feed_id in ids]
+    assert outcomes == ["polled", "failed", "held", "gone", "unfollowed", "unknown"]
+    assert "404" in reports[bad.id].detail
+    assert site.count("/slow-down") == site.count("/gone") == 1
 
 
-async def test_poll_now_does_not_wait_for_ever(real_redis: Redis) -> None:
+async def test_poll_now_does_not_wait_for_ever(site: Publisher, real: World) -> None:
     """A publisher that hangs is reported as late."""
-    async with publisher() as site, world(real_redis) as it:
-        site.serve("/hung", Answer(hang=True, head_only_length=5))
-        feed = await it.follow(site.url("/hung", "hung.test"))
-        reports = await it.poll_now().poll([feed.id], patience=0.3)
-        assert reports[feed.id].outcome == "late"
+    site.serve("/hung", Answer(hang=True, head_only_length=5))
+    feed = await real.follow(site.url("/hung", "hung.test"))
+    reports = await real.poll_now().poll([feed.id], patience=0.3)
+    assert reports[feed.id].outcome == "late"

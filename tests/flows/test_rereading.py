@@ -10,8 +10,8 @@ from microsub.feeds.record import KEEP_MARKS
 from microsub.posts import garbage
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from tests.support.polling import World, dated, rss, world
-from tests.support.web import publisher
+from tests.support.polling import World, dated, rss
+from tests.support.web import Publisher
 
 Entry = tuple[str, str, str | None]
 _CHANGES = 12
@@ -46,23 +46,24 @@ def _changed(chance: Random, entries: list[Entry], number: int) -> list[Entry]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_the_same_timelines_with_and_without_marks(real_redis: Redis, seed: int) -> None:
+async def test_the_same_timelines_with_and_without_marks(
+    real_redis: Redis, site: Publisher, real: World, seed: int
+) -> None:
     """Of two feeds with the same documents one is read in full each time: their followers see the same."""
     chance = Random(seed)
-    async with publisher() as site, world(real_redis) as it:
-        feeds = {user: await it.follow(site.url(f"/{user}", "blog.test"), user) for user in ("marked", "in-full")}
-        entries = dated(8, 10)
-        for number in range(_CHANGES):
-            for user, feed in feeds.items():
-                if user == "in-full":
-                    await real_redis.command("DEL", keys.feed_marks(feed.id))
-                site.serve_document(f"/{user}", rss(entries))
-                await it.poll(feed)
-            assert await _seen(it, "marked") == await _seen(it, "in-full")
-            if number == _CHANGES // 2:
-                for user in feeds:
-                    await _delete_oldest(it, user)
-            entries = _changed(chance, entries, number)
+    feeds = {user: await real.follow(site.url(f"/{user}", "blog.test"), user) for user in ("marked", "in-full")}
+    entries = dated(8, 10)
+    for number in range(_CHANGES):
+        for user, feed in feeds.items():
+            if user == "in-full":
+                await real_redis.command("DEL", keys.feed_marks(feed.id))
+            site.serve_document(f"/{user}", rss(entries))
+            await real.poll(feed)
+        assert await _seen(real, "marked") == await _seen(real, "in-full")
+        if number == _CHANGES // 2:
+            for user in feeds:
+                await _delete_oldest(real, user)
+        entries = _changed(chance, entries, number)
 
 
 async def _delete_oldest(it: World, user: str) -> None:
@@ -73,42 +74,39 @@ async def _delete_oldest(it: World, user: str) -> None:
     assert await garbage.delete(it.redis, await garbage.candidates(it.redis, [oldest]), it.clock()) == 1
 
 
-async def test_known_entries_are_not_looked_up(redis: Redis) -> None:
+async def test_known_entries_are_not_looked_up(site: Publisher, it: World) -> None:
     """The second document has one new entry, and only that one is compared with the store."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve_document("/feed", rss(dated(20))))
-        await it.poll(feed)
-        compared: list[int] = []
-        add_read = it.ingest.add_read
+    feed = await it.follow(site.serve_document("/feed", rss(dated(20))))
+    await it.poll(feed)
+    compared: list[int] = []
+    add_read = it.ingest.add_read
 
-        async def counting(feed, posts, now, **named):  # type: ignore[no-untyped-def]
-            compared.append(len(posts))
-            return await add_read(feed, posts, now, **named)
+    async def counting(feed, posts, now, **named):  # type: ignore[no-untyped-def]
+        compared.append(len(posts))
+        return await add_read(feed, posts, now, **named)
 
-        it.ingest.add_read = counting  # type: ignore[method-assign]
-        site.serve_document("/feed", rss(dated(21)))
-        result = await it.poll(feed)
-        assert (result.new, compared) == (1, [1])
-        assert len(await it.rows()) == 21
+    it.ingest.add_read = counting  # type: ignore[method-assign]
+    site.serve_document("/feed", rss(dated(21)))
+    result = await it.poll(feed)
+    assert (result.new, compared) == (1, [1])
+    assert len(await it.rows()) == 21
 
 
-async def test_everything_is_read_once_a_day(redis: Redis) -> None:
+async def test_everything_is_read_once_a_day(redis: Redis, site: Publisher, it: World) -> None:
     """The time of the marks begins with the first ones, however often they are written again."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
-        await it.poll(feed)
-        await redis.command("PEXPIRE", keys.feed_marks(feed.id), 5_000_000)
-        site.serve_document("/feed", rss(dated(4)))
-        await it.poll(feed)
-        assert 4_000 < await redis.command("TTL", keys.feed_marks(feed.id)) <= 5_000 < KEEP_MARKS
+    feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
+    await it.poll(feed)
+    await redis.command("PEXPIRE", keys.feed_marks(feed.id), 5_000_000)
+    site.serve_document("/feed", rss(dated(4)))
+    await it.poll(feed)
+    assert 4_000 < await redis.command("TTL", keys.feed_marks(feed.id)) <= 5_000 < KEEP_MARKS
 
 
-async def test_marks_of_another_document_are_none(redis: Redis) -> None:
+async def test_marks_of_another_document_are_none(site: Publisher, it: World) -> None:
     """Marks count beside the hash of their own document alone."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
-        await it.poll(feed)
-        record = await it.record(feed)
-        assert await it.feeds.marks(record)
-        await it.feeds.update(feed.id, {"body_hash": "00" * 32})
-        assert await it.feeds.marks(await it.record(feed)) is None
+    feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
+    await it.poll(feed)
+    record = await it.record(feed)
+    assert await it.feeds.marks(record)
+    await it.feeds.update(feed.id, {"body_hash": "00" * 32})
+    assert await it.feeds.marks(await it.record(feed)) is None

@@ -31,7 +31,7 @@ def only(*paths: str) -> Check:
     """These paths were asked for, and nothing else."""
 
     def check(outcome: Outcome) -> None:
-        assert {visit.path for visit in outcome.site.visits if visit.path != "/good"} == set(paths)
+        assert {visit.path for visit in outcome.site.asked if visit.path != "/good"} == set(paths)
 
     return check
 
@@ -44,7 +44,7 @@ async def credentials(visit: Visit) -> None:
 
 
 def kept_the_secret(outcome: Outcome) -> None:
-    first, second = outcome.site.visits[:2] if outcome.site.visits[1].path == "/feed" else outcome.site.to("/feed")
+    first, second = outcome.site.asked[:2] if outcome.site.asked[1].path == "/feed" else outcome.site.to("/feed")
     assert "authorization" in first.headers
     assert "authorization" not in second.headers
 

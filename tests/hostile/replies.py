@@ -93,11 +93,11 @@ def validators_came_back(outcome: Outcome) -> None:
 
 def no_validator_kept(outcome: Outcome) -> None:
     assert outcome.feed.etag is None
-    assert all("if-none-match" not in visit.headers for visit in outcome.site.visits)
+    assert all("if-none-match" not in visit.headers for visit in outcome.site.asked)
 
 
 def no_cookie(outcome: Outcome) -> None:
-    assert not any({"cookie", "referer"} & visit.headers.keys() for visit in outcome.site.visits)
+    assert not any({"cookie", "referer"} & visit.headers.keys() for visit in outcome.site.asked)
 
 
 def wait(value: str, status: str = "429 Too Many Requests") -> Act:

@@ -46,13 +46,13 @@ async def run(machine: Machine, name: str, case: Case) -> None:
         used = processor_time(machine.pid)
         feed = await it.follow(address(case, name, site), uid=uid)
         for number in range(case.polls):
-            asked, begun = len(site.visits), time.time()
+            asked, begun = len(site.asked), time.time()
             if not case.brief:
                 site.open.clear()
             if number:
                 await it.make_due(feed)
             since = begun if number else 0.0
-            await wait_until(lambda a=asked, s=since: len(site.visits) > a or polled(it, [feed], s))
+            await wait_until(lambda a=asked, s=since: len(site.asked) > a or polled(it, [feed], s))
             await others_are_polled(it, name, number, good)
             site.open.set()
             await wait_until(lambda s=since: polled(it, [feed], s))

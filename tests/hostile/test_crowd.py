@@ -36,7 +36,7 @@ async def test_a_crowd_of_large_bodies(machine: Machine) -> None:
         Watch(machine) as watch,
     ):
         feeds = [await it.follow(f"http://crowd{n}.test:{site.port}/feed", uid="crowd") for n in range(CROWD)]
-        await wait_until(lambda: len(site.visits) == CROWD)
+        await wait_until(lambda: len(site.asked) == CROWD)
         await others_are_polled(it, "crowd", 0, good)
         assert [(await it.record(feed)).last_poll for feed in feeds] == [None] * CROWD
         enough.set()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
+import struct
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
@@ -18,14 +20,47 @@ import pytest
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as it arrived; header names in lower case, values byte for byte as latin-1."""
+    """One request as it arrived, and the connection to write bytes on; header names in lower case, values byte for byte
+    as latin-1. `number` counts the requests for the path.
+    """
 
     path: str
     headers: Mapping[str, str]
     at: float
     host: str
-    method: str = "GET"
-    body: bytes = b""
+    method: str
+    body: bytes
+    reader: asyncio.StreamReader = field(repr=False)
+    writer: asyncio.StreamWriter = field(repr=False)
+    port: int
+    number: int
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def head(self, *lines: str, status: str = "200 OK") -> None:
+        await self.send("\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode("latin-1"))
+
+    async def reply(self, body: bytes = b"", *lines: str, status: str = "200 OK") -> None:
+        await self.head(f"Content-Length: {len(body)}", *lines, status=status)
+        await self.send(body)
+
+    async def redirect(self, location: str, status: str = "302 Found") -> None:
+        await self.reply(b"", f"Location: {location}", status=status)
+
+    async def hang(self) -> None:
+        """Say nothing more until the visitor leaves."""
+        await self.reader.read()
+
+    def reset(self) -> None:
+        """Drop the connection as a crash does: with RST, not FIN."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    def here(self, path: str, host: str = "elsewhere.test") -> str:
+        return f"http://{host}:{self.port}{path}"
 
 
 @dataclass(frozen=True)
@@ -39,17 +74,21 @@ class Answer:
     head_only_length: int | None = None
 
 
-Handler = Callable[[Asked], "Answer | Awaitable[Answer]"]
+Handler = Callable[[Asked], "Answer | Awaitable[Answer | None]"]
+"""What to answer; None where it has written all itself."""
 
 
 @dataclass
 class Publisher:
-    """`serve(path, …)` sets what a path answers; `asked` is the log; `in_flight` and `most_in_flight` count."""
+    """`serve(path, …)` sets what a path answers, other paths `otherwise`; `asked` is the log; `in_flight` and
+    `most_in_flight` count.
+    """
 
     scheme: str = "http"
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
     handlers: dict[str, Handler] = field(default_factory=dict)
+    otherwise: Answer = Answer(b"not here", 404)
     in_flight: int = 0
     most_in_flight: int = 0
 
@@ -73,8 +112,11 @@ class Publisher:
 
         return self.serve(path, handler)
 
+    def to(self, path: str) -> list[Asked]:
+        return [asked for asked in self.asked if asked.path == path]
+
     def count(self, path: str) -> int:
-        return sum(1 for asked in self.asked if asked.path == path)
+        return len(self.to(path))
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.in_flight += 1
@@ -89,20 +131,23 @@ class Publisher:
                 if colon:
                     fields[name.lower()] = value.strip(" ")
             body = await reader.readexactly(int(fields.get("content-length", "0")))
-            asked = Asked(path, fields, time.monotonic(), fields.get("host", ""), method, body)
+            at, host, number = time.monotonic(), fields.get("host", ""), 1 + self.count(path)
+            asked = Asked(path, fields, at, host, method, body, reader, writer, self.port, number)
             self.asked.append(asked)
-            handler = self.handlers.get(path.partition("?")[0], lambda _asked: Answer(b"not here", 404))
+            handler = self.handlers.get(path.partition("?")[0], lambda _asked: self.otherwise)
             answer = handler(asked)
             if isinstance(answer, Awaitable):
                 answer = await answer
-            await self._send(writer, answer, with_body=method != "HEAD")
-            if answer.hang:
-                await reader.read()
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            if answer is not None:
+                await self._send(writer, answer, with_body=method != "HEAD")
+                if answer.hang:
+                    await reader.read()
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the other side left, or the test is over
         finally:
             self.in_flight -= 1
-            writer.close()
+            with suppress(OSError):
+                writer.close()
 
     async def _send(self, writer: asyncio.StreamWriter, answer: Answer, *, with_body: bool) -> None:
         names = {name.lower() for name, _ in answer.headers}
