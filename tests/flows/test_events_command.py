@@ -96,7 +96,11 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
             await save(posts, "before")
             await follower.has("before")
             os.kill(json.loads((installed.folder / "data" / "redis.json").read_text())["pid"], signal.SIGKILL)
-            await asyncio.wait_for(installed.processes[0].wait(), 60)  # it ends with its Redis
+            # The server ends with its Redis, and says why.
+            assert await asyncio.wait_for(installed.processes[0].wait(), 60) == 1
+            words = (installed.folder / "0.log").read_text()
+            assert words.splitlines()[-1].startswith("microsub: the embedded Redis has ended")
+            assert "Traceback" not in words
             await installed.serve()
 
             async def saved() -> bool:
@@ -108,6 +112,7 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
 
             await wait_until(saved)
             await wait_until(lambda: "after" in follower.guids or len(follower.events) > 2)
+            assert {post.guid for post in (await posts.newest(FEED)).posts} >= {"before", "after"}
         assert follower.process.returncode is None
 
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from selectolax.lexbor import LexborHTMLParser
 
-from tests.support.own_server import AppSite, Surfer, Visitor, app_site, enrolled
+from tests.support.own_server import Approver, AppSite, Surfer, app_site, enrolled
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import html_reply
@@ -71,9 +71,9 @@ async def test_with_this_server_as_provider(world: World, kind: type[App], user:
     profile = f"{world.site.listening.base}/ann/" if user == "ann" else f"{world.url}/u/carol"
     if "micropub" in kind.wants:
         with pytest.raises(AppBreaks, match="finds no micropub"):
-            await app.sign_in(profile, Visitor(world.site, user))
+            await app.sign_in(profile, Approver(world.site, user))
         return
-    signed = await app.sign_in(profile, Visitor(world.site, user))
+    signed = await app.sign_in(profile, Approver(world.site, user))
     assert signed.me == profile
     assert signed.microsub == f"{world.url}/microsub/{user}"
     assert await signed.read("notifications") == []
@@ -120,6 +120,6 @@ async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
 async def test_who_gets_a_site_later_stays_signed_in(world: World) -> None:
     """A token that was given to the page here goes on reading."""
     app = Monocle(world.http, world.site.home("Monocle"))
-    signed = await app.sign_in(f"{world.url}/u/carol", Visitor(world.site, "carol"))
+    signed = await app.sign_in(f"{world.url}/u/carol", Approver(world.site, "carol"))
     await world.installed.run_each("user me carol https://carol.example/")
     assert await signed.read("notifications") == []

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 import redis.asyncio as redis_py
 
-from tests.support.own_server import PASSWORD, AppSite, Surfer, Visitor, app_site, enrolled, links, sign_in
+from tests.support.own_server import PASSWORD, Approver, AppSite, Surfer, app_site, enrolled, links, sign_in
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.reader_apps import IndiePassAndroid, Monocle
@@ -110,7 +110,7 @@ async def flows(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flows
 
 
 async def _an_app_of_ours(flows: Flows, http: httpx.AsyncClient, site: AppSite, url: str) -> None:
-    visitor = Visitor(site, "ann")
+    visitor = Approver(site, "ann")
     backs: list[str] = []
 
     async def person(there: str) -> str:
@@ -127,7 +127,7 @@ async def _an_app_of_ours(flows: Flows, http: httpx.AsyncClient, site: AppSite, 
     renewed = (await http.post(f"{url}/token", data=form)).json()
     flows.note("renewed access token", renewed["access_token"])
     flows.note("renewed refresh token", renewed["refresh_token"])
-    unused = await Visitor(site, "ann")(
+    unused = await Approver(site, "ann")(
         f"{url}/auth?response_type=code&client_id={app.client_id}&redirect_uri={app.redirect_uri}&scope=read"
     )
     flows.note("unused code", parse_qs(urlsplit(unused).query)["code"][0])

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.cluster import free_ports
-from tests.support.own_server import PASSWORD, AppSite, Surfer, Visitor, app_site, links
+from tests.support.own_server import PASSWORD, Approver, AppSite, Surfer, app_site, links
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, App, Monocle
 
@@ -67,7 +67,7 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 async def test_apps_sign_in_and_read(world: World, kind: type[App]) -> None:
     """Monocle too, which wants the issuer to be https."""
     async with world.http() as http:
-        visitor = Visitor(world.site, "ann", surfer=Surfer(http=world.http()))
+        visitor = Approver(world.site, "ann", surfer=Surfer(http=world.http()))
         more = {"loopback": False} if kind is Monocle else {}
         app = kind(http, world.site.home(kind.name), **more)
         signed = await app.sign_in(world.profile, visitor)

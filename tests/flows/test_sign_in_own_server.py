@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.support.own_server import AppSite, Surfer, Visitor, app_site, enrolled, links, sign_in
+from tests.support.own_server import Approver, AppSite, Surfer, app_site, enrolled, links, sign_in
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassAndroid, Monocle, Notifier, Together
@@ -66,8 +66,8 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         yield World(http, site, own, own_url, other, other_url)
 
 
-def person(world: World, user: str, **more: object) -> Visitor:
-    return Visitor(world.site, user, **more)  # type: ignore[arg-type]
+def person(world: World, user: str, **more: object) -> Approver:
+    return Approver(world.site, user, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("user", ["ann", "beth"])

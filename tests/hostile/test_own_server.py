@@ -20,7 +20,7 @@ import pytest_asyncio
 
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
 from microsub.kit.rate_limits import GrowingPauses
-from tests.support.own_server import AppSite, Surfer, Visitor, app_site, cookie_of, enrolled, links, sign_in
+from tests.support.own_server import Approver, AppSite, Surfer, app_site, cookie_of, enrolled, links, sign_in
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, IndiePassAndroid, Monocle, Together
 
@@ -46,7 +46,7 @@ class World:
     app: str
     evil: str
     ann: str = ANNS[0]
-    people: dict[str, Visitor] = field(default_factory=dict)
+    people: dict[str, Approver] = field(default_factory=dict)
 
     def profile(self, user: str) -> str:
         return f"{self.site.listening.base}/{user}/"
@@ -62,10 +62,10 @@ class World:
         back = await self.person(user)(self.address(**changes))
         return parse_qs(urlsplit(back).query)["code"][0]
 
-    def person(self, user: str = "") -> Visitor:
+    def person(self, user: str = "") -> Approver:
         """Ann, or that user, in a browser that stays signed in."""
         user = user or self.ann
-        return self.people.setdefault(user, Visitor(self.site, user))
+        return self.people.setdefault(user, Approver(self.site, user))
 
     async def signed_in(self) -> httpx.AsyncClient:
         """Ann's browser, signed in."""

@@ -1,6 +1,5 @@
 """The embedded Redis: one server per data folder, shared, adopted, never doubled."""
 
-import asyncio
 import errno
 import fcntl
 import json
@@ -18,8 +17,6 @@ from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from microsub.redis.embedded import server as embedded
 from microsub.redis.embedded.datafolder import Folder
 from microsub.redis.embedded.server import ServerProgram, choose, programs, start_embedded, version_of
-from tests.support.process import installation
-from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,18 +88,6 @@ def test_it_keeps_data_from_one_start_to_the_next(data_dir):
         assert redis.get("here") == b"still"
     assert again.stop()
     assert not (data_dir / "redis.sock").exists()
-
-
-def test_a_second_start_adopts_the_server_and_the_last_one_stops_it(data_dir):
-    """Within one process: two attach, one server; it stays until both have left."""
-    first, second = start_embedded(data_dir), start_embedded(data_dir)
-    assert (first.adopted, second.adopted) == (False, True)
-    assert first.pid == second.pid
-    assert not first.stop()
-    with client(second) as redis:
-        assert redis.ping()
-    assert second.stop()
-    assert not alive(first.pid)
 
 
 def test_many_processes_at_once_start_one_server(data_dir):
@@ -487,21 +472,3 @@ def test_a_full_disk_at_start_leaves_no_server_behind(data_dir, monkeypatch):
     with pytest.raises(ConfigError, match=r"(?i)no space left on device"):
         start_embedded(data_dir)
     assert not Folder(data_dir).is_running()
-
-
-async def killed(data_dir: Path) -> None:
-    """The server is gone when this returns."""
-    os.kill(json.loads((data_dir / "redis.json").read_text())["pid"], signal.SIGKILL)
-    await wait_until(lambda: not Folder(data_dir).is_running())
-
-
-async def test_a_server_whose_redis_has_died_ends_and_starts_again_with_its_data(tmp_path: Path) -> None:
-    """Exit code 1 and the reason as its last words; the next start brings Redis up again, with all that was in it."""
-    async with installation(tmp_path, {"users": {"alice": {}}}) as installed:
-        await installed.serve()
-        await killed(installed.folder / "data")
-        (process,) = installed.processes
-        assert await asyncio.wait_for(process.wait(), 60) == 1
-        assert installed.log.splitlines()[-1].startswith("microsub: the embedded Redis has ended")
-        assert "Traceback" not in installed.log
-        assert "alice" in (await installed.run("user", "list"))[1]

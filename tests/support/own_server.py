@@ -196,7 +196,7 @@ async def app_site(host: str = "127.0.0.1") -> AsyncIterator[AppSite]:
 
 
 @dataclass
-class Visitor:
+class Approver:
     """A person at the instance at `url`, who decides on the page of consent. Give it to an app as its `person`.
 
     `grants` are the scopes that they leave ticked, all for None; `allows` whether they let the app in at all. `seen` is

@@ -81,7 +81,7 @@ Handler = Callable[[Asked], "Answer | Awaitable[Answer | None]"]
 @dataclass
 class Publisher:
     """`serve(path, …)` sets what a path answers, other paths `otherwise`; `asked` is the log; `in_flight` and
-    `most_in_flight` count.
+    `most_in_flight` count. While `open` isn't set, visitors wait for their answer.
     """
 
     scheme: str = "http"
@@ -89,6 +89,7 @@ class Publisher:
     asked: list[Asked] = field(default_factory=list)
     handlers: dict[str, Handler] = field(default_factory=dict)
     otherwise: Answer = Answer(b"not here", 404)
+    open: asyncio.Event = field(default_factory=asyncio.Event)
     in_flight: int = 0
     most_in_flight: int = 0
 
@@ -134,6 +135,7 @@ class Publisher:
             at, host, number = time.monotonic(), fields.get("host", ""), 1 + self.count(path)
             asked = Asked(path, fields, at, host, method, body, reader, writer, self.port, number)
             self.asked.append(asked)
+            await self.open.wait()
             handler = self.handlers.get(path.partition("?")[0], lambda _asked: self.otherwise)
             answer = handler(asked)
             if isinstance(answer, Awaitable):
@@ -166,6 +168,7 @@ class Publisher:
 async def publisher(*, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[Publisher]:
     """A running publisher on a free port."""
     site = Publisher(scheme="https" if tls else "http")
+    site.open.set()
     server = await asyncio.start_server(site.handle, host, 0, ssl=tls)
     site.port = server.sockets[0].getsockname()[1]
     try:
