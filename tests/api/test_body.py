@@ -14,13 +14,6 @@ from microsub.kit.http.params import MAX_BODY, RequestBody, body_pairs, collect,
 BOUNDARY = "xYzZY"
 
 
-def multipart(*pairs: tuple[str, str]) -> bytes:
-    parts = "".join(
-        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in pairs
-    )
-    return f"{parts}--{BOUNDARY}--\r\n".encode()
-
-
 async def read(*chunks: bytes, content_type: str | None = None, length: int | None = None) -> dict[str, list[str]]:
     headers = []
     if content_type is not None:
@@ -46,20 +39,6 @@ async def test_urlencoded_with_and_without_a_type(content_type: str | None) -> N
     """A body without Content-Type is urlencoded."""
     body = b"action=timeline&entry[]=1&entry[]=2&name=%C3%BC+%26+x"
     assert await read(body, content_type=content_type) == EXPECTED
-
-
-@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "application/x+json"])
-async def test_json(content_type: str) -> None:
-    """A JSON object with the parameters as members."""
-    body = '{"action":"timeline","entry":["1",2],"name":"ü & x"}'.encode()
-    assert await read(body[:9], body[9:], content_type=content_type) == EXPECTED
-
-
-async def test_multipart() -> None:
-    """Fields of a multipart form; files among them are not parameters."""
-    body = multipart(("action", "timeline"), ("entry[]", "1"), ("entry[]", "2"), ("name", "ü & x"))
-    file = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="x"; filename="x.png"\r\n\r\nPNG\r\n'.encode()
-    assert await read(file + body, content_type=f"multipart/form-data; boundary={BOUNDARY}") == EXPECTED
 
 
 @pytest.mark.parametrize("content_type", [None, FORM, "application/json", "multipart/form-data", "image/png"])

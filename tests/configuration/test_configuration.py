@@ -39,8 +39,7 @@ def configured(redis: Redis, tmp_path: Path) -> Configured:
 
 async def test_a_first_file_makes_users_channels_and_feeds(configured: Configured) -> None:
     """Everything that is declared is there afterwards, feeds due at once."""
-    configured.save(alice(channel("home", A, {"url": B, "name": "Bee"}), channel("news", A)))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(alice(channel("home", A, {"url": B, "name": "Bee"}), channel("news", A)))
     assert await configured.state() == {"alice": {"home": ("Home", [A, B]), "news": ("News", [A])}}
     [_, bee] = await configured.channels.subscriptions("alice", "home")
     assert bee.name == "Bee"
@@ -54,8 +53,7 @@ async def test_a_first_file_makes_users_channels_and_feeds(configured: Configure
 
 async def test_the_same_file_does_nothing(configured: Configured) -> None:
     """Neither again in this process nor in another one."""
-    configured.save(alice(channel("home", A)))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(alice(channel("home", A)))
     assert await configured.configuration.look() == "unchanged"
     await configured.channels.rename("alice", "home", "Mine", NOW)
     assert await configured.server().look() == "unchanged"
@@ -64,16 +62,14 @@ async def test_the_same_file_does_nothing(configured: Configured) -> None:
 
 async def test_what_users_did_meanwhile_stays(configured: Configured) -> None:
     """An edit elsewhere in the file leaves API changes alone: added, removed, renamed, reordered."""
-    configured.save(alice(channel("home", A, B), channel("news", A), channel("old", C)))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home", A, B), channel("news", A), channel("old", C)))
     await configured.following.unfollow("alice", "home", B, NOW)
     await configured.following.follow("alice", "home", C, NOW)
     await configured.channels.rename("alice", "news", "Papers", NOW)
     await configured.channels.create("alice", "Mine", NOW, uid="mine")
     await configured.channels.delete("alice", "old")
     await configured.channels.order("alice", ["mine", "home"])
-    configured.save(alice(channel("home", A, B), channel("news", A, B), channel("old", C)))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(alice(channel("home", A, B), channel("news", A, B), channel("old", C)))
     state = await configured.state()
     assert state == {"alice": {"mine": ("Mine", []), "news": ("Papers", [A, B]), "home": ("Home", [A, C])}}
     assert list(state["alice"]) == ["mine", "news", "home"]
@@ -81,17 +77,14 @@ async def test_what_users_did_meanwhile_stays(configured: Configured) -> None:
 
 async def test_removed_feeds_and_channels_go_and_come_back(configured: Configured) -> None:
     """A removed channel isn't polled for any more; added again, it comes back with what users had made in it."""
-    configured.save(alice(channel("home", A), channel("news", B)))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home", A), channel("news", B)))
     await configured.following.follow("alice", "news", C, NOW)
-    configured.save(alice(channel("home")))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(alice(channel("home")))
     assert await configured.state() == {"alice": {"home": ("Home", [])}}
     feed = await configured.feeds.find(C)
     assert feed
     assert await configured.feeds.subscribers(feed) == []
-    configured.save(alice(channel("home"), channel("news", B)))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(alice(channel("home"), channel("news", B)))
     assert await configured.state() == {"alice": {"home": ("Home", []), "news": ("News", [B, C])}}
     assert await configured.feeds.subscribers(feed) == [("alice", "news")]
 
@@ -99,20 +92,17 @@ async def test_removed_feeds_and_channels_go_and_come_back(configured: Configure
 async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
     """Its users are disabled, their feeds no longer polled; with the old content they have everything again."""
     document = alice(channel("home", A), channel("news", B))
-    configured.save(document)
-    await configured.configuration.look()
+    await configured.apply(document)
     token = await configured.accounts.create_token("alice", ["read"], "test", NOW)
     assert token
-    configured.save({})
-    assert await configured.configuration.look() == "applied"
+    await configured.apply({})
     user = await configured.accounts.user("alice")
     assert user
     assert user.disabled == NOW
     feed = await configured.feeds.find(A)
     assert feed
     assert await configured.feeds.subscribers(feed) == []
-    configured.save(document)
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(document)
     assert await configured.state() == {"alice": {"home": ("Home", [A]), "news": ("News", [B])}}
     assert await configured.feeds.subscribers(feed) == [("alice", "home")]
     assert len(await configured.accounts.tokens("alice")) == 1
@@ -125,18 +115,15 @@ async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
 async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, me: str, stays: bool) -> None:
     """Whoever was let in by the person from before, an app or a browser, has nothing of the next one's."""
     now = time.time()  # a real Redis forgets by its own clock
-    configured.save(alice())
-    await configured.configuration.look()
+    await configured.apply(alice())
     accounts, sessions = configured.accounts, Sessions(configured.redis)
     token = accounts.credential(await accounts.create_token("alice", ["read"], "test", now))
     consent = Consent("alice", "https://a.example/", "A", "https://a.example/", frozenset({"read"}))
     code = await Codes(configured.redis).create(consent, now)
     _, granted = await Codes(configured.redis).redeem(code, "", lambda _: True, now)
     await sessions.begin("alice", "https://alice.example/", "here", "", now)
-    configured.save({})
-    await configured.configuration.look()
-    configured.save({"users": {"alice": {"me": me}}})
-    assert await configured.configuration.look() == "applied"
+    await configured.apply({})
+    await configured.apply({"users": {"alice": {"me": me}}})
     assert token
     assert granted
     grants = Grants(configured.redis)
@@ -151,8 +138,7 @@ async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, 
 
 async def test_names_settings_rules_and_order_follow_the_file(configured: Configured) -> None:
     """Every kind of edit arrives."""
-    configured.save(alice(channel("one", A), channel("two"), channel("three")))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("one", A), channel("two"), channel("three")))
     document = alice(
         channel("three", settings={"unread": "boolean", "max_items": 5, "filters": {"exclude_types": ["like"]}}),
         channel("new", mute=["http://Mute.example/"]),
@@ -164,8 +150,7 @@ async def test_names_settings_rules_and_order_follow_the_file(configured: Config
     )
     document["users"]["alice"]["me"] = "https://new.example/"
     document["settings"] = {"max_items": 9, "feeds": {A: {"interval": 60}}}
-    configured.save(document)
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(document)
     state = await configured.state()
     assert list(state["alice"].items()) == [
         ("three", ("Three", [])), ("new", ("New", [])), ("one", ("First", [A])), ("two", ("Two", [])),
@@ -188,17 +173,14 @@ async def test_names_settings_rules_and_order_follow_the_file(configured: Config
 
 async def test_swapped_names_and_reused_names_arrive(configured: Configured) -> None:
     """A name that one channel gives up is free for another in the same edit."""
-    configured.save(alice(channel("a", name="X"), channel("b", name="Y"), channel("c", name="Z")))
-    await configured.configuration.look()
-    configured.save(alice(channel("a", name="Y"), channel("b", name="X"), channel("d", name="Z")))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("a", name="X"), channel("b", name="Y"), channel("c", name="Z")))
+    await configured.apply(alice(channel("a", name="Y"), channel("b", name="X"), channel("d", name="Z")))
     assert await configured.state() == {"alice": {"a": ("Y", []), "b": ("X", []), "d": ("Z", [])}}
 
 
 async def test_an_invalid_file_changes_nothing_and_says_so_once(configured: Configured) -> None:
     """The last good configuration stays; one line names file, place, what was found and what was expected."""
-    configured.save(alice(channel("home", A)))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home", A)))
     configured.save('{"users": {"alice": {"channels": [,]}}}')
     with structlog.testing.capture_logs() as lines:
         assert await configured.configuration.look() == "invalid"
@@ -208,15 +190,13 @@ async def test_an_invalid_file_changes_nothing_and_says_so_once(configured: Conf
     assert line["problem"] == f"{configured.file}: line 1, column 35: " + "found ',]}}}', expected a value"
     assert configured.configuration.status.problems
     assert await configured.state() == {"alice": {"home": ("Home", [A])}}
-    configured.save(alice(channel("home", B)))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(alice(channel("home", B)))
     assert configured.configuration.status.problems == ()
 
 
 async def test_a_missing_file_changes_nothing(configured: Configured) -> None:
     """Deleting it by mistake does no harm, and it is missed only once in the log."""
-    configured.save(alice(channel("home", A)))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home", A)))
     configured.file.unlink()
     with structlog.testing.capture_logs() as lines:
         assert await configured.configuration.look() == "missing"
@@ -241,13 +221,10 @@ async def test_a_user_who_is_written_again_has_what_the_file_says(configured: Co
     """Nothing else comes back of what a removed user of that name had; only a channel of the same uid keeps its
     timeline. To bring back all is a command.
     """
-    configured.save(alice(channel("home", A, B), channel("friends", C), mute=[C], settings={"max_items": 3}))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home", A, B), channel("friends", C), mute=[C], settings={"max_items": 3}))
     await configured.following.follow("alice", "home", C, NOW)
-    configured.save({})
-    await configured.configuration.look()
-    configured.save(alice(channel("home", B), channel("mine", C)))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply({})
+    await configured.apply(alice(channel("home", B), channel("mine", C)))
     assert await configured.state() == {"alice": {"home": ("Home", [B]), "mine": ("Mine", [C])}}
     assert await configured.rules.muted("alice", "global") == []
     assert (await configured.applied.in_force()).users == {}
@@ -258,14 +235,12 @@ async def test_a_user_who_is_written_again_has_what_the_file_says(configured: Co
 
 async def test_an_older_file_never_applies(configured: Configured, tmp_path: Path) -> None:
     """A stale copy on a second machine can't undo the newer one."""
-    configured.save(alice(channel("home", A)), at=NOW)
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home", A)), at=NOW)
     other = Configured(configured.redis, tmp_path / "elsewhere.json")
     other.save(alice(channel("home", B)), at=NOW - 1)
     assert await other.configuration.look() == "outdated"
     assert await configured.state() == {"alice": {"home": ("Home", [A])}}
-    other.save(alice(channel("home", B)), at=NOW + 1)
-    assert await other.configuration.look() == "applied"
+    await other.apply(alice(channel("home", B)), at=NOW + 1)
     assert await configured.state() == {"alice": {"home": ("Home", [B])}}
 
 
@@ -327,8 +302,7 @@ async def test_a_change_that_a_store_refuses_stops_nothing(
 
 async def test_a_conflict_goes_to_the_later_change_and_is_logged(configured: Configured) -> None:
     """The API renamed the channel before the file was edited, and then after."""
-    configured.save(alice(channel("home")), at=NOW)
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home")), at=NOW)
     await configured.channels.rename("alice", "home", "By API", NOW + 10)
     configured.save(alice(channel("home", name="By file")), at=NOW + 20)
     with structlog.testing.capture_logs() as lines:
@@ -347,8 +321,7 @@ async def test_variables_are_expanded_and_a_changed_one_counts(redis: Redis, tmp
     """The file names the secret, the stores get its value; a missing variable refuses the file."""
     document = alice(channel("home", "https://u:${PASSWORD}@a.example/"))
     configured = Configured(redis, tmp_path / "b.json", environ={"PASSWORD": "one"})
-    configured.save(document, at=NOW)
-    await configured.configuration.look()
+    await configured.apply(document, at=NOW)
     assert await configured.state() == {"alice": {"home": ("Home", ["https://u:one@a.example/"])}}
     changed = Configured(redis, tmp_path / "b.json", environ={"PASSWORD": "two"})
     assert await changed.configuration.look() == "applied"
@@ -362,8 +335,7 @@ async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: C
     """The nearest level that says something counts; the style of counts too."""
     document = alice(channel("home", settings={"max_items": 1}), channel("news"), settings={"keep_read_days": 2})
     document["settings"] = {"max_items": 3, "unread": "boolean", "keep_read_days": 4}
-    configured.save(document)
-    await configured.configuration.look()
+    await configured.apply(document)
     in_force = SettingsInForce(configured.applied, own_settings(configured.channels))
     assert await in_force.of("alice", "home") == ChannelSettings(2, 180, 1, "boolean", 10)
     assert await in_force.of("alice", "news") == ChannelSettings(2, 180, 3, "boolean", 10)
@@ -375,15 +347,12 @@ async def test_a_token_endpoint_is_in_effect(configured: Configured) -> None:
     """Set, changed and removed; a user who is removed and comes back has the one of the file, or none."""
     endpoints = ("https://t.example/", "https://u.example/", None, "https://t.example/")
     for endpoint in endpoints:
-        configured.save(alice(channel("home"), **({"token_endpoint": endpoint} if endpoint else {})))
-        assert await configured.configuration.look() == "applied"
+        await configured.apply(alice(channel("home"), **({"token_endpoint": endpoint} if endpoint else {})))
         user = await configured.accounts.user("alice")
         assert user
         assert user.token_endpoint == endpoint
-    configured.save({"users": {}})
-    await configured.configuration.look()
-    configured.save(alice(channel("home")))
-    await configured.configuration.look()
+    await configured.apply({"users": {}})
+    await configured.apply(alice(channel("home")))
     user = await configured.accounts.user("alice")
     assert user
     assert user.token_endpoint is None
@@ -405,22 +374,19 @@ async def test_an_edit_of_who_somebody_is_ends_what_their_provider_said(
 ) -> None:
     """Their remembered tokens are gone with the edit; an edit of anything else leaves them."""
     document = alice(channel("home"))
-    configured.save(document)
-    await configured.configuration.look()
+    await configured.apply(document)
     tokens, credential = ForeignTokens(configured.redis), Credential("alice", "ab" * 32)
     vouched = Vouched(frozenset({"read"}), "https://app.example/", NOW)
     who = Principal("alice", "https://alice.example/")
     assert await tokens.remember(who, credential.digest, vouched, until=NOW + 600, grace=3600)
-    configured.save(alice(channel("home"), channel("new", A)))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home"), channel("new", A)))
     assert await configured.accounts.verify(credential, NOW)
     if edit is None:
         document["users"] = {}
     else:
         user = document["users"]["alice"] | edit
         document["users"]["alice"] = {name: value for name, value in user.items() if value is not None}
-    configured.save(document)
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(document)
     with pytest.raises(Unauthorized):
         await configured.accounts.verify(credential, NOW)
     assert (await tokens.standing(credential)).vouched is None
@@ -430,20 +396,17 @@ async def test_who_registered_is_none_of_the_files_business(configured: Configur
     """Nothing is written back of them, and neither an edit nor an older copy of the file disables them; an entry of
     their own is kept up to date, and taking it out ends nothing.
     """
-    configured.save(alice(channel("home", A)))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home", A)))
     await configured.accounts.register("bob-example", "https://bob.example/", NOW)
     await configured.channels.create("bob-example", "Mine", NOW, "mine")
     assert not await configured.configuration.write_back()
     both = alice(channel("home", A))
     both["users"]["bob-example"] = {"settings": {"quotas": {"feeds": 3}}}
-    configured.save(both)
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(both)
     assert (await configured.applied.in_force()).users == {"bob-example": UserSettings(quotas=Quotas(feeds=3))}
     assert await configured.configuration.write_back()
     assert [entry["uid"] for entry in configured.saved()["users"]["bob-example"]["channels"]] == ["mine"]
-    configured.save({"users": {}})
-    assert await configured.configuration.look() == "applied"
+    await configured.apply({"users": {}})
     users = {user.name: user.disabled for user in await configured.accounts.users()}
     assert users["bob-example"] is None
     assert users["alice"] is not None
@@ -453,8 +416,7 @@ async def test_who_registered_is_none_of_the_files_business(configured: Configur
 
 async def test_somebody_who_is_here_already_isnt_declared_as_another(configured: Configured) -> None:
     """An entry with the address of an account that the file doesn't know is refused whole; what was applied stays."""
-    configured.save(alice(channel("home", A)))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(alice(channel("home", A)))
     await configured.accounts.register("bob-example", "https://bob.example/", NOW)
     document = alice(channel("home", A, B))
     document["users"]["bob"] = {"me": "http://Bob.example"}
@@ -480,20 +442,15 @@ async def test_somebody_who_is_here_already_isnt_declared_as_another(configured:
 async def test_addresses_may_be_exchanged_and_names_changed_in_the_file(configured: Configured) -> None:
     """All changes count together: two users swap, and one is called otherwise."""
     a, b = "https://a.example/", "https://b.example/"
-    configured.save({"users": {"ann": {"me": a}, "bob": {"me": b}}})
-    await configured.configuration.look()
-    configured.save({"users": {"ann": {"me": b}, "bob": {"me": a}}})
-    assert await configured.configuration.look() == "applied"
-    configured.save({"users": {"anna": {"me": b}, "bob": {"me": a}}})
-    assert await configured.configuration.look() == "applied"
+    await configured.apply({"users": {"ann": {"me": a}, "bob": {"me": b}}})
+    await configured.apply({"users": {"ann": {"me": b}, "bob": {"me": a}}})
+    await configured.apply({"users": {"anna": {"me": b}, "bob": {"me": a}}})
     users = {user.name: (user.me, user.disabled is None) for user in await configured.accounts.users()}
     assert users == {"ann": (b, False), "anna": (b, True), "bob": (a, True)}
 
 
 async def test_an_edit_elsewhere_isnt_held_up_by_who_is_two_users_already(configured: Configured) -> None:
     """What an earlier version has let through is no reason to refuse what has nothing to do with it."""
-    configured.save(alice(channel("home", A)))
-    await configured.configuration.look()
+    await configured.apply(alice(channel("home", A)))
     await configured.accounts.add_user("twin", "https://alice.example/", NOW)
-    configured.save(alice(channel("home", A, B)))
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(alice(channel("home", A, B)))

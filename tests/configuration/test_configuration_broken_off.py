@@ -63,11 +63,9 @@ async def stray(redis: Redis) -> Any:
 async def prepared(redis: Redis, tmp_path: Path, edit: str) -> Configured:
     """A server to which the file before the edit is applied, and the edited file, saved."""
     configured = Configured(redis, tmp_path / "backend.json")
-    configured.save(BEFORE, at=NOW)
-    assert await configured.configuration.look() == "applied"
+    await configured.apply(BEFORE, at=NOW)
     if edit == "a user is somebody else":
-        configured.save(document(ann={"home": [A]}), at=NOW + 1)
-        assert await configured.configuration.look() == "applied"
+        await configured.apply(document(ann={"home": [A]}), at=NOW + 1)
     configured.save(EDITS[edit], at=NOW + 2)
     return configured
 
@@ -124,7 +122,6 @@ async def test_an_edit_that_is_taken_back_after_a_crash_leaves_nothing(redis: Re
         await broken.configuration.look()
     await redis.command("DEL", keys.lease("config"))
     after = Configured(redis, tmp_path / "backend.json")
-    after.save(BEFORE, at=NOW + 3)
-    assert await after.configuration.look() == "applied"
+    await after.apply(BEFORE, at=NOW + 3)
     state = (await after.state())["ann"]
     assert {uid: set(feeds) for uid, (_, feeds) in state.items()} == {"home": {A, B}, "news": {C}}

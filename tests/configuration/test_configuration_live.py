@@ -139,8 +139,7 @@ async def test_a_file_is_applied_again_when_redis_comes_back_empty(redis: Redis,
 
 async def test_a_refused_file_that_is_repaired_is_said_to_be_good(configured: Configured) -> None:
     """Also where the repair makes it what it was before, so that there is nothing to apply."""
-    configured.save(named("One"))
-    await configured.configuration.look()
+    await configured.apply(named("One"))
     good = configured.file.read_text()
     with structlog.testing.capture_logs() as lines:
         configured.save('{"users": {')
@@ -335,8 +334,7 @@ async def test_users_that_are_disabled_stay_in_the_file_and_new_ones_come(config
 
 async def test_the_old_form_is_not_written_into(configured: Configured) -> None:
     """The Go server's file stays as it is, and one line tells what to do."""
-    configured.save({"Me": "https://a.example/", "Channels": {"x": {"uid": "x", "name": "X"}}})
-    await configured.configuration.look()
+    await configured.apply({"Me": "https://a.example/", "Channels": {"x": {"uid": "x", "name": "X"}}})
     await configured.channels.rename("a-example", "x", "Y", NOW)
     with structlog.testing.capture_logs() as lines:
         assert not await configured.configuration.write_back()

@@ -61,8 +61,9 @@ async def site(redis: Redis, tmp_path: Path, request: pytest.FixtureRequest) -> 
         await made.accounts.add_user("bob", "", NOW)
         await made.channels.create("bob", "Home", NOW, "home")
         await made.following.follow("bob", "home", FEED, NOW)
-        made.save({"users": {"bob": {"channels": [{"uid": "home", "name": "Home", "feeds": [FEED]}]}}}, NOW - 100)
-        await made.configuration.look()
+        await made.apply(
+            {"users": {"bob": {"channels": [{"uid": "home", "name": "Home", "feeds": [FEED]}]}}}, NOW - 100
+        )
     return made
 
 

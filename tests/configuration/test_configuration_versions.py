@@ -21,8 +21,7 @@ async def configured(redis: Redis, tmp_path: Path) -> Configured:
     """A server with Ann's channel Home in the file, which is applied."""
     configured = Configured(redis, tmp_path / "backend.json", write_back=True)
     home = {"uid": "home", "name": "Home", "feeds": [A]}
-    configured.save({"users": {"ann": {"me": "https://ann.example/", "channels": [home]}}})
-    assert await configured.configuration.look() == "applied"
+    await configured.apply({"users": {"ann": {"me": "https://ann.example/", "channels": [home]}}})
     return configured
 
 
@@ -134,8 +133,7 @@ async def test_a_version_is_kept_of_every_save(configured: Configured) -> None:
 async def test_nothing_is_kept_where_the_server_doesnt_write(redis: Redis, tmp_path: Path) -> None:
     """Without write-back the folder beside the file is none of the server's business."""
     configured = Configured(redis, tmp_path / "backend.json")
-    configured.save({"users": {"ann": {}}})
-    assert await configured.configuration.look() == "applied"
+    await configured.apply({"users": {"ann": {}}})
     assert [path.name for path in tmp_path.iterdir()] == ["backend.json"]
 
 

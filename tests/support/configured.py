@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.support.world import Clock, World, own_settings
 
@@ -16,3 +18,8 @@ class Configured(World):
     """One server's view: `file` on its disk, `redis` shared with others."""
 
     clock: Clock = field(default_factory=lambda: Clock(NOW))
+
+    async def apply(self, document: Mapping[str, Any] | str, at: float | None = None) -> None:
+        """Save the file, and have it applied."""
+        self.save(document, at)
+        assert await self.configuration.look() == "applied"
