@@ -43,7 +43,7 @@ class ListedFeed:
 
 
 class Directory:
-    """Public feeds: without anything like a secret in their URL, and followed by two users or listed by the admin."""
+    """Public feeds: no secret in the URL, and followed by two users or listed by the admin."""
 
     def __init__(self, feeds: Feeds, settings: Callable[[], InstanceSettings]) -> None:
         self._feeds = feeds
@@ -53,7 +53,7 @@ class Directory:
         self._reading = asyncio.Lock()
 
     async def titles(self, urls: Iterable[str], now: float) -> dict[str, str]:
-        """The titles of those of `urls` that are public feeds, as they call themselves or the admin does."""
+        """The titles, by themselves or by the admin, of the public feeds among `urls`."""
         listed = {feed.url: feed.title for feed in await self._all(now) if feed.title != feed.url}
         return {url: listed[known] for url in urls if (known := canonical_feed_url(url)) in listed}
 
@@ -127,7 +127,7 @@ def _looks_secret(text: str) -> bool:
 
 
 def _is_random(run: str) -> bool:
-    """Long runs of letters are words unless their case jumps about; digits alone may be a date; a mix is chance."""
+    """Letters are words unless their case jumps about; digits may be a date; a mix is chance."""
     has_digit = any(letter.isdigit() for letter in run)
     has_letter = any(letter.isalpha() for letter in run)
     if has_digit:

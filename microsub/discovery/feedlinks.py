@@ -60,7 +60,7 @@ _PARAMETER = re.compile(r""";\s*([\w!#$&+.^`|~*-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)
 
 @dataclass(frozen=True, slots=True)
 class FeedLink:
-    """A feed that one could follow. `format` is as in `jf2.Feed`, by declaration where the feed wasn't read."""
+    """A feed to follow. `format` is as in `jf2.Feed`, by declaration where it wasn't read."""
 
     url: str
     format: str
@@ -84,7 +84,7 @@ class HttpLink:
 
 
 def from_header(header: str | None) -> list[HttpLink]:
-    """The members of a joined `Link` header; of repeated parameters the first counts (RFC 8288, 3.3)."""
+    """The members of a `Link` header; of repeated parameters the first counts (RFC 8288, 3.3)."""
     found = []
     for target, parameters in _LINK.findall(header or ""):
         values: dict[str, str] = {}
@@ -153,7 +153,7 @@ def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | N
 
 
 def _is_called_feed(name: str, url: str) -> bool:
-    """Whether a link on a page says that it leads to a feed, and its address doesn't say that it leads to a page."""
+    """Whether a link is called a feed, and its address isn't a page's."""
     path = url.partition("#")[0].partition("?")[0]
     return len(name) <= _LONGEST_NAME and bool(_CALLED_FEED.fullmatch(name)) and not _NO_DOCUMENT.search(path)
 
@@ -163,7 +163,7 @@ def _format_of(match: re.Match[str]) -> str:
 
 
 def _says_feed(target: str, kind: str, title: str | None) -> bool:
-    """Whether a link of a type that says little is a feed by its name, or, without a useful type, by its address."""
+    """Whether a link whose type says little is a feed by its name, or by its address."""
     if _NO_FEED.search(target) or (title and _NO_FEED.search(title)):
         return False
     if kind in {"", "text/html", "text/plain"}:
@@ -234,7 +234,7 @@ def from_subscribe_scheme(url: str) -> str:
 
 
 def profile_in(body: bytes, url: str) -> str | None:
-    """The profile page that the WebFinger document (RFC 7033) from `url` names; None for any other document."""
+    """The profile page named by the WebFinger document (RFC 7033) of `url`; None for others."""
     try:
         if parts_of(url).path != _WEBFINGER:
             return None

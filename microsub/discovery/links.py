@@ -1,4 +1,4 @@
-"""Which feeds a document names, or is (https://indieweb.org/feed_discovery, https://blog.whatwg.org/feed-autodiscovery).
+"""The feeds that a document names, or is (https://indieweb.org/feed_discovery).
 
 Sources, best first: HTTP `Link` (RFC 8288), `rel=alternate` of every feed type, `rel=feed`, what is known of the site
 or of the program that made the page, an h-feed on the page itself, and, where there is none of these, links in the text
@@ -160,7 +160,7 @@ def _named_on(tree: LexborHTMLParser, text: str, url: str, *, near: bool = False
 
 
 def _declared(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
-    """`rel=alternate` in document order, then `rel=feed`, then what a WordPress page says of its site."""
+    """`rel=alternate` in document order, then `rel=feed`, then a WordPress site's API."""
     later = []
     for node in tree.css("link[rel][href], a[rel][href]")[:_MOST_ELEMENTS]:
         attributes = node.attributes
@@ -194,7 +194,7 @@ def _called(node: LexborNode) -> str:
 
 
 def _same_site(one: str, other: str) -> bool:
-    """Whether two URLs have one host, or one's host lies under the other's; `www.` doesn't count."""
+    """Whether two URLs have one host, or one lies under the other's; `www.` doesn't count."""
     a, b = (host_of(url).removeprefix("www.") for url in (one, other))
     return a == b or a.endswith(f".{b}") or b.endswith(f".{a}")
 
@@ -236,7 +236,7 @@ def _is_comments(link: FeedLink) -> bool:
 
 
 def _photo(tree: LexborHTMLParser, base: str) -> str | None:
-    """A person's or channel's portrait where the page is theirs; else the site's icon, else the page's picture."""
+    """The portrait of whose page it is, else the site's icon, else the page's picture."""
     picture = safe_url(_attribute(tree, 'meta[property="og:image"]', "content"), base)
     if picture and _attribute(tree, 'meta[property="og:type"]', "content") == "profile":
         return picture

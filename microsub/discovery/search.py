@@ -53,7 +53,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """The feeds that a search found; `trouble` says why there are none, in words for people, where that is known."""
+    """The feeds that a search found; `trouble` tells people why there are none."""
 
     feeds: list[FeedLink]
     trouble: str | None = None
@@ -221,7 +221,7 @@ class Search:
         return other if isinstance(other, Fetched) else document
 
     async def _get(self, url: str) -> FetchResult:
-        """A document, or why there is none. Raises TooManyRequests where a share is used up: then nobody was asked."""
+        """A document, or why there is none. Raises TooManyRequests where a share is used up."""
         # With one `Accept` for all: what a search has fetched is what a preview and the first poll of a follow get.
         reply = await self._fetcher.fetch(FetchRequest(url))
         if isinstance(reply, FetchFailed) and reply.reason == "busy":

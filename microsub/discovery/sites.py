@@ -1,4 +1,4 @@
-"""Feeds of well-known sites and programs whose pages don't name them: `sites.toml`, read, checked and put to use."""
+"""Feeds of well-known sites and programs whose pages don't name them (`sites.toml`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORD = re.compile(r"%([A-Z_]+)%")
 
 @dataclass(frozen=True, slots=True)
 class SiteFeed:
-    """An address with the named groups of the row's patterns in braces, and `{origin}`; `title` alike."""
+    """An address with `{origin}` and the row's named groups in braces; `title` alike."""
 
     url: str
     format: str = "rss"
@@ -37,7 +37,7 @@ class SiteFeed:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A pattern in an attribute of the elements that `selector` finds, or, without them, anywhere in the page's source.
+    """A pattern in an attribute of the elements of `selector`, or anywhere in the source.
 
     Elements rather than one pattern over tags: that would take time with the square of a hostile page's length.
     """
@@ -63,7 +63,7 @@ class Site:
 
 
 def sites_of(text: str) -> tuple[Site, ...]:
-    """The rows of a table in TOML. Raises ValueError, which names the row and what was expected of it."""
+    """The rows of a table in TOML. Raises ValueError with the row and what was expected."""
     document = tomllib.loads(text)
     words: dict[str, str] = document.get("words", {})
     found: dict[str, Site] = {}
@@ -146,7 +146,7 @@ _API = "https://api.w.org/"
 
 
 def feeds_by_address(url: str) -> list[FeedLink]:
-    """The feeds that follow from a page's address alone, for sites that don't show everybody their pages.
+    """The feeds that follow from a page's address alone, for sites that hide their pages.
 
     Empty for the address of a feed: another one isn't what is wanted there.
     """
@@ -154,12 +154,12 @@ def feeds_by_address(url: str) -> list[FeedLink]:
 
 
 def feeds_of_site(url: str, text: str, tree: LexborHTMLParser) -> list[FeedLink]:
-    """The feeds of the page at `url`, given as source and parsed, by what site or program it is of; best first."""
+    """The feeds of the page at `url` by its site or program, best first."""
     return [link for _, link in matching(url, text, tree)]
 
 
 def wordpress_feed(target: str, rel: str, base: str) -> FeedLink | None:
-    """The feed of the WordPress site whose API a link of that `rel` names (its HTTP header does, on every page)."""
+    """The feed of the WordPress site whose API a link of that `rel` names, as each page does."""
     url = safe_url(target, base)
     if url is None or _API not in rel.split():
         return None

@@ -17,7 +17,7 @@ _MANY_HOSTS = 1000
 
 @dataclass(slots=True)
 class _Host:
-    """A host that is asked: requests up to `spent` have passed, and it rests until `free_at` (times of the clock)."""
+    """A host: requests up to `spent` have passed, and it rests until `free_at` (clock times)."""
 
     places: asyncio.Semaphore
     free_at: float
@@ -26,7 +26,7 @@ class _Host:
 
 
 class HostPace:
-    """Rate and concurrency limit per host, over all users. Other processes have a pace of their own.
+    """Rate and concurrency limit per host, over all users of this process.
 
     `burst` requests go at once, further ones each `interval` seconds, and `at_once` at the same time. A host rests for
     `pause` seconds after each reply, and before the first request: others may have asked it a moment ago. Who would
@@ -95,7 +95,7 @@ def _busy(host: str, wait: float) -> HopError:
 
 
 class SpacedFetcher:
-    """Answers like the fetcher behind it, one request of a host at a time, with a second's pause between two.
+    """The fetcher behind it with one request of a host at a time, a second's pause between two.
 
     Put it behind a cache: a copy waits for nothing. Hosts are those of the request, not of redirects, and no time that
     a request waits for its turn is taken from its limits.

@@ -52,7 +52,7 @@ _SHORT_YEAR_LAST = re.compile(r"(?<!\d)(\d{1,2})([/.])\s?(\d{1,2})\2\s?(\d\d)(?!
 
 
 def from_text(text: object) -> datetime | None:
-    """The instant that `text` names, in the zone that it names; seconds since 1970 may be a number."""
+    """The instant that `text` names, in its zone; seconds since 1970 may be a number."""
     if isinstance(text, int | float) and not isinstance(text, bool):
         text = f"{text:.0f}"
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
@@ -67,7 +67,7 @@ def from_text(text: object) -> datetime | None:
 
 
 def as_written(text: str | None) -> str | None:
-    """A date and time in the one form that every program reads (`2024-06-01T19:30+02:00`), as exact as it was written.
+    """A date and time as every program reads it, as exact as it was: `2024-06-01T19:30+02:00`.
 
     The start of an event may be a day, and a time without a zone is one where the event takes place.
     """
@@ -164,7 +164,7 @@ def _place(text: str) -> tuple[str | None, str]:
 
 
 def _in_place(moment: datetime, place: str) -> datetime:
-    """The same time of the day in the zone of `place`; as it is where this machine knows no such place."""
+    """The same time of the day in the zone of `place`; unchanged for an unknown place."""
     try:
         offset = moment.replace(tzinfo=ZoneInfo(place)).utcoffset()
     except (LookupError, ValueError, OSError):
@@ -196,7 +196,7 @@ def _day(text: str, words: list[str], zone: timezone) -> datetime | None:
 
 
 def _century(year: int) -> int:
-    """RFC 5322, 4.3: two digits mean 1950 to 2049; three come from programs that count from 1900."""
+    """RFC 5322, 4.3: two digits mean 1950 to 2049; three count from 1900."""
     return year + (2000 if year < 50 else 1900)
 
 

@@ -1,4 +1,4 @@
-"""Which encoding a document really has, whatever it says (https://encoding.spec.whatwg.org/, RFC 7303).
+"""The encoding that a document really has (https://encoding.spec.whatwg.org/, RFC 7303).
 
 Order: byte order mark, valid UTF-8, what HTTP and the document declare, for other scripts than Latin what a detector
 recognises in their first words, windows-1252. Text that is valid UTF-8 and not plain ASCII is practically never
@@ -81,7 +81,7 @@ class DocumentText:
 
 
 def decode(body: bytes, content_type: str | None) -> str:
-    """`body` as text; never fails. Undecodable bytes become U+FFFD only where nothing better fits."""
+    """`body` as text; never fails. U+FFFD stands for bytes that nothing better fits."""
     return DocumentText(body, content_type).take()
 
 
@@ -136,7 +136,7 @@ def _mostly_utf8(body: bytes, tolerance: float) -> bool:
 
 
 def _detected(body: bytes) -> str | None:
-    """What a detector says of the first words outside of tags, where these aren't mostly ASCII, as Latin scripts are.
+    """What a detector says of the first words outside of tags, unless these are mostly ASCII.
 
     Many encodings read the same bytes: it chooses by how often letters and signs occur in languages.
     """
@@ -153,7 +153,7 @@ def _detected(body: bytes) -> str | None:
 
 
 def _cyrillic(body: bytes) -> str | None:
-    """Which Cyrillic encoding this is, if words outside of tags consist of letters that Latin scripts use singly.
+    """The Cyrillic encoding, where words consist of letters that Latin scripts use singly.
 
     Lower-case letters, by far the most frequent ones, lie in the upper half of windows-1251 and the lower of KOI8-R.
     """
@@ -194,7 +194,7 @@ def _codec(name: str) -> str:
 
 
 def after_prologue(text: str) -> int:
-    """Where the root element begins: behind declarations, comments and the document type with all it declares."""
+    """Where the root element begins: behind declarations, comments and the document type."""
     position = 0
     while match := _PROLOGUE.match(text, position):
         position = match.end()

@@ -121,7 +121,7 @@ def post_type(entry: Entry) -> str:
 
 
 def _is_illustrated_article(entry: Entry) -> bool:
-    """Whether the pictures are files enclosed with a text that has a title, as those of news are.
+    """Whether the pictures are files enclosed with a text that has a title, as in news.
 
     The specification knows no enclosures; a picture that is marked up as the photo of a post makes it a photo.
     """
@@ -154,7 +154,7 @@ def says_no_more(name: str | None, body: str) -> bool:
 
 
 def is_beginning(text: str | None, body: str) -> bool:
-    """Whether `body` begins with `text`, perhaps cut off with an ellipsis; True for an empty one."""
+    """Whether `body` begins with `text`, maybe cut off with an ellipsis; True for an empty one."""
     return _begins(fold(text or ""), fold(body))
 
 

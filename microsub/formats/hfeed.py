@@ -1,4 +1,4 @@
-"""Web pages to jf2: h-feed, h-entry and their classic forms (https://microformats.org/wiki/h-feed)."""
+"""Web pages to jf2: h-feed, h-entry, classic forms (https://microformats.org/wiki/h-feed)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def to_jf2(text: str, url: str) -> RawFeed:
 
 
 def read_page(text: str, url: str) -> Page:
-    """What a page says in microformats, posts or not. Raises ParseError for one that can't be read."""
+    """What a page says in microformats. Raises ParseError for one that can't be read."""
     return _page(_soup(text, url), url)[0]
 
 
@@ -139,7 +139,7 @@ def _feed(feed: mf2.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict
 
 
 def _only_card(feed: mf2.Node | None, page: Page) -> Card | None:
-    """The only person in a feed beside its posts: the author of a classic `hfeed`, which has no property for it."""
+    """The only person in a feed beside its posts: the author of a classic `hfeed`."""
     cards = [item for item in (feed or {}).get("children", []) if mf2.is_item(item) and mf2.has_type(item, "h-card")]
     return mf2.card(cards[0], page.base) if len(cards) == 1 else None
 
@@ -209,7 +209,7 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) 
 
 
 def permalink(item: mf2.Node, page: Page) -> str | None:
-    """The page of a post: among several addresses the one asked for, then one on its host; else its `id` here."""
+    """The page of a post: the address asked for, else one on its host; else its `id` here."""
     found = mf2.urls(item, "url", page.base)
     here = normalise_url(page.url)
     if found:
@@ -224,7 +224,7 @@ def permalink(item: mf2.Node, page: Page) -> str | None:
 
 
 def _entry_name(item: mf2.Node) -> str | None:
-    """The name, unless it repeats the content. Both are compared as mf2 reads them, with the `alt` of pictures."""
+    """The name, unless it repeats the content, both read with the `alt` of pictures."""
     # Of a classic review, what it is about and who wrote it may be among the names, before the review's own.
     names = sorted(mf2.values(item, "name"), key=mf2.is_item)
     name = mf2.text({"properties": {"name": names}}, "name")

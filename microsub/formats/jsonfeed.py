@@ -67,7 +67,7 @@ def _load(text: str, url: str) -> Node:
 
 
 def _whole(document: Node) -> Node:
-    """`document` with halves of surrogate pairs, which escapes can smuggle in and nothing can store, replaced."""
+    """`document` without halves of surrogate pairs, which escapes can hold and no store can."""
     text = json.dumps(document, ensure_ascii=False)
     if text.isascii():
         return document

@@ -40,7 +40,7 @@ class AuthorPage:
 
 @dataclass(frozen=True, slots=True)
 class LookUpTarget:
-    """What an entry replies to, likes, reposts, bookmarks, follows or quotes, for its place in `refs`."""
+    """What an entry replies to, likes, reposts, bookmarks, follows or quotes, for its `refs`."""
 
     url: str
 
@@ -49,7 +49,7 @@ LookUp = AuthorPage | LookUpTarget
 
 
 def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
-    """The look-ups that would complete `entry`, at most one of its author and `MAX_TARGETS` of targets, in fixed order.
+    """The look-ups that would complete `entry`: its author, then at most `MAX_TARGETS` targets.
 
     None for what is on the entry's own page or in the document that it comes from (`source`, an address), for addresses
     with secrets, for those of files that aren't pages, and on sites that show servers nothing.
@@ -120,7 +120,7 @@ def _says_something(ref: Entry | Card | None) -> bool:
 
 
 def _filled(own: Entry | Card | None, answer: Card | Entry) -> Card | Entry:
-    """What the entry's page says of its target, the rest from the target itself; of two kinds the target's."""
+    """What the entry's page says, its gaps filled by the target; of two kinds the target's."""
     if type(own) is not type(answer):
         return answer
     assert own is not None

@@ -1,4 +1,4 @@
-"""Reading values out of parsed microformats (https://microformats.org/wiki/microformats2-parsing).
+"""Values of parsed microformats (https://microformats.org/wiki/microformats2-parsing).
 
 A property is a list whose members are strings, `{value, alt}` for images, `{html, value}` for `e-*`, or whole nested
 items. These helpers answer with what is there and with nothing where it isn't.
@@ -45,7 +45,7 @@ def text(item: Node, name: str) -> str | None:
 
 
 def urls(item: Node, name: str, base: str) -> list[str]:
-    """The members of property `name` that are web addresses, absolute; nested items by their `url`."""
+    """The web addresses in property `name`, absolute; nested items by their `url`."""
     found = (safe_url(_address(value, base), base) for value in values(item, name))
     return list(dict.fromkeys(url for url in found if url))
 
@@ -126,7 +126,7 @@ def card(value: Any, base: str) -> Card | None:
 
 
 def card_url(item: Node, base: str) -> str | None:
-    """The profile among an h-card's addresses: that of its `uid`, else one on the page's host, else the first."""
+    """The profile among an h-card's addresses: its `uid`, one on the page's host, or the first."""
     found = urls(item, "url", base)
     if not found and (address := safe_url(item.get("value") if isinstance(item.get("value"), str) else None, base)):
         # `u-author h-card` on a link: mf2 implies no url beside a `u-photo`, but the property's value is one.
@@ -138,7 +138,7 @@ def card_url(item: Node, base: str) -> str | None:
 
 
 def point(item: Node) -> Card | None:
-    """Where `item` is by its own coordinates, or by its `geo`: an item, a `geo:` URI, or the two numbers as text."""
+    """Where `item` is, by its coordinates or its `geo`: an item, a `geo:` URI, or two numbers."""
     latitude, longitude = _coordinate(item, "latitude", 90), _coordinate(item, "longitude", 180)
     if latitude and longitude:
         return Card(type="geo", latitude=latitude, longitude=longitude)
@@ -147,7 +147,7 @@ def point(item: Node) -> Card | None:
 
 
 def _point(text: str) -> Card | None:
-    """A place from a `geo:` URI (RFC 5870), or from latitude and longitude as the classic `geo` has them."""
+    """A place from a `geo:` URI (RFC 5870), or the two numbers of a classic `geo`."""
     numbers = text[4:].partition(";")[0].split(",") if text.startswith("geo:") else re.split(r"[;,]", text)
     if len(numbers) < 2:
         return None
@@ -198,7 +198,7 @@ class Page:
 
 
 def people_on(items: list[Node], base: str) -> dict[str, Card]:
-    """Everybody with a profile among `items`, by profile; h-cards that stand alone first: they tend to be complete."""
+    """Everybody with a profile among `items`; h-cards that stand alone, the completest, first."""
     found: dict[str, Card] = {}
     for holder in ([item for item in items if has_type(item, "h-card")], walk(items)):
         for item in holder:
@@ -212,7 +212,7 @@ def people_on(items: list[Node], base: str) -> dict[str, Card]:
 
 
 def author_of(item: Node, feed: Node | None, page: Page) -> Card | None:
-    """The author of `item`: its own, that of the h-feed around it, or the one that the page links as `rel=author`."""
+    """The author of `item`: its own, that of the h-feed around it, or the page's `rel=author`."""
     for holder in (item, feed):
         if holder is not None:
             for value in values(holder, "author"):
@@ -234,7 +234,7 @@ def complete(card: Card, page: Page) -> Card:
 
 
 def representative(page: Page) -> Card | None:
-    """The person that the page is about (https://microformats.org/wiki/representative-h-card-parsing)."""
+    """The person of the page (https://microformats.org/wiki/representative-h-card-parsing)."""
     here = normalise_profile(page.url)
     me = {normalise_profile(url) for url in page.rel_me}
     top = [item for item in page.items if has_type(item, "h-card")]

@@ -1,4 +1,4 @@
-"""What every format's entries go through last: cleaned bodies, safe URLs, authors, post types, limits."""
+"""The last step of all formats: cleaned bodies, safe URLs, authors, post types, limits."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Newest(Generic[T]):
 
 
 def normalise(raw: RawFeed) -> Feed:
-    """The finished feed. Raises ParseError where there is nothing to follow: no entry and no name."""
+    """The finished feed. Raises ParseError for one without entry and name: nothing to follow."""
     work = Finishing(raw)
     entries = []
     for entry in work.entries:
@@ -184,7 +184,7 @@ def body_size(entry: Entry) -> int:
 
 
 def _is_post(raw: RawEntry) -> bool:
-    """Whether there is anything to read or open: some publishers send entries with nothing but a date."""
+    """Whether there is anything to read or open; some publishers' entries have but a date."""
     entry = raw.entry
     texts = (raw.html, raw.text, raw.summary_html, entry.name, entry.summary, entry.rsvp)
     if entry.url or any(text and not text.isspace() for text in texts):
@@ -201,7 +201,7 @@ def _newest(entries: Iterable[RawEntry]) -> list[RawEntry]:
 
 
 def shorten(raw: RawEntry, limit: int = MAX_BODY) -> None:
-    """Cut what is too long to be read, and take the root of a base address that would make every link too long."""
+    """Cut texts to `limit`, and a base that would make every link too long to its root."""
     raw.html, raw.text = raw.html and raw.html[:limit], raw.text and raw.text[:limit]
     raw.summary_html = raw.summary_html and raw.summary_html[:limit]
     if len(raw.base) > MAX_BASE:
@@ -296,7 +296,7 @@ def _tag(text: str) -> str:
 
 
 def _media(entry: Entry) -> dict[str, Any]:
-    """Enclosures, and the pictures, films and sound among them, behind those that the format names itself."""
+    """Enclosures; pictures, films and sound among them stand behind those of the format itself."""
     if not entry.enclosure:
         return {}
     room = MAX_LIST_SIZE

@@ -1,4 +1,4 @@
-"""Any feed document to jf2: recognise the format, let its module read it, clean and complete what came out.
+"""Any feed document to jf2: its format's module reads it, `normalise` cleans what came out.
 
 Nothing behind this module needs to ask which format a post came from.
 
@@ -45,7 +45,7 @@ _SYNDICATION = frozenset({"rss", "rdf", "feed", "channel", "entry"})
 
 
 def parse(body: bytes, url: str, content_type: str | None) -> Feed:
-    """Read `body`, which was served from `url` as `content_type` (the whole header value, or None).
+    """Read `body`, served from `url` as `content_type` (the whole header value, or None).
 
     The result is sanitised, its URLs are absolute http(s) URLs, post types are set, every entry has an author card,
     and at most the 300 newest entries are in it, in document order. Raises ParseError, and nothing else, for whatever
@@ -59,7 +59,7 @@ def parse(body: bytes, url: str, content_type: str | None) -> Feed:
 
 @contextmanager
 def as_parse_error(url: str) -> Iterator[None]:
-    """Whatever goes wrong is the document's fault: the parsers beneath raise anything on some that were made for it."""
+    """ParseError for any error: on documents made for it, the parsers beneath raise anything."""
     try:
         yield
     except ParseError:
@@ -69,7 +69,7 @@ def as_parse_error(url: str) -> Iterator[None]:
 
 
 def read_raw(document: DocumentText, url: str, content_type: str | None) -> RawFeed:
-    """A document before any cleaning, for `normalise`. Raises ParseError for what isn't a feed, and anything else."""
+    """A document before any cleaning. Raises ParseError for what isn't a feed, and anything."""
     from microsub.formats.xml import syndication  # with feedparser, which a process without documents never needs
 
     if len(document) > LARGE and sniff(next(document.pieces()), content_type) == "syndication":
@@ -108,7 +108,7 @@ _ROW = struct.Struct(f">{_MARK}s{_GUID}sI")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An entry of a document. `entry` is None where it is as it was last time; else `guid` is what it is known by."""
+    """An entry of a document; `guid` and `entry` are there where it isn't as it was last time."""
 
     published: datetime | None
     guid: str = ""
@@ -117,7 +117,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A document: what it says of itself, in `feed` (without entries), and all that it lists, in its order.
+    """A document: `feed`, what it says of itself, without entries; `listed`, all its entries.
 
     `marks` is for the next time; None where that must read everything.
     """

@@ -77,7 +77,7 @@ def _author(text: str, asked: str, url: str) -> Card | None:
 
 
 def _person(text: str, asked: str, url: str) -> Card | None:
-    """Whom the page is about, under the address that was asked for or the one that it was found at."""
+    """Whom the page is about, under the address asked for or the one where it was found."""
     if _is_heavy(text) or not _CARDS.search(text):
         return None
     page = hfeed.read_page(text, url)
@@ -88,7 +88,7 @@ def _person(text: str, asked: str, url: str) -> Card | None:
 
 
 def _own_card(page: Page, here: str) -> Card | None:
-    """A card that gives this very page as its address, though it stands inside a post, or beside other cards."""
+    """A card with this very page as its address, inside a post or beside other cards."""
     return page.people.get(normalise_profile(here.partition("#")[0]))
 
 

@@ -75,7 +75,7 @@ def _to_wire(entry: Entry) -> dict[str, Any]:
 
 
 def feed_to_wire(feed: Feed) -> dict[str, Any]:
-    """`feed` as a jf2 feed with its entries as `children`, for people and programs that look at a single document."""
+    """`feed` as a jf2 feed with its entries as `children`, for who looks at one document."""
     wire: dict[str, Any] = {"type": "feed", "format": feed.format}
     for name in ("url", "name", "home", "photo", "description", "ttl", "hub", "self_url"):
         if (value := getattr(feed, name)) is not None:
@@ -112,7 +112,7 @@ def dump(wire: Mapping[str, Any], *, sort: bool = False) -> bytes:
 
 
 def identified(data: bytes, item_id: str, source: str) -> bytes:
-    """The JSON of an entry, which can't be empty, with the id that its store gave it and the id of its feed."""
+    """The JSON of an entry with the id that its store gave it and the id of its feed."""
     return b'%b,"_id":"%b","_source":"%b"}' % (data[:-1], item_id.encode(), source.encode())
 
 
@@ -122,7 +122,7 @@ def redated(data: bytes, published: str) -> bytes:
 
 
 def timestamp(instant: datetime) -> str:
-    """ISO 8601 with offset, in whole seconds, which every app reads; a naive time is taken for UTC."""
+    """ISO 8601 with offset, in whole seconds; a naive time is taken for UTC."""
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     return instant.isoformat(timespec="seconds")

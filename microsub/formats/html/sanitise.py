@@ -236,7 +236,7 @@ def _link(tag: str, name: str, value: str, base: str) -> str | None:
 
 
 def _size(tag: str, value: str) -> str | None:
-    """A width or height in whole pixels, or for players in per cent; None for what tells nothing or leads astray."""
+    """A width or height in whole pixels, or for players in per cent; None for anything else."""
     found = _PIXELS.fullmatch(value)
     if found:
         return str(int(found[1])) if int(found[1]) <= MAX_SIZE else None
@@ -323,7 +323,7 @@ def _tokens(cleaned: str) -> list[re.Match[str]] | None:
 
 
 def _image(tag: str, attributes: str) -> str:
-    """An image tag as it may stay, or nothing where it has no source, is hidden, or is a tracking pixel."""
+    """An image tag as it may stay; nothing for one without source, hidden, or of a pixel."""
     if not _DOUBTFUL.search(attributes):
         return tag
     found: dict[str, str] = dict(_ATTRIBUTE.findall(attributes))

@@ -1,4 +1,4 @@
-"""HTML as a person would read it: paragraphs and lines where a browser breaks them, no markup."""
+"""HTML as a person reads it: paragraphs and lines where a browser breaks them, no markup."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BREAKS = dict.fromkeys(_PARAGRAPHS.split(), _PARAGRAPH) | dict.fromkeys(_LINES.
 
 
 def without_controls(text: str) -> str:
-    """`text` without C0 and C1 controls and DEL, which say nothing to people, and to a terminal too much.
+    """`text` without C0 and C1 controls and DEL, which terminals obey and nobody reads.
 
     Tabs and line feeds stay, other line ends become line feeds, and a form feed, which HTML counts as white space, a
     blank. Documents hide the others in character references (`&#27;`), so that they come up when everything is decoded.
@@ -46,7 +46,7 @@ def without_controls(text: str) -> str:
 
 
 def html_to_text(html: str) -> str:
-    """The text of sanitised `html` (as `sanitise.clean_html` returns it: well-formed, double quotes)."""
+    """The text of `html` from `sanitise.clean_html`: well-formed, with double quotes."""
     if "<" not in html:
         return " ".join(_plain(html).split())
     if any(control in html for control in _CONTROLS):
@@ -68,7 +68,7 @@ def html_to_text(html: str) -> str:
 
 
 def _without_tags(html: str) -> str:
-    """Sanitised markup with its tags made breaks, blanks, or nothing. No `<` or `>` stands in anything but tags."""
+    """Sanitised markup with its tags made breaks, blanks, or nothing; all `<` are of tags."""
     first, *others = html.split("<")
     found = [first]
     for piece in others:
@@ -93,13 +93,13 @@ _MARKS = _Marks()
 
 
 def title_text(markup: str) -> str:
-    """A title that may hold markup, on one line. What no title is, is cut: a pattern could spend minutes on it."""
+    """A title, which may hold markup, on one line; beyond `MAX_TITLE` it is cut."""
     markup = _UNREAD.sub("", markup[:MAX_TITLE])
     return " ".join(entities.unescape(_TAG.sub(_tag, markup)).translate({1: " ", 2: " "}).split())
 
 
 def _folded(text: str) -> str:
-    """Outside of `pre` every white space is a blank; runs are joined later, when the tags between them are gone."""
+    """White space outside of `pre` as blanks; runs are joined when the tags are gone."""
     return text.replace("\n", " ").replace("\t", " ").replace("\r", " ").replace("\f", " ")
 
 

@@ -28,7 +28,7 @@ _CROWDED = 5000
 
 
 def tree_of(text: str) -> LexborHTMLParser:
-    """The elements of a page; none of one that nests too deeply, or has too many tags or attributes to be read."""
+    """The elements of a page; none of one that is too deep or too crowded to be read."""
     return LexborHTMLParser("" if too_deep(text) or is_crowded(text[:MAX_PAGE], _CROWDED) else text[:MAX_PAGE])
 
 
@@ -56,7 +56,7 @@ _TEMPLATE = re.compile(r"(?i)<template")
 
 
 def too_deep(markup: str) -> bool:
-    """Whether `markup` nests elements more than `LIMIT` levels deep, or has more than `MOST_TAGS` tags or elements.
+    """Whether `markup` nests deeper than `LIMIT`, or has more than `MOST_TAGS` tags.
 
     What stands in templates, which the parser doesn't show, counts as nested when there is much of it.
     """
@@ -76,7 +76,7 @@ def most_levels(markup: str) -> int:
 
 
 def _parts(markup: str, tags: int) -> Iterator[str]:
-    """Beginnings of `markup`, each with a quarter more tags than the one before, up to all of it."""
+    """Beginnings of `markup`, each with a quarter more tags than the last, up to all of it."""
     upto = _FIRST
     if upto < tags:
         for number, match in enumerate(re.finditer("<", markup)):
@@ -112,7 +112,7 @@ _ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"
 
 
 def is_crowded(markup: str | bytes, most: int = MOST_ATTRIBUTES) -> bool:
-    """Whether a tag in `markup`, or in markup that is escaped in it, has more than `most` attributes.
+    """Whether a tag in `markup`, escaped or not, has more than `most` attributes.
 
     Scripts aren't told from markup, but nobody writes that many words without a `>`.
     """

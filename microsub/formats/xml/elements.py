@@ -88,7 +88,7 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
             return url
 
     def unknown_endtag(self, tag: str) -> None:
-        """The end of an element, and of its base: feedparser goes on with that where there was none before."""
+        """The end of an element, and of its base, which feedparser would keep for what follows."""
         super().unknown_endtag(tag)
         if self.basestack:
             self.baseuri = self.basestack[-1]

@@ -1,4 +1,4 @@
-"""Attached files: enclosures, Media RSS and iTunes elements, and which of them are pictures, films or sound."""
+"""Attached files: enclosures, Media RSS and iTunes elements, and of what kind they are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Node = dict[str, Any]
 
 
 def kind_of(enclosure: Enclosure) -> str | None:
-    """`photo`, `video`, `audio` or None: by media type, else by the ending of the name of the file. `url` is safe."""
+    """`photo`, `video`, `audio` or None, by media type, else by the ending of its (safe) URL."""
     if enclosure.type:
         main = enclosure.type.partition("/")[0].strip().lower()
         if main in _KIND_OF_TYPE:
@@ -120,7 +120,7 @@ def _media_type(item: Node) -> str | None:
 
 
 def featured(node: Node, base: str) -> str | None:
-    """The picture that stands for the entry: its thumbnail, else its iTunes image, else its image element."""
+    """The picture of the entry: its thumbnail, else its iTunes image, else its image element."""
     for item in node.get("media_thumbnail") or []:
         if (url := safe_url(item.get("url"), base)) and not _PORTRAITS.match(host_of(url)):
             return url

@@ -96,7 +96,7 @@ def _rel(links: list[Node], rel: str, base: str) -> str | None:
 
 
 def _ttl(channel: Node) -> int | None:
-    """The longer of RSS `ttl` (minutes) and the syndication module's period divided by its frequency, in seconds."""
+    """The longer of RSS `ttl` and the syndication module's period by frequency, in seconds."""
     wishes = []
     if (minutes := media.number(channel.get("ttl"))) is not None:
         wishes.append(minutes * 60)
@@ -106,7 +106,7 @@ def _ttl(channel: Node) -> int | None:
 
 
 def _title(node: Node, atom: bool) -> str:
-    """The title as text. Atom says whether it is markup; RSS means text and often has markup all the same."""
+    """The title as text. Atom says whether it is markup; in RSS it is often, unsaid."""
     detail: Node = node.get("title_detail") or {}
     value = str(node.get("title") or "")
     if detail.get("type", "text/html") in _HTML or (not atom and _MARKUP.search(value)):
@@ -151,7 +151,7 @@ def _byline(node: Node, base: str) -> Card | None:
 
 
 def _source(node: Node, base: str) -> Card | None:
-    """The feed that a planet took the entry from: Atom 4.2.11 names its author, RSS only its title."""
+    """The feed that a planet took the entry from: Atom 4.2.11 names its author, RSS a title."""
     source = node.get("source")
     if not source:
         return None
@@ -161,7 +161,7 @@ def _source(node: Node, base: str) -> Card | None:
 
 
 def _person(text: str) -> str:
-    """A name without the e-mail address that RSS asks for: `a@b.example (Ann)`, `Ann <a@b.example>`."""
+    """A name without RSS's e-mail address: `a@b.example (Ann)`, `Ann <a@b.example>`."""
     return _ADDRESS.sub(" ", title_text(text)).strip(" ()<>[],;") if "@" in text else title_text(text)
 
 
@@ -223,13 +223,13 @@ def _base(node: Node, feed_base: str) -> str:
 
 
 def _page(node: Node, base: str) -> str | None:
-    """The first web page among the alternates (the others are translations), else the link that feedparser made out."""
+    """The first web page of the alternates (others are translations), else feedparser's link."""
     pages = (link for link in node.get("links") or [] if link.get("type") in _HTML)
     return _rel(list(pages), "alternate", base) or safe_url(node.get("link"), base)
 
 
 def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | None:
-    """The page of the entry: its link, an alternate of another type, a page that is its content, or its guid.
+    """The entry's page: its link, an alternate of another type, its content's, or its guid.
 
     An address that is said to be no permalink is better than none.
     """
@@ -286,7 +286,7 @@ def _readable(content: Node | None) -> bool:
 
 
 def _location(node: Node) -> Card | None:
-    """A point of GeoRSS or of W3C geo, and its name. Nothing is published at 0° 0°, a place in the sea."""
+    """A point of GeoRSS or W3C geo, and its name; 0° 0°, a place in the sea, means none."""
     where: Node = node.get("where") or {}
     point = where.get("coordinates") if where.get("type") == "Point" else None
     longitude, latitude = point[:2] if point and len(point) > 1 else (node.get("geo_long"), node.get("geo_lat"))

@@ -56,7 +56,7 @@ class TooMuch(Exception):
 
 
 class _Name(NamedTuple):
-    """An element's name as feedparser has it (`dc:date`), what its handlers are called by (`dc_date`), and those."""
+    """An element's name in feedparser (`dc:date`), that of its handlers (`dc_date`), and those."""
 
     tag: str
     plain: str
@@ -212,7 +212,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         return True
 
     def handle_data(self, text: str, escape: int = 1) -> None:
-        """Text, or markup that is part of one (`escape=0`); what is beyond the limit of its element is left out."""
+        """Text, or markup in one (`escape=0`); what is beyond the element's limit is left out."""
         if not self.elementstack or self._room <= 0:
             return
         if escape and self.contentparams.get("type") == _XHTML:
@@ -225,7 +225,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
     # -- names
 
     def _name(self, raw: str) -> _Name:
-        """Take apart `namespace local prefix`, as expat writes names. The namespace matters, the prefix doesn't."""
+        """Take apart `namespace local prefix`, as expat writes names; the prefix doesn't matter."""
         parts = raw.split()
         namespace, local = (parts[0], parts[1]) if len(parts) > 1 else (None, raw)
         lower = (namespace or "").lower()
@@ -296,7 +296,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self.push(tag, expecting_text)
 
     def pop(self, element: str, strip_whitespace: int = 1) -> str | None:
-        """The text of `element`, which has ended, kept where it belongs; None if another one is open."""
+        """The text of `element`, which ends, kept where it belongs; None if another one is open."""
         if not self.elementstack or self.elementstack[-1][0] != element:
             return None
         _, expecting_text, pieces = self.elementstack.pop()
@@ -417,7 +417,7 @@ def from_base64(text: str) -> str:
 
 
 def repaired(text: str) -> str:
-    """Text with what was UTF-8 and has been read as ISO-8859-1, or windows-1252 as controls, put right."""
+    """Text that was read as ISO-8859-1, put right where it is UTF-8 or windows-1252."""
     with suppress(ValueError):
         text = text.encode("iso-8859-1").decode("utf-8")
     return text.translate(_MEANT) if _CONTROLS.search(text) else text

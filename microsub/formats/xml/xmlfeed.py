@@ -46,7 +46,7 @@ __all__ = ["Node", "TooMuch", "read"]
 def read(
     pieces: Callable[[], Iterable[str]], published: Callable[[Node], datetime | None]
 ) -> tuple[list[Node], Node, str]:
-    """Entries, channel and version (`rss20`, `atom10`, … or `""`) of a document, in feedparser's terms.
+    """Entries, channel and version (`rss20`, … or `""`) of a document, in feedparser's terms.
 
     `pieces` gives the text from its beginning, each time it is called. Of many entries the newest are kept, going by
     `published`. Raises TooMuch.
@@ -89,7 +89,7 @@ def _typed(node: Node) -> Node:
 
 
 class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]
-    """For documents that aren't well-formed: no cleaning, no resolving, and short fields stay short."""
+    """The tolerant parser, without cleaning and resolving; short fields stay short."""
 
     resolve_relative_uris = False
     sanitize_html = False
@@ -120,7 +120,7 @@ class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]
 
 
 def _stripped(pieces: Iterable[str]) -> Iterator[str]:
-    """The document without declarations (so that no entity can be expanded) and without what XML forbids."""
+    """The document without declarations, which could expand entities, and what XML forbids."""
     rest = iter(pieces)
     begun = ""
     for piece in rest:
@@ -132,7 +132,7 @@ def _stripped(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def repaired(pieces: Iterable[str]) -> Iterator[str]:
-    """Text in which each reference is one that XML knows, but for what stands in comments and CDATA sections."""
+    """Text whose references XML knows, but for those in comments and CDATA sections."""
     held = section = ""
     for piece in pieces:
         held += piece
@@ -144,7 +144,7 @@ def repaired(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _repaired(text: str, section: str) -> tuple[str, str]:
-    """One piece repaired, which begins in a section that `section` ends, and the end of the one in which it stops."""
+    """A piece repaired, and what ends the section it stops in; `section` ends its first one."""
     position = 0
     if section:
         position = text.find(section) + len(section)
@@ -158,7 +158,7 @@ def _repaired(text: str, section: str) -> tuple[str, str]:
 
 
 def _open_section(text: str) -> str:
-    """What ends the comment or CDATA section that `text` stops in; empty where it stops in neither."""
+    """What ends the comment or CDATA section in which `text` stops; empty for neither."""
     position = 0
     while (position := text.find("<!", position)) >= 0:
         for begin, end in _SECTIONS:
@@ -181,7 +181,7 @@ def _cut(text: str) -> int:
 
 
 def _reference(match: re.Match[str]) -> str:
-    """A reference that XML doesn't know: names of HTML become their characters, anything else the text it is."""
+    """A reference unknown to XML: HTML's names become characters, anything else text."""
     found = match[0]
     if found[0] == "<":
         return found
@@ -194,7 +194,7 @@ def _reference(match: re.Match[str]) -> str:
 
 
 def _character(reference: str) -> str:
-    """A numeric reference that the cheap pattern didn't know: the character if XML allows it, else nothing."""
+    """The character of a numeric reference if XML allows it, else nothing."""
     try:
         code = int(reference[2:], 16) if reference[1:2] in {"x", "X"} else int(reference[1:])
         char = chr(code)
