@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from microsub.configuration.model import IdentitySettings
-from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
+from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, Unauthorized
 from microsub.identity.foreign_tokens import (
     Another,
     CheckTimes,
@@ -157,14 +157,6 @@ async def test_an_answer_holds_for_a_while(world: World) -> None:
     assert world.provider.asked == 2
 
 
-async def test_what_the_store_checks_is_what_was_said(world: World) -> None:
-    """From then on a script that knows nothing of providers lets the token in."""
-    await world.check()
-    assert await world.accounts.verify(TOKEN, NOW + 599) == GRANT
-    with pytest.raises(Unauthorized):
-        await world.accounts.verify(TOKEN, NOW + 600)
-
-
 async def test_never_longer_than_the_provider_says(world: World) -> None:
     """Neither the answer nor the grace."""
     world.provider.says = Vouched(READ.scopes, APP, NOW, NOW + 100)
@@ -207,15 +199,6 @@ async def test_who_has_no_provider_is_asked_of_nobody(world: World) -> None:
     with pytest.raises(Unauthorized):
         await world.check(credential=Credential("nobody", TOKEN.digest))
     assert not world.provider.asked
-
-
-async def test_a_disabled_user_is_out_at_once(world: World) -> None:
-    """And stays out, though the provider goes on saying yes."""
-    await world.check()
-    await world.accounts.disable_user(ANN, NOW)
-    with pytest.raises(Unauthorized):
-        await world.accounts.verify(TOKEN, NOW)
-    await world.refused(Unauthorized)
 
 
 async def test_a_change_during_the_question_makes_the_answer_worthless(world: World) -> None:
@@ -318,19 +301,6 @@ async def all_of(*checks: Awaitable[Any]) -> Sequence[Any]:
     return await asyncio.gather(*checks, return_exceptions=True)
 
 
-async def test_one_question_at_a_time(world: World) -> None:
-    """However many requests with a token come in while it is checked, by however many processes."""
-    processes = [world.verification, world.process(), world.process()]
-    world.provider.open.clear()
-    checks = [
-        asyncio.create_task(one.check(TOKEN, "the token", "192.0.2.1", NOW)) for one in processes for _ in range(10)
-    ]
-    await wait_until(lambda: world.provider.asked)
-    world.provider.open.set()
-    assert await all_of(*checks) == [GRANT] * 30
-    assert world.provider.asked == 1
-
-
 async def test_a_refusal_reaches_all_who_wait(world: World) -> None:
     """In other processes too."""
     world.provider.says = Denied("no")
@@ -368,21 +338,6 @@ async def test_others_dont_wait_for_ever(world: World) -> None:
 
 FROM_ONE = UnknownTokens().of_first + UnknownTokens().of_rest
 IN_ALL = UnknownTokens().known + UnknownTokens().first + UnknownTokens().rest
-
-
-async def test_hammering_with_unknown_tokens_is_bounded(world: World) -> None:
-    """Per minute and user, over all processes; a single address leaves something for others."""
-    world.provider.says = Denied("no")
-    processes = [world.verification, world.process()]
-    outcomes = await all_of(
-        *(processes[number % 2].check(another(number), "t", "192.0.2.1", NOW) for number in range(60))
-    )
-    assert world.provider.asked == FROM_ONE
-    limited = [outcome for outcome in outcomes if isinstance(outcome, TooManyRequests)]
-    assert len(limited) == 60 - FROM_ONE
-    assert all(0 < outcome.retry_after <= 60 for outcome in limited)
-    await all_of(*(world.check(credential=another(number), address=f"192.0.2.{number}") for number in range(100, 250)))
-    assert world.provider.asked == IN_ALL - UnknownTokens().known <= 60
 
 
 async def test_a_customers_network_is_one_address(world: World) -> None:

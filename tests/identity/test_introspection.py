@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -332,14 +331,6 @@ async def test_this_server_doesnt_ask_itself(fetcher: Fetcher) -> None:
         asked = Asked(site, fetcher, own=site.url())
         assert isinstance(await asked.ask(asked.grant()), Denied)
         assert not site.count("/introspect")
-
-
-async def test_many_questions_are_many(newer: Asked) -> None:
-    """Nothing of one answer gets into another."""
-    tokens = {newer.grant("alice" if number % 2 else "bob"): number % 2 for number in range(20)}
-    answers = await asyncio.gather(*(newer.ask(token) for token in tokens))
-    assert [isinstance(said, Vouched) for said in answers] == [bool(odd) for odd in tokens.values()]
-    assert json.dumps([one.path for one in newer.site.asked]).count("/introspect") == 20
 
 
 async def test_strangers_learn_no_addresses(newer: Asked) -> None:

@@ -31,7 +31,6 @@ from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
 from microsub.kit.rate_limits import GrowingPauses, network_of
 from microsub.redis.protocol import Redis
-from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW
 
 CHEAP = Cost(passes=1, memory_kib=64)
@@ -265,15 +264,6 @@ async def test_a_hash_of_former_parameters_is_replaced(store: LocalCredentials, 
         assert await store.password(ANN) == new
     finally:
         newer.close()
-
-
-async def test_no_password_stands_in_the_store(store: LocalCredentials, hasher: Hasher, redis: Redis) -> None:
-    """Only its hash."""
-    await Passwords(store, hasher).set(ANN, GOOD, NOW)
-    for key in await all_keys(redis):
-        kind = await redis.command("TYPE", key)
-        if kind in (b"hash", "hash"):
-            assert GOOD.encode() not in b" ".join(await redis.command("HGETALL", key))
 
 
 async def test_a_hash_that_cant_be_read_is_nobodys_password(store: LocalCredentials, hasher: Hasher) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +24,7 @@ from microsub.identity.limits import USER_ADDRESSES
 from microsub.identity.profiles import Claims, Profile, RedirectTrail, trail_of
 from microsub.identity.protocol.documents import is_own
 from microsub.identity.protocol.links import Endpoints, canonical_me
-from microsub.identity.store.accounts import Accounts, User
+from microsub.identity.store.accounts import Accounts
 from microsub.kit.rate_limits import FixedWindow
 from microsub.model.reader import NAME, NOTIFICATIONS
 from microsub.redis.protocol import Redis
@@ -316,14 +314,6 @@ def test_who_may_register(registration: Registration, me: str, allowed: bool) ->
     assert (registration_refused(registration, me, ()) is None) is allowed
 
 
-def test_there_is_an_end_to_it() -> None:
-    """Only those count who registered themselves, whether they are still let in or not."""
-    users = [User("a", "", registered=True), User("b", "", registered=True, disabled=NOW), User("c", "")]
-    assert registration_refused(Registration("everybody", most=2), "https://ann.example/", users) is not None
-    assert registration_refused(Registration("everybody", most=3), "https://ann.example/", users) is None
-    assert registration_refused(Registration("everybody", most=0), "https://ann.example/", users) is None
-
-
 async def test_an_account_is_made_once(real_redis: Redis) -> None:
     """With the channel notifications; the next time it is found, also after registration was closed."""
     made = await admission(real_redis).admit(person("https://ann.example/"))
@@ -334,26 +324,6 @@ async def test_an_account_is_made_once(real_redis: Redis) -> None:
     for registration in (EVERYBODY, Registration()):
         found = await admission(real_redis, registration).admit(person("https://ann.example/"))
         assert found == Admitted("ann-example", "https://ann.example/")
-
-
-async def test_nobody_by_default(real_redis: Redis) -> None:
-    """The refusal is that of an address that is unknown, and nothing is written."""
-    verdict = await admission(real_redis, Registration()).admit(person("https://ann.example/"))
-    assert isinstance(verdict, Refusal)
-    assert verdict.title == "You have no account here"
-    assert await Accounts(real_redis).users() == []
-
-
-async def test_many_at_once_make_one_account(real_redis: Redis) -> None:
-    """The same person in many browsers, and others beside them whose names would be the same."""
-    people = [person("https://a.b-c.example/")] * 10 + [person("https://a-b.c.example/")] * 10
-    verdicts = await asyncio.gather(*(admission(real_redis).admit(one) for one in people))
-    assert all(isinstance(one, Admitted) for one in verdicts)
-    users = {user.me: user.name for user in await Accounts(real_redis).users()}
-    assert sorted(users.values()) == ["a-b-c-example", "a-b-c-example-2"]
-    for one, verdict in zip(people, verdicts, strict=True):
-        assert isinstance(verdict, Admitted)
-        assert verdict.user == users[one.me]
 
 
 async def test_what_a_crash_left_unlisted_is_found_again(real_redis: Redis) -> None:
@@ -405,16 +375,6 @@ async def test_who_was_removed_doesnt_register_again(real_redis: Redis) -> None:
     assert isinstance(verdict, Refusal)
     assert verdict.title == "Your account is disabled"
     assert len(await Accounts(real_redis).users()) == 1
-
-
-async def test_what_a_provider_says_beside_the_url_proves_nothing(real_redis: Redis) -> None:
-    """Where the page leads makes nobody another person."""
-    await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
-    leads = Profile(
-        "https://ann.example/", frozenset({"https://m.example/", "https://ann.example/"}), Endpoints(), None, ""
-    )
-    verdict = await admission(real_redis).admit(proven("https://m.example/", "https://m.example/", leads))
-    assert verdict == Admitted("m-example", "https://m.example/", new=True)
 
 
 @pytest.fixture

@@ -1,20 +1,21 @@
-"""Passwords, passkeys, invitations and known devices in Redis."""
+"""Passwords, passkeys, invitations, known devices and counts of attempts in Redis."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from microsub.errors import NotFound
+from microsub.identity.limits import ATTEMPTS
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import (
     MOST_DEVICES,
     MOST_PASSKEYS,
-    InvitationSpent,
+    AttemptCounts,
     LocalCredentials,
     Passkey,
-    PasskeyKnown,
     TooManyPasskeys,
 )
 from microsub.redis import identitykeys, keys
@@ -31,17 +32,6 @@ async def store(redis: Redis) -> LocalCredentials:
     await Accounts(redis).add_user(ANN, "https://ann.example/", NOW)
     await Accounts(redis).add_user("bob", "", NOW)
     return LocalCredentials(redis)
-
-
-async def test_a_password_is_set_and_replaced(store: LocalCredentials) -> None:
-    """What stands there is the last hash; users without one, and unknown ones, have none."""
-    assert await store.password(ANN) is None
-    await store.set_password(ANN, HASH, NOW)
-    await store.set_password(ANN, HASH + "2", NOW + 1)
-    assert await store.password(ANN) == HASH + "2"
-    assert (await store.overview(ANN)).password_since == NOW + 1
-    assert await store.password("bob") is None
-    assert await store.password("nobody") is None
 
 
 async def test_nothing_is_written_for_who_is_unknown_or_disabled(store: LocalCredentials, redis: Redis) -> None:
@@ -64,22 +54,6 @@ async def test_a_rehash_gives_way_to_a_change(store: LocalCredentials) -> None:
     assert await store.password(ANN) == HASH + "new"
 
 
-async def test_an_invitation_is_good_once(store: LocalCredentials) -> None:
-    """It sets one password or adds one passkey; afterwards it invites nobody."""
-    code = await store.invite(ANN)
-    assert await store.invited(code) == ANN
-    await store.set_password(ANN, HASH, NOW, invitation=code)
-    assert await store.invited(code) is None
-    with pytest.raises(InvitationSpent):
-        await store.set_password(ANN, HASH + "2", NOW, invitation=code)
-    with pytest.raises(InvitationSpent):
-        await store.add_passkey(ANN, KEY, invitation=code)
-    assert await store.password(ANN) == HASH
-    code = await store.invite(ANN)
-    await store.add_passkey(ANN, KEY, invitation=code)
-    assert await store.invited(code) is None
-
-
 async def test_an_invitation_is_good_for_its_user_and_a_day(store: LocalCredentials, redis: Redis) -> None:
     """Another one takes its place, another user's name makes it useless, and Redis lets go of it after 24 hours."""
     code, newer = await store.invite(ANN), await store.invite(ANN)
@@ -90,20 +64,6 @@ async def test_an_invitation_is_good_for_its_user_and_a_day(store: LocalCredenti
     assert 86_000 < await redis.command("TTL", identitykeys.invitation(ANN)) <= 86_400
     held = await redis.command("GET", identitykeys.invitation(ANN))
     assert newer.partition(".")[2].encode() not in held
-
-
-async def test_passkeys_are_kept_whole(store: LocalCredentials) -> None:
-    """What was added comes back; the same one isn't added twice."""
-    later = replace(KEY, id="bGF0ZXI", name="Stick", created=NOW + 1, used=NOW + 2, transports=())
-    await store.add_passkey(ANN, later)
-    await store.add_passkey(ANN, KEY)
-    assert (await store.overview(ANN)).passkeys == (KEY, later)
-    assert await store.passkey(ANN, KEY.id) == KEY
-    assert await store.passkey("bob", KEY.id) is None
-    with pytest.raises(PasskeyKnown):
-        await store.add_passkey(ANN, KEY)
-    assert await store.remove_passkey(ANN, KEY.id)
-    assert not await store.remove_passkey(ANN, KEY.id)
 
 
 async def test_a_user_has_only_so_many_passkeys(store: LocalCredentials) -> None:
@@ -134,16 +94,6 @@ async def test_a_handle_leads_to_its_user(store: LocalCredentials, redis: Redis)
     assert await store.user_of("00") is None
     await redis.command("HSET", identitykeys.handles(), "00", "bob")
     assert await store.user_of("00") is None
-
-
-async def test_a_challenge_is_given_out_once(store: LocalCredentials, redis: Redis) -> None:
-    """And only to whoever has the secret, of which Redis has no trace."""
-    secret = await store.begin_ceremony({"challenge": "abc"})
-    assert not [key for key in await all_keys(redis) if secret.encode() in key]
-    assert await store.end_ceremony(secret + "x") is None
-    assert await store.end_ceremony("") is None
-    assert await store.end_ceremony(secret) == {"challenge": "abc"}
-    assert await store.end_ceremony(secret) is None
 
 
 async def test_devices_are_known_by_their_cookie(store: LocalCredentials, redis: Redis) -> None:
@@ -190,3 +140,72 @@ async def test_a_disabled_user_cant_sign_in_with_what_is_left(store: LocalCreden
     assert await store.passkey(ANN, KEY.id) is None
     assert await store.invited(code) is None
     assert not await store.change_passkey(ANN, KEY, replace(KEY, count=9))
+
+
+PAUSES = (0, 0, 2, 4, 8)
+
+
+async def wait(counts: AttemptCounts, subject: str, now: float) -> int:
+    """The seconds to wait for one more attempt."""
+    return (await counts.take(subject, PAUSES, now))[0]
+
+
+async def test_pauses_grow_and_the_last_one_stays(redis: Redis) -> None:
+    """Each attempt that fails begins the pause of its place in the list."""
+    counts = AttemptCounts(redis)
+    now = NOW
+    waited = []
+    for _ in range(7):
+        assert await wait(counts, "account ann", now) == 0
+        seconds = await wait(counts, "account ann", now) if len(waited) >= 2 else 0
+        waited.append(seconds)
+        now += seconds
+    assert waited == [0, 0, 2, 4, 8, 8, 8]
+
+
+async def test_free_attempts_pass_at_the_same_moment(redis: Redis) -> None:
+    """Whatever the fractions of a millisecond: times are kept in thousandths of a second."""
+    counts = AttemptCounts(redis)
+    for fraction in (0.0004, 0.0005, 0.0006, 0.15088158523):
+        replies = [await wait(counts, f"x {fraction}", NOW + fraction) for _ in range(2)]
+        assert replies == [0, 0]
+
+
+async def test_what_is_refused_doesnt_count(redis: Redis) -> None:
+    """Knocking during a pause neither prolongs it nor brings the next one nearer."""
+    counts = AttemptCounts(redis)
+    for _ in range(3):
+        assert await wait(counts, "x", NOW) == 0
+    assert [await counts.take("x", PAUSES, NOW + 1) for _ in range(5)] == [(1, 3)] * 5
+    assert await wait(counts, "x", NOW + 2) == 0
+    assert await wait(counts, "x", NOW + 2) == 4
+
+
+async def test_attempts_side_by_side_share_no_place(redis: Redis) -> None:
+    """Of many at the same moment no more pass than one after the other."""
+    counts = AttemptCounts(redis)
+    replies = await asyncio.gather(*(wait(counts, "x", NOW) for _ in range(20)))
+    assert sorted(replies) == [0, 0, 0] + [2] * 17
+
+
+async def test_an_attempt_is_given_back(redis: Redis) -> None:
+    """Its place and its pause; the one before it stays."""
+    counts = AttemptCounts(redis)
+    for _ in range(3):
+        await counts.take("x", PAUSES, NOW)
+    await counts.give_back("x")
+    assert await wait(counts, "x", NOW) == 0
+    assert await wait(counts, "x", NOW) == 2
+    await counts.forget("x")
+    assert await wait(counts, "x", NOW) == 0
+    await counts.give_back("x")
+    await counts.give_back("x")
+    assert await all_keys(redis) == []
+
+
+async def test_counts_end_and_name_nobody(redis: Redis) -> None:
+    """A key lives for a day after the last attempt, and holds neither a name nor an address."""
+    await AttemptCounts(redis).take("address 192.0.2.7", PAUSES, NOW)
+    (key,) = await all_keys(redis)
+    assert b"192" not in key
+    assert ATTEMPTS - 60 < await redis.command("TTL", key) <= ATTEMPTS

@@ -1,7 +1,7 @@
 """Documents and what is read in them: each `<case>.body` in `tests/data/indieauth/<kind>` has its `<case>.json`.
 
 `served` in it says how the document came; then stands what is `found`, or why it is `refused`. A new oddity is a new
-pair: `MICROSUB_WRITE_CASES=1 pytest tests/identity/test_protocol_cases.py` writes the expected side; read the
+pair: `MICROSUB_WRITE_CASES=1 pytest tests/identity/protocol/test_cases.py` writes the expected side; read the
 difference before you keep it.
 """
 
@@ -21,7 +21,7 @@ from microsub.identity.protocol.clients import read_client
 from microsub.identity.protocol.documents import read_check, read_code_answer, read_introspection, read_metadata
 from microsub.identity.protocol.links import profile_links
 
-DATA = Path(__file__).parents[1] / "data" / "indieauth"
+DATA = Path(__file__).parents[2] / "data" / "indieauth"
 CASES = sorted(DATA.glob("*/*.body"))
 Served = dict[str, Any]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ from microsub.identity.protocol.clients import (
     answer_url,
     pkce_challenge,
     read_asked,
-    read_scope,
     read_target,
 )
 from tests.support.apps import new_verifier
@@ -54,37 +52,11 @@ def test_a_challenge_without_a_method_is_by_s256() -> None:
     assert read_asked(query(code_challenge=asked)).challenge == asked
 
 
-@pytest.mark.parametrize(
-    ("kind", "scopes"), [("id", ()), ("code", ("read",)), (None, ("read",))], ids=["id", "code", "nothing"]
-)
-def test_older_response_types(kind: str | None, scopes: tuple[str, ...]) -> None:
-    """`id` wants no scope, whatever else it says; nothing means what the scopes mean."""
-    found = read_asked(query(scope="read", **({"response_type": kind} if kind else {})))
-    assert found.scopes == scopes
-
-
-@pytest.mark.parametrize("lacking", ["client_id", "redirect_uri"])
-def test_without_client_or_address_nobody_can_be_told(lacking: str) -> None:
-    """Nor where one of them stands there twice."""
-    with pytest.raises(InvalidRequest, match=f"'{lacking}' is missing"):
-        read_target({name: values for name, values in query().items() if name != lacking})
-    with pytest.raises(InvalidRequest, match="more than once"):
-        read_asked({**query(), lacking: [APP, APP]})
-
-
 def test_the_state_of_a_faulty_request_goes_back_where_it_is_sound() -> None:
     """One value, and not too long."""
     assert read_target(query(state="x")).state == "x"
     assert read_target(query(state="x" * (MAX_STATE + 1))).state is None
     assert read_target({**query(), "state": ["a", "b"]}).state is None
-
-
-@pytest.mark.parametrize("text", ['a"b', "a\\b", "a\x00b", "\u00e4", "x" * 101, " ".join(map(str, range(41)))])
-def test_what_is_no_scope(text: str) -> None:
-    """RFC 6749, section 3.3."""
-    with pytest.raises(OAuthRefused) as refused:
-        read_scope(text)
-    assert refused.value.code == "invalid_scope"
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.lists(st.text(max_size=60), min_size=1, max_size=2)))

@@ -95,14 +95,3 @@ async def test_what_is_told_of_a_user_is_what_they_are_now(granting: IndieAuthPr
     await accounts.set_me("ann", "https://ann.example/new")
     again = await granting.renew(given.issued.refresh, ONE, "", NOW)
     assert again.me == "https://ann.example/new"
-
-
-async def test_an_app_can_not_use_anothers_code_or_refresh_token(granting: IndieAuthProvider) -> None:
-    """With its own identifier and address, which are good in themselves."""
-    code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
-    with pytest.raises(OAuthRefused, match="another 'client_id'"):
-        await granting.redeem(CodeExchange(code, TWO, f"{TWO}back"), NOW)
-    code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
-    given = await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
-    with pytest.raises(OAuthRefused, match="another app's"):
-        await granting.renew(given.issued.refresh, TWO, "", NOW)

@@ -165,38 +165,6 @@ class TestAttacks:
             assert site.count("/auth", "POST") == 0
             assert not await is_signed_in(ann)
 
-    async def test_an_honest_providers_answer_for_an_evil_older_one(self, ann: Visitor, running: Running) -> None:
-        """Mix-up: an older provider has no issuer, but the answer names one elsewhere; the code isn't handed over."""
-        async with running() as honest, provider(Variant.older()) as evil:
-            evil.person("mallory")
-            asked = await sent(ann, evil.people["mallory"].me)
-            onwards = f"{honest.url('/auth')}?{urlsplit(asked).query}"
-            shown = await ann.get(await answered(onwards))
-            assert shown.title == "The answer is from another provider"
-            assert evil.count("/auth", "POST") == 0
-
-    async def test_nothing_secret_is_stored_or_told(
-        self, ann: Visitor, running: Running, real_redis: Redis, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """Not the state, the verifier, the code or a cookie; and what is sent to the provider holds no verifier."""
-        async with running() as site:
-            asked = await sent(ann, site.people["ann"].me)
-            state = parse_qs(urlsplit(asked).query)["state"][0]
-            names = await all_keys(real_redis)
-            dump = repr(names) + repr([await real_redis.command("GET", n) for n in names if b"sign-in" in n])
-            assert "identity:sign-in" in dump
-            location = await answered(asked)
-            await ann.get(location)
-            (redeemed,) = [request for request in site.asked if request.path == "/auth" and request.method == "POST"]
-            verifier, code = redeemed.form["code_verifier"], redeemed.form["code"]
-            for secret in (state, verifier, ann.cookies["__Host-microsub-browser"]):
-                assert secret not in dump
-            assert verifier not in asked + location
-            log = capsys.readouterr().out
-            assert "signed in" in log
-            assert code not in log
-            assert state not in log
-
 
 class TestWhatGoesWrong:
     """A page in plain words that names the provider and says what to do."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from microsub.errors import InvalidRequest, NotFound
+from microsub.errors import NotFound
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.passkeys import PasskeyAnswer
 from microsub.identity.store.accounts import Accounts
@@ -90,14 +90,6 @@ async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: Instan
     assert (await chosen(ann, code)).status == 303
 
 
-async def test_no_passkey_without_a_link(server: Instance, ann: Visitor) -> None:
-    """Nobody is asked anything for a made-up code."""
-    page = await ann.get("/enrol")
-    part = page.tree.css_first("[data-passkey]")
-    token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
-    assert (await ann.post("/enrol/passkey/begin", {**token, "code": "ann.madeup"})).status == 400
-
-
 async def test_one_users_link_makes_no_passkey_of_another(server: Instance, ann: Visitor) -> None:
     """A challenge that was made for bob isn't good with ann's link."""
     await server.accounts.add_user("bob", "", server.now)
@@ -166,16 +158,6 @@ async def test_a_link_for_a_password_isnt_good_for_a_passkey_as_well(local: Loca
     with pytest.raises(InvitationSpent):
         await local.choose_passkey(ORIGIN, code, answered, "x", NOW)
     assert (await local.credentials.overview(ANN)).passkeys == ()
-
-
-async def test_a_bad_choice_leaves_the_link_good(local: LocalSignIn) -> None:
-    """Only what was set uses it up."""
-    code = await local.credentials.invite(ANN)
-    with pytest.raises(InvalidRequest):
-        await local.choose_password(code, "short", NOW)
-    with pytest.raises(InvalidRequest):
-        await local.choose_passkey(ORIGIN, code, PasskeyAnswer("x", {}), "x", NOW)
-    assert await local.invited(code) == ANN
 
 
 async def test_every_choice_ends_the_sessions(local: LocalSignIn, redis: Redis) -> None:

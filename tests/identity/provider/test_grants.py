@@ -1,0 +1,280 @@
+"""Codes, grants and refresh tokens: each is good once, for whoever it was made for, and so many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from microsub.check.look import look
+from microsub.errors import NotFound, Unauthorized
+from microsub.identity.limits import GRANT
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Renewed, Spent
+from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Redis
+from tests.support.invariants import all_keys
+
+NOW = 2_000_000_000.0
+APP = "https://app.example/"
+CONSENT = Consent("ann", APP, "An app", f"{APP}back", frozenset({"read", "follow"}), "challenge")
+
+
+def yes(_: Consent) -> bool:
+    return True
+
+
+@pytest.fixture
+async def accounts(redis: Redis) -> Accounts:
+    made = Accounts(redis)
+    await made.add_user("ann", "https://ann.example/", NOW)
+    return made
+
+
+async def is_good(accounts: Accounts, token: str, now: float = NOW) -> bool:
+    credential = accounts.credential(token)
+    assert credential is not None
+    try:
+        await accounts.verify(credential, now)
+    except Unauthorized:
+        return False
+    return True
+
+
+async def test_who_may_not_sign_in_has_no_codes(redis: Redis, accounts: Accounts) -> None:
+    """A disabled user gets none, and those of before are worth nothing."""
+    codes = Codes(redis)
+    code = await codes.create(CONSENT, NOW)
+    await accounts.disable_user("ann", NOW)
+    assert await codes.redeem(code, "v", yes, NOW) == (Spent.DISABLED, None)
+    assert await codes.redeem_profile(code, yes, NOW) is Spent.DISABLED
+    with pytest.raises(NotFound):
+        await codes.create(CONSENT, NOW)
+    with pytest.raises(NotFound):
+        await codes.create(replace(CONSENT, user="bob"), NOW)
+
+
+async def test_of_profile_and_tokens_at_once_one_is_given_at_most(redis: Redis, accounts: Accounts) -> None:
+    """Whichever comes first, the other takes it back."""
+    codes = Codes(redis)
+    for _ in range(5):
+        code = await codes.create(CONSENT, NOW)
+        await asyncio.gather(
+            codes.redeem_profile(code, yes, NOW),
+            codes.redeem(code, "v", yes, NOW),
+            codes.redeem_profile(code, yes, NOW),
+        )
+        assert await accounts.tokens("ann") == []
+        assert await Grants(redis).all("ann") == []
+
+
+async def test_a_crash_leaves_all_or_nothing(redis: Redis, accounts: Accounts) -> None:
+    """Who dies before the script has left the code as it was; who dies after it, an answer that can be asked for."""
+    codes = Codes(redis)
+    code = await codes.create(CONSENT, NOW)
+    inner = redis.script
+
+    async def dies_before(*_: object) -> object:
+        raise ConnectionError
+
+    async def dies_after(*args: object) -> object:
+        await inner(*args)  # type: ignore[arg-type]
+        raise ConnectionError
+
+    for death in (dies_before, dies_after):
+        redis.script = death  # type: ignore[assignment, method-assign]
+        with pytest.raises(ConnectionError):
+            await codes.redeem(code, "v", yes, NOW)
+        redis.script = inner  # type: ignore[method-assign]
+        assert len(await accounts.tokens("ann")) == (1 if death is dies_after else 0)
+    spent, issued = await codes.redeem(code, "v", yes, NOW + 1)
+    assert spent is Spent.AGAIN
+    assert issued is not None
+    assert await is_good(accounts, issued.access)
+
+
+async def test_all_of_a_code_lies_with_its_user(redis: Redis, accounts: Accounts) -> None:
+    """The record ends by itself, an hour after it was made; the keys are those of the user."""
+    codes = Codes(redis)
+    code = await codes.create(CONSENT, NOW)
+    await codes.redeem(code, "v", yes, NOW)
+    (record,) = [name for name in await all_keys(redis) if b":code:" in name]
+    assert 3000 < await redis.command("TTL", record) <= 3600
+    (grant,) = await Grants(redis).all("ann")
+    assert await redis.command("TTL", identitykeys.grant("ann", grant.id)) > 0
+    (token,) = await accounts.tokens("ann")
+    assert await redis.command("TTL", keys.token("ann", token.digest)) > 0
+
+
+REDEEMER = """
+import asyncio, json, sys
+from microsub.identity.store.grants import Codes
+from microsub.redis.multiplexer import Multiplexed
+
+async def main(url, code, now):
+    redis = Multiplexed(url)
+    await redis.command("PING")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    spent, issued = await Codes(redis).redeem(code, "v", lambda _: True, float(now))
+    print(json.dumps([spent.value, issued and issued.access]), flush=True)
+    await redis.aclose()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_two_processes_that_redeem_one_code_at_once_give_one_token(real_redis: Redis, redis_url: str) -> None:
+    """Both answers are the same, and there is one grant."""
+    accounts = Accounts(real_redis)
+    await accounts.add_user("ann", "https://ann.example/", NOW)
+    code = await Codes(real_redis).create(CONSENT, NOW)
+    pipe = asyncio.subprocess.PIPE
+    processes = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", REDEEMER, redis_url, code, str(NOW)), stdin=pipe, stdout=pipe
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+    outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+    answers = [json.loads(output) for output, _ in outputs]
+    assert sorted(answer[0] for answer in answers) == ["again", "given"]
+    assert answers[0][1] == answers[1][1]
+    assert await is_good(accounts, answers[0][1])
+    assert len(await accounts.tokens("ann")) == len(await Grants(real_redis).all("ann")) == 1
+
+
+@pytest.fixture
+async def issued(redis: Redis, accounts: Accounts) -> Issued:
+    codes = Codes(redis)
+    _, made = await codes.redeem(await codes.create(CONSENT, NOW), "v", yes, NOW)
+    assert made is not None
+    return made
+
+
+async def test_a_wrong_secret_for_a_grant_ends_it(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """Its id is known to those alone who had one of its tokens."""
+    wrong = issued.refresh[:-1] + ("a" if issued.refresh[-1] != "a" else "b")
+    assert await Grants(redis).renew(wrong, None, NOW) == (Renewed.REUSED, None)
+    assert not await is_good(accounts, issued.access)
+
+
+@pytest.mark.parametrize("text", ["", "ann", "ann.x.y", "ann..", f"ann.{'x' * 22}.y", f"bob.{'x' * 22}.y", "a" * 600])
+async def test_what_is_no_refresh_token_is_unknown(redis: Redis, accounts: Accounts, issued: Issued, text: str) -> None:
+    """It changes nothing for the grants there are."""
+    assert await Grants(redis).renew(text, None, NOW) == (Renewed.UNKNOWN, None)
+    assert await Grants(redis).find(text) is None
+    assert await is_good(accounts, issued.access)
+
+
+async def test_of_many_at_once_all_get_the_same(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """An app that renews in two places at the same moment isn't taken for a thief."""
+    answers = await asyncio.gather(*(Grants(redis).renew(issued.refresh, None, NOW) for _ in range(8)))
+    assert sorted(renewed.value for renewed, _ in answers) == ["again"] * 7 + ["given"]
+    assert len({new.refresh for _, new in answers if new}) == 1
+    assert len(await accounts.tokens("ann")) == 2
+
+
+async def test_access_tokens_of_a_grant_do_not_pile_up(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """However often an app renews."""
+    grants, refresh = Grants(redis), issued.refresh
+    for _ in range(30):
+        _, new = await grants.renew(refresh, None, NOW)
+        assert new is not None
+        refresh = new.refresh
+    assert len(await accounts.tokens("ann")) == 9
+    assert await is_good(accounts, new.access)
+
+
+async def test_a_refresh_token_expires(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """A year after it was given."""
+    assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT) == (Renewed.EXPIRED, None)
+
+
+async def test_ending_a_grant_ends_its_tokens(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """All of them, at once, and no others."""
+    other = await accounts.create_token("ann", ["read"], "command line", NOW)
+    grants = Grants(redis)
+    (grant,) = await grants.all("ann")
+    assert await grants.end("ann", grant.id)
+    assert not await grants.end("ann", grant.id)
+    assert not await grants.end("bob", grant.id)
+    assert not await grants.end("ann", "*")
+    assert not await is_good(accounts, issued.access)
+    assert await is_good(accounts, other)
+    assert await grants.renew(issued.refresh, None, NOW) == (Renewed.UNKNOWN, None)
+
+
+async def test_a_user_who_is_deleted_takes_grants_along(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """Somebody of the same name begins with none."""
+    await accounts.disable_user("ann", NOW)
+    user = await accounts.user("ann")
+    assert user is not None
+    assert await accounts.delete_disabled(user)
+    await accounts.add_user("ann", "https://other.example/", NOW + 1)
+    assert await Grants(redis).renew(issued.refresh, None, NOW + 1) == (Renewed.UNKNOWN, None)
+    assert not await is_good(accounts, issued.access, NOW + 1)
+
+
+async def test_ids_of_grants_that_are_gone_leave_the_list(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """As Redis forgets the grant itself by its time to live."""
+    grants = Grants(redis)
+    (grant,) = await grants.all("ann")
+    await redis.command("DEL", identitykeys.grant("ann", grant.id))
+    assert await grants.all("ann") == []
+    assert await redis.command("SCARD", identitykeys.grants("ann")) == 0
+
+
+async def test_the_check_finds_nothing_wrong_with_grants(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """Codes, grants and their tokens are as their keys are described."""
+    await Codes(redis).create(CONSENT, NOW)
+    await Grants(redis).renew(issued.refresh, None, NOW)
+    assert [found.what for found in (await look(redis, NOW)).found] == []
+
+
+async def redeem(redis: Redis, code: str, most: int, now: float = NOW) -> Spent:
+    spent, issued = await Codes(redis).redeem(code, "", lambda _: True, now, most)
+    assert (issued is not None) is spent.good
+    return spent
+
+
+async def test_no_more_than_the_limit_at_once(real_redis: Redis) -> None:
+    """Grants and the admin's tokens count together; a code that found no room stays good until there is some."""
+    await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
+    own = await Accounts(real_redis).create_token("ann", ["read"], "command line", NOW)
+    codes = [await Codes(real_redis).create(CONSENT, NOW) for _ in range(8)]
+    spent = await asyncio.gather(*(redeem(real_redis, code, 4) for code in codes))
+    assert sorted(one.value for one in spent) == ["full"] * 5 + ["given"] * 3
+    assert await Grants(real_redis).held("ann") == 4
+    waiting = codes[spent.index(Spent.FULL)]
+    assert await redeem(real_redis, waiting, 4) is Spent.FULL
+    [*grants] = await Grants(real_redis).all("ann")
+    await Grants(real_redis).end("ann", grants[0].id)
+    assert await redeem(real_redis, waiting, 4) is Spent.GIVEN
+    assert own
+
+
+async def test_the_same_answer_again_is_nothing_more(real_redis: Redis) -> None:
+    """For apps that ask twice, at the limit too."""
+    await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
+    code = await Codes(real_redis).create(CONSENT, NOW)
+    assert await redeem(real_redis, code, 1) is Spent.GIVEN
+    assert await redeem(real_redis, code, 1, NOW + 1) is Spent.AGAIN
+
+
+async def test_what_has_expired_doesnt_count(real_redis: Redis) -> None:
+    """Though its name may stand in a list still."""
+    await Accounts(real_redis).add_user("ann", "https://ann.example/", NOW)
+    await redeem(real_redis, await Codes(real_redis).create(CONSENT, NOW), 0)
+    [grant] = await Grants(real_redis).all("ann")
+    assert await Grants(real_redis).held("ann") == 1
+    await real_redis.command("DEL", identitykeys.grant("ann", grant.id))
+    for token in await Accounts(real_redis).tokens("ann"):
+        await Accounts(real_redis).revoke("ann", token.digest)
+    assert await Grants(real_redis).held("ann") == 0
