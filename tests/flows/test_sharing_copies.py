@@ -15,7 +15,6 @@ from microsub.configuration.model import InstanceSettings
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import Search
 from microsub.errors import InvalidRequest
-from microsub.fetch import Fetched, FetchFailed, FetchRequest, NotModified
 from microsub.redis.protocol import Redis
 from tests.support.polling import World, dated, rss, world
 from tests.support.waiting import wait_until
@@ -81,16 +80,6 @@ async def test_the_page_is_asked_once_too(redis: Redis) -> None:
             assert len(await here.preview(home)) == 3
             assert len(await here.preview(feed)) == 3
         assert (here.site.count("/"), here.site.count("/feed")) == (1, 1)
-
-
-async def test_a_feed_that_only_its_header_names(redis: Redis) -> None:
-    """A copy keeps the `Link` header, which discovery needs."""
-    async with shared(redis) as here:
-        feed = here.site.url("/feed")
-        link = f'<{feed}>; rel="alternate"; type="application/rss+xml"'
-        home = here.site.serve("/", Answer(b"<p>Hi", headers=[("Content-Type", "text/html"), ("Link", link)]))
-        assert await here.found(home) == await here.found(home) == [feed]
-        assert len(here.site.asked) == 1
 
 
 async def test_a_poll_refreshes_what_a_preview_shows(redis: Redis) -> None:
@@ -231,22 +220,3 @@ async def test_a_preview_and_a_poll_at_once(redis: Redis) -> None:
         await asyncio.gather(*work)
         assert len(here.site.asked) == 1
         assert len(await here.it.rows()) == 2
-
-
-async def test_what_a_poll_is_told(redis: Redis) -> None:
-    """The door's answers to a request with `since`: copies only if they are newer, 304s and failures as they are."""
-    async with shared(redis) as here:
-        door, clock = here.door(), here.it.clock
-        url = here.site.serve_document("/feed", rss(dated(1)), etag='"1"')
-        before = clock() - 1
-        first = await door.fetch(FetchRequest(url, since=0.0))
-        assert isinstance(first, Fetched)
-        copy = await door.fetch(FetchRequest(url, since=before))
-        assert isinstance(copy, Fetched)
-        assert (copy.body, copy.etag, copy.content_type) == (first.body, first.etag, first.content_type)
-        assert isinstance(await door.fetch(FetchRequest(url, '"1"', since=clock())), NotModified)
-        again = await door.fetch(FetchRequest(url, since=clock()))
-        assert isinstance(again, Fetched)
-        assert here.site.asked[-1].headers["if-none-match"] == '"1"'
-        here.site.serve("/feed", Answer(status=404))
-        assert isinstance(await door.fetch(FetchRequest(url, since=clock())), FetchFailed)
