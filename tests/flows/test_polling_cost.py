@@ -91,16 +91,13 @@ async def followed(redis: Redis, folder: Path) -> AsyncIterator[Followed]:
         yield here
 
 
-async def test_a_poll_with_one_new_post_takes_16_round_trips(real_redis: Redis, tmp_path: Path) -> None:
-    """From the due host to the timeline of the one follower, cache and stages included."""
+async def test_the_round_trips_of_a_poll(real_redis: Redis, tmp_path: Path) -> None:
+    """Six for a 304, from the due host to its next time; sixteen for a new post, to the timeline of the one follower,
+    cache and stages included.
+    """
     async with followed(real_redis, tmp_path) as here:
+        assert len(await here.poll()) <= 6
         here.site.serve_document("/feed", document(16), etag='"2"')
         trips = await here.poll()
         assert await here.names() == 16
         assert len(trips) <= 16
-
-
-async def test_a_poll_that_finds_nothing_new_takes_6_round_trips(real_redis: Redis, tmp_path: Path) -> None:
-    """A 304, from the due host to its next time."""
-    async with followed(real_redis, tmp_path) as here:
-        assert len(await here.poll()) <= 6

@@ -280,32 +280,10 @@ async def test_a_temporary_redirect_moves_nothing(site: Publisher, it: World) ->
     assert (await it.record(feed)).url == site.url("/old", "old.test")
 
 
-async def test_a_feed_moves_to_one_that_is_known(site: Publisher, it: World) -> None:
-    """The followers go over; posts that both had stand once, with their read state; the old address rests."""
-    new = site.url("/new", "blog.test")
-    site.serve_document("/old", rss(dated(3)))
-    site.serve_document("/new", rss(dated(4)))
-    known = await it.follow(new, "bob")
-    old = await it.follow(site.url("/old", "blog.test"), "alice")
-    await it.worker.run_once()
-    rows = await it.rows("alice")
-    await it.timelines.mark_read("alice", "home", [rows[0].id], it.clock())
-    site.serve("/old", Answer(status=308, headers=[("Location", new)]))
-    await _poll_thrice_over_a_day(it, old)
-    assert await it.feeds.subscribers(known.id) == [("alice", "home"), ("bob", "home")]
-    assert await it.feeds.subscribers(old.id) == []
-    texts = await it.texts("alice")
-    assert [f"Post {n}" in text for n, text in zip((4, 3, 2, 1), texts, strict=True)] == [True] * 4
-    assert [row.is_read for row in await it.rows("alice")] == [False, True, False, False]
-    asked = site.count("/old")
-    it.clock.advance(48 * HOUR)
-    await it.worker.run_once()
-    assert site.count("/old") == asked
-
-
 async def test_a_feed_moves_between_services_to_one_that_is_known(site: Publisher, it: World) -> None:
-    """Neither address is on the host that the posts link to: posts that both had stand once, in the state that they
-    had; what was read and is gone stays away; and what the new one lists later is the same post too.
+    """Neither address is on the host that the posts link to: the followers go over; posts that both had stand once, in
+    the state that they had; what was read and is gone stays away; what the new one lists later is the same post too;
+    the old address rests.
     """
     new = site.url("/new", "new.test")
     site.serve_document("/old", rss(dated(4)))
@@ -328,6 +306,12 @@ async def test_a_feed_moves_between_services_to_one_that_is_known(site: Publishe
     assert titles == ["Post 5", "Post 4", "Post 3", "Post 2"]
     assert [row.is_read for row in await it.rows("alice")] == [False, True, False, True]
     assert [row.is_read for row in await it.rows("bob")] == [False] * 5
+    assert await it.feeds.subscribers(known.id) == [("alice", "home"), ("bob", "home")]
+    assert await it.feeds.subscribers(old.id) == []
+    asked = site.count("/old")
+    it.clock.advance(48 * HOUR)
+    await it.worker.run_once()
+    assert site.count("/old") == asked
 
 
 async def test_a_move_between_services_of_a_reader_who_follows_both(site: Publisher, it: World) -> None:

@@ -243,36 +243,6 @@ async def test_a_lease_is_renewed_while_a_publisher_is_slow(
     assert site.count("/feed") == 1
 
 
-async def test_signs_of_life(real_redis: Redis) -> None:
-    """A running worker is alive for /health, one that has stopped isn't."""
-    async with world(real_redis) as it:
-
-        async def is_alive() -> bool:
-            return await it.presence.alive(it.clock()) == [it.worker.name]
-
-        async with running(it.worker):
-            await wait_until(is_alive)
-            assert abs(it.clock() - (await it.presence.last_sign() or 0)) < 5
-        assert await it.presence.alive(it.clock()) == []
-
-
-async def test_poll_now_returns_when_all_are_done(site: Publisher, real: World) -> None:
-    """On demand, beside two workers: each feed is asked once more, conditionally, and its news are there."""
-    feeds = []
-    for number in range(10):
-        site.serve_document(f"/feed{number}", rss(dated(1)))
-        feeds.append(await real.follow(site.url(f"/feed{number}", f"blog{number % 4}.test"), uid=f"c{number}"))
-    async with running(real.make_worker(), real.make_worker()):
-        await wait_until(lambda: len(site.asked) == 10)
-        for number in range(10):
-            site.serve_document(f"/feed{number}", rss(dated(2)))
-        reports = await real.poll_now().poll([feed.id for feed in feeds])
-    assert {report.outcome for report in reports.values()} == {"polled"}
-    assert len(site.asked) == 20
-    for number in range(10):
-        assert len(await real.rows(uid=f"c{number}")) == 2
-
-
 async def test_poll_now_works_alone_and_says_why_not(site: Publisher, real: World) -> None:
     """Without any worker it polls by itself; what can't be polled is named with its reason."""
     site.serve_document("/good", rss(dated(2)))

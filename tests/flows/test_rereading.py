@@ -74,24 +74,6 @@ async def _delete_oldest(it: World, user: str) -> None:
     assert await garbage.delete(it.redis, await garbage.candidates(it.redis, [oldest]), it.clock()) == 1
 
 
-async def test_known_entries_are_not_looked_up(site: Publisher, it: World) -> None:
-    """The second document has one new entry, and only that one is compared with the store."""
-    feed = await it.follow(site.serve_document("/feed", rss(dated(20))))
-    await it.poll(feed)
-    compared: list[int] = []
-    add_read = it.ingest.add_read
-
-    async def counting(feed, posts, now, **named):  # type: ignore[no-untyped-def]
-        compared.append(len(posts))
-        return await add_read(feed, posts, now, **named)
-
-    it.ingest.add_read = counting  # type: ignore[method-assign]
-    site.serve_document("/feed", rss(dated(21)))
-    result = await it.poll(feed)
-    assert (result.new, compared) == (1, [1])
-    assert len(await it.rows()) == 21
-
-
 async def test_everything_is_read_once_a_day(redis: Redis, site: Publisher, it: World) -> None:
     """The time of the marks begins with the first ones, however often they are written again."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
