@@ -46,7 +46,7 @@ os.environ["MICROSUB_ENV_FILE"] = os.devnull
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_LONGEST_FIRST = ("chaos", "flows", "browser", "hostile", "conformance", "cache", "parsing", "store")
+_LONGEST_FIRST = ("chaos", "flows", "browser", "hostile", "conformance", "cache", "parsing", "timelines")
 """Folders whose modules take long, in the order in which they are begun: short ones fill the gap at the end between the
 test processes.
 """
@@ -150,6 +150,14 @@ async def real_redis(redis_url: str) -> AsyncIterator[Redis]:
     connection = Multiplexed(redis_url)
     yield connection
     await leave_redis(connection)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Modules with the mark `fake_and_cluster` run on what differs most of all that the product runs on."""
+    if "redis" in metafunc.fixturenames and metafunc.definition.get_closest_marker("fake_and_cluster"):
+        kinds = ["fake", "real", "cluster"] if THOROUGH else ["fake", "cluster"]
+        metafunc.definition.add_marker(pytest.mark.parametrize("redis", kinds, indirect=True))
 
 
 @pytest.fixture(params=["fake", "real", "cluster"] if THOROUGH else ["real"])

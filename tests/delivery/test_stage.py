@@ -260,25 +260,6 @@ async def test_a_stage_whose_hands_are_full_looks_around_all_the_same(real_redis
     assert handler.seen == ["first", "second"]
 
 
-async def test_signs_of_life_go_on_after_a_stream_was_deleted(real_redis):
-    """Somebody deletes the stream while a message is in hand: later messages are kept as ever."""
-    release = asyncio.Event()
-    slow, hasty = Handler(lambda _: release.wait()), Handler()
-    signs = Signs(real_redis, "stored")
-    async with running(Stage(signs, slow, DeadLetters(real_redis), consumer="slow", patience=STEADY)):
-        await add(real_redis, "lost")
-        await wait_until(lambda: slow.seen == ["lost"])
-        await real_redis.command("DEL", "stream:{stored}", "stream:{stored}:bytes")
-        await wait_until(lambda: signs.given > 0)
-        await add(real_redis, "long")
-        await wait_until(lambda: slow.seen == ["lost", "long"])
-        async with running(stage(real_redis, hasty, "hasty", patience=STEADY)):
-            await signs.longer_than_patience()
-            assert hasty.seen == []
-            release.set()
-            await wait_until(lambda: empty(real_redis))
-
-
 async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_hand(real_redis):
     """However many messages are being handled elsewhere, one look finds the one that isn't."""
     stream = Stream(real_redis, "stored")
@@ -292,17 +273,6 @@ async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_h
 
     (message,) = await wait_until(found)
     assert message.fields == {"name": b"left"}
-
-
-async def test_a_letter_that_names_no_stage_is_not_retried(redis: Redis) -> None:
-    """Nobody would take what is put into a stream without a stage; the letter stays, with those named beside it."""
-    dead = DeadLetters(redis)
-    for stage in ("stored", "hand-made"):
-        await dead.add(stage, Message("1-1", {"feed": b"1"}), "it failed", 0.0)
-    good, bad = await dead.list(10)
-    (refused,) = await dead.retry([bad, good], nothing)
-    assert "'hand-made', expected one of entries, stored, incomplete" in refused
-    assert await dead.list(10) == [bad]
 
 
 async def test_dead_letters_have_a_bound(redis: Redis) -> None:

@@ -14,6 +14,8 @@ from microsub.redis.scripts import load
 from microsub.timelines.channels import Channels
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
+pytestmark = pytest.mark.fake_and_cluster
+
 
 @pytest.fixture
 async def world(redis: Redis) -> OneReader:

@@ -14,6 +14,8 @@ from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
 
+pytestmark = pytest.mark.fake_and_cluster
+
 ANN, ME = "ann", "https://ann.example/"
 WHO = Principal(ANN, ME)
 DIGEST = "ab" * 32

@@ -11,7 +11,8 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added, TimelineTarget
 from tests.support.one_reader import ANN, NOW, OneReader, item
-from tests.support.timelines import Timelines
+
+pytestmark = pytest.mark.fake_and_cluster
 
 NO_SPAM = OwnChannelSettings(filters=Filters.of({"exclude_words": ["spam"]}))
 
@@ -33,35 +34,6 @@ def says(world: OneReader, number: int, text: str, kind: str = "note", score: fl
 
 async def settings(world: OneReader, value: OwnChannelSettings, uid: str = "home") -> None:
     await world.channels.set_settings(ANN, uid, value, NOW)
-
-
-async def test_what_is_filtered_out_leaves_no_trace(world: OneReader) -> None:
-    """It is neither shown nor remembered as gone; the others come in as always."""
-    await settings(world, NO_SPAM)
-    result = await world.add("home", says(world, 1, "ham"), says(world, 2, "Spam!"), says(world, 3, "eggs"))
-    assert result == Added(added=("3", "1"))
-    assert await world.ids("home") == ["3", "1"]
-    assert await world.redis.command("EXISTS", keys.gone(ANN, "home")) == 0
-
-
-async def test_an_edited_post_is_looked_at_again(world: OneReader) -> None:
-    """What was filtered out comes in when it reads otherwise; what stands stays, whatever it says now."""
-    await settings(world, NO_SPAM)
-    await world.add("home", says(world, 1, "ham"), says(world, 2, "spam"))
-    result = await world.add("home", says(world, 1, "spam"), says(world, 2, "ham"))
-    assert result == Added(added=("2",))
-    assert await world.ids("home") == ["2", "1"]
-
-
-async def test_a_filter_holds_from_now_on(world: OneReader) -> None:
-    """Neither does a new filter take out what is there, nor does its end bring in what it kept out, by itself."""
-    await world.add("home", says(world, 1, "spam"))
-    await settings(world, NO_SPAM)
-    await world.add("home", says(world, 2, "spam"))
-    await settings(world, OwnChannelSettings())
-    assert await world.ids("home") == ["1"]
-    await world.add("home", says(world, 3, "spam"), says(world, 2, "spam"))
-    assert await world.ids("home") == ["3", "2", "1"]
 
 
 async def test_a_change_by_another_process_counts_at_once(world: OneReader) -> None:
@@ -106,20 +78,6 @@ async def test_each_channel_chooses_for_itself(world: OneReader) -> None:
     assert [one.added for one in found] == [("2",), ("3",), ("3", "2", "1")]
 
 
-async def test_a_first_fill_counts_what_the_filter_leaves(world: OneReader) -> None:
-    """The newest of what comes in stay unread; one of which nothing is left is none, and the next one decides."""
-    await settings(world, NO_SPAM, "work")
-    await world.channels.follow(ANN, "work", "1", "https://1.example/feed", NOW)
-    posts = [says(world, number, "spam" if number > 5 else "ham") for number in range(1, 9)]
-    filled = await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=0, fresh=2)
-    assert (filled.added, filled.read) == (("5", "4"), ("3", "2", "1"))
-    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", NOW)
-    await world.timelines.add(ANN, "work", "2", [says(world, 10, "spam")], now=NOW, limit=0, fresh=0)
-    ham = [says(world, 11, "ham"), says(world, 12, "ham", score=NOW + 1)]
-    later = await world.timelines.add(ANN, "work", "2", ham, now=NOW, limit=0, fresh=0)
-    assert (later.added, later.read) == (("12",), ("11",))
-
-
 async def test_more_than_one_batch_is_chosen_from_one_filter(world: OneReader) -> None:
     """Batches count what is left."""
     await settings(world, NO_SPAM)
@@ -146,23 +104,7 @@ async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
     assert len((await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=1)).read) == 3
 
 
-async def test_a_text_that_looks_like_settings_is_none(world: OneReader) -> None:
-    """What somebody writes into a filter isn't read as a limit."""
-    filters = {"exclude_words": ['"max_items":1', '"filters":{']}
-    await settings(world, OwnChannelSettings(filters=Filters.of(filters)))
-    await world.add("home", says(world, 1, "ham"), says(world, 2, "ham"))
-    assert await world.ids("home") == ["2", "1"]
-
-
 async def test_settings_that_cannot_be_read_filter_nothing(world: OneReader) -> None:
     """`microsub check` finds them; news go on arriving."""
     await world.redis.command("HSET", keys.channel(ANN, "home"), "settings", '{"filters":{')
     assert (await world.add("home", says(world, 1, "ham"))).added == ("1",)
-
-
-async def test_who_filters_is_known_in_one_round_trip(world: OneReader) -> None:
-    """Of several channels, those that have a filter."""
-    await settings(world, NO_SPAM)
-    await settings(world, OwnChannelSettings(max_items=5), "work")
-    places = [(ANN, uid) for uid in ("work", "home", "nowhere")]
-    assert await Timelines(world.redis, world.items).filtering(places) == [(ANN, "home")]

@@ -13,6 +13,8 @@ from microsub.redis.connect import connect
 from microsub.redis.protocol import Command, Redis
 from tests.support.lived_in import LATER, LivedIn
 
+pytestmark = pytest.mark.fake_and_cluster
+
 A, B, C = "1", "2", "3"
 FEEDS = keys.channel_feeds("ann", "home")
 GONE = keys.gone("ann", "home")

@@ -17,6 +17,8 @@ from microsub.timelines.channels import Channels
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
+pytestmark = pytest.mark.fake_and_cluster
+
 
 @pytest.fixture
 async def world(redis: Redis) -> OneReader:
@@ -67,13 +69,6 @@ async def test_given_uids_are_checked(world: OneReader) -> None:
             await world.channels.create(ANN, name, NOW)
 
 
-async def test_a_rename_keeps_the_uid(world: OneReader) -> None:
-    """Clients keep settings by uid, so a new name changes nothing else."""
-    channel = await world.channels.rename(ANN, "home", "Friends", NOW + 5)
-    assert (channel.uid, channel.name) == ("home", "Friends")
-    assert await world.channels.changed(ANN, ["home"]) == {"home": NOW + 5}
-
-
 async def test_settings_come_back_as_they_were_set(world: OneReader) -> None:
     """Settings survive the round trip, are listed with the channel, and can be reset."""
     settings = OwnChannelSettings(
@@ -84,19 +79,6 @@ async def test_settings_come_back_as_they_were_set(world: OneReader) -> None:
     assert [channel.settings for channel in await world.channels.list(ANN)][1] == settings
     await world.channels.set_settings(ANN, "home", OwnChannelSettings(), NOW)
     assert (await world.channels.get(ANN, "home")).settings == OwnChannelSettings()
-
-
-async def test_order_permutes_the_named_channels_among_their_places(world: OneReader) -> None:
-    """Others stay where they are, and notifications stays first even when it is named."""
-    for name in ("a", "b", "c"):
-        await world.channels.create(ANN, name, NOW)
-    await world.channels.order(ANN, ["c", "a"])
-    assert await uids(world) == ["notifications", "home", "work", "c", "b", "a"]
-    await world.channels.order(ANN, ["b", "notifications", "home", "b"])
-    assert await uids(world) == ["notifications", "b", "work", "c", "home", "a"]
-    with pytest.raises(NotFound, match="no channel 'zz'"):
-        await world.channels.order(ANN, ["a", "zz", "b"])
-    assert await uids(world) == ["notifications", "b", "work", "c", "home", "a"]
 
 
 async def test_a_deleted_channel_leaves_nothing(world: OneReader) -> None:
@@ -150,24 +132,6 @@ async def test_subscriptions_are_kept_per_channel(world: OneReader) -> None:
     assert await world.channels.update_subscription(ANN, "work", "7", name="x") is None
     assert await world.channels.unfollow(ANN, "work", "8")
     assert not await world.channels.unfollow(ANN, "work", "8")
-
-
-async def test_writes_need_a_channel(world: OneReader) -> None:
-    """An unknown user or channel is named, and nothing is written."""
-    channels = world.channels
-    for call in (
-        channels.rename(ANN, "nix", "x", NOW),
-        channels.set_settings(ANN, "nix", OwnChannelSettings(), NOW),
-        channels.follow(ANN, "nix", "1", "u", NOW),
-        channels.unfollow(ANN, "nix", "1"),
-        channels.subscriptions(ANN, "nix"),
-        channels.restore(ANN, "nix"),
-    ):
-        with pytest.raises(NotFound, match="no channel 'nix'"):
-            await call
-    with pytest.raises(NotFound, match="no user 'bob'"):
-        await channels.create("bob", "x", NOW)
-    assert await channels.list("bob") == []
 
 
 async def test_remembered_names_never_outlive_a_change(world: OneReader) -> None:

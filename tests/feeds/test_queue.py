@@ -10,6 +10,8 @@ from microsub.redis import keys
 from tests.support.polling import next_time, unschedule
 from tests.support.posts import NOON
 
+pytestmark = pytest.mark.fake_and_cluster
+
 LEASE = 60.0
 
 

@@ -11,6 +11,8 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON
 
+pytestmark = pytest.mark.fake_and_cluster
+
 URL = "https://blog.example/feed"
 
 

@@ -14,6 +14,8 @@ from microsub.redis.replies import score_text
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
 
+pytestmark = pytest.mark.fake_and_cluster
+
 BLOG = "https://blog.example/atom"
 
 
@@ -58,42 +60,6 @@ class CrashError(Exception):
 
 async def all_items(redis) -> list[bytes]:
     return [name for name in await all_keys(redis) if name.startswith(b"item:")]
-
-
-async def test_a_new_post_is_stored_once_and_pending(writer, items, feed):
-    """A post that is new gets an id, its wire JSON, its place in the feed, and a mark until all timelines have it."""
-    stored = await writer.write(feed, [candidate("one", at=NOON + 0.123456)], NOON + 5)
-    (item,) = stored.new
-    assert (item.score, item.author) == ("1700000000.123456", "https://blog.example/")
-    assert await items.pending(feed.id) == [item.id]
-    (data,) = await items.data([item.id])
-    assert data.startswith(b'{"type":')
-    wire = json.loads(data)
-    assert (wire["_id"], wire["_source"], wire["name"]) == (item.id, feed.id, "one")
-    assert await items.newest(feed.id, 10) == [item.id]
-    assert await items.in_feed(feed.id, [item.id, "999"]) == {item.id}
-    assert await items.places([item.id, "999"]) == ["1700000000.123456", None]
-    await items.done(feed.id, [item.id])
-    assert await items.pending(feed.id) == []
-
-
-async def test_polling_again_changes_nothing(writer, items, feed, redis):
-    """The same document a second time stores nothing, and makes nothing pending."""
-    posts = [candidate(str(number)) for number in range(20)]
-    first = await writer.write(feed, posts, NOON)
-    await items.done(feed.id, [item.id for item in first.new])
-    before = await all_items(redis)
-    second = await writer.write(feed, posts, NOON + 600)
-    assert (second.new, second.updated) == ((), ())
-    assert await all_items(redis) == before
-    assert await items.pending(feed.id) == []
-
-
-async def test_the_order_of_a_document_is_the_order_of_ids(writer, feed):
-    """Of posts of one instant, the first in the document has the largest id: it is the newest."""
-    stored = await writer.write(feed, [candidate("newest"), candidate("older"), candidate("oldest")], NOON)
-    ids = [int(item.id) for item in stored.new]
-    assert ids == sorted(ids, reverse=True)
 
 
 async def test_an_edit_replaces_the_content_and_moves_nothing(writer, items, feed):
@@ -225,23 +191,6 @@ async def test_arbitrary_fields_come_back_as_they_were_saved(writer, items, feed
     assert (by_guid["mood"], by_guid["ID"], by_guid["feed"]) == ("grün", item.id, feed.id)
     assert await items.fields([item.id, "999"], ["mood", "none"]) == [["grün".encode(), None], [None, None]]
     assert await items.get("999") is None
-
-
-async def test_an_empty_document_is_no_trouble(writer, items, feed):
-    """No posts, no ids: nothing happens."""
-    assert await writer.write(feed, [], NOON) == await writer.write(feed, [], NOON)
-    assert await items.data([]) == await items.timeline_items([]) == await items.places([]) == []
-    assert await items.in_feed(feed.id, []) == set()
-    await items.done(feed.id, [])
-
-
-async def test_timelines_learn_author_and_sources(writer, items, feed, redis):
-    """What a timeline asks is rebuilt from the stored item and its feed; what is gone is left out."""
-    await Feeds(redis).update(feed.id, {"home": "HTTP://Blog.example"})
-    (item,) = (await writer.write(feed, [candidate("one", author="")], NOON)).new
-    (known,) = await items.timeline_items(["998", item.id, "999"])
-    assert (known.id, known.author) == (item.id, "")
-    assert known.sources == ("https://blog.example/atom", "https://blog.example/")
 
 
 async def test_posts_of_an_unfollowed_feed_expire_with_it(writer, feed, redis):

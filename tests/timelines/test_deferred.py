@@ -11,6 +11,8 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.add import Behind
 from tests.support.one_reader import ANN, NOW, OneReader
 
+pytestmark = pytest.mark.fake_and_cluster
+
 
 @pytest.fixture
 async def world(redis: Redis) -> OneReader:

@@ -10,6 +10,8 @@ from microsub.redis.tracking import Tracker
 from microsub.timelines.pages import UNTRACKED_LIFE, ItemCache
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.fake_and_cluster
+
 
 class Source:
     """Items in a dict; counts look-ups, and holds them up while `gate` is closed."""

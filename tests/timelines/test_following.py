@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from microsub.delivery.fan_out import FanOut
 from microsub.errors import StoreUnavailable
-from microsub.model.settings import USUAL, ChannelSettings
 from microsub.polling.moving import Mover
 from microsub.redis.protocol import Redis
 from microsub.timelines import following
-from microsub.timelines.following import Following
 from microsub.timelines.follows import Follows
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
@@ -124,31 +121,6 @@ async def test_what_was_removed_a_moment_ago_does_not_move_along(server: Instanc
     await alice.post(action="timeline", method="remove", channel="home", entry=(await alice.ids("home"))[0])
     await alice.post(action="follow", method="update", channel="later", url=FEED)
     assert await alice.names("later") == ["a"]
-
-
-async def test_the_limits_of_a_channel_hold_when_it_is_filled(server: Instance, alice: Reader) -> None:
-    """How many items it takes, and how many of them unread."""
-
-    async def limits(_user: str, _uid: str) -> ChannelSettings:
-        return replace(USUAL, max_items=5, first_fetch_unread=2)
-
-    use = Following(
-        server.redis, server.channels, server.feeds, server.items, server.timelines, server.schedule, limits
-    )
-    await server.publish(FEED, *posts(*"hgfedcba"))
-    await use.follow("alice", "home", FEED, server.now)
-    assert await alice.names("home") == list("hgfed")
-    assert await alice.unread("home") == 2
-
-
-async def test_two_users_follow_one_record(server: Instance, alice: Reader) -> None:
-    """One feed, one poll, two timelines."""
-    bob = await server.reader("bob", "home")
-    one = await alice.post(action="follow", channel="home", url=FEED)
-    two = await bob.post(action="follow", channel="home", url="https://BLOG.example/feed")
-    assert one["_id"] == two["_id"]
-    await server.publish(FEED, *posts("a"))
-    assert await alice.names("home") == await bob.names("home") == ["a"]
 
 
 def then(store: object, method: str, act: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch) -> None:

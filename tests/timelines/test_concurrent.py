@@ -17,6 +17,8 @@ from microsub.timelines.rules import Rules
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 
+pytestmark = pytest.mark.fake_and_cluster
+
 UIDS = ("notifications", "home", "work")
 AUTHORS = ("https://a.example/", "https://b.example/", "")
 ITEMS = 120

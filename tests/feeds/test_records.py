@@ -9,6 +9,8 @@ from microsub.redis import keys
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON
 
+pytestmark = pytest.mark.fake_and_cluster
+
 URL = "https://blog.example/feed"
 
 

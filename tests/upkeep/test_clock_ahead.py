@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from microsub.feeds.record import Feeds
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.posts import garbage
@@ -10,6 +12,8 @@ from microsub.redis import keys
 from microsub.redis.presence import Presence
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON, candidate
+
+pytestmark = pytest.mark.fake_and_cluster
 
 YEARS = 10 * 365 * 86400.0
 

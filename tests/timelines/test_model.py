@@ -29,10 +29,10 @@ from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.rules import Rules
 from tests.conftest import fake_redis
-from tests.store.timeline_model import Model, ModelChannel
 from tests.support import THOROUGH, examples
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, OneReader
+from tests.timelines.model import Model, ModelChannel
 
 T = TypeVar("T")
 UIDS = ("notifications", "home", "work")

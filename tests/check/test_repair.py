@@ -13,6 +13,8 @@ from microsub.timelines.timelinekeys import set_keys
 from tests.support.invariants import repair, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
+pytestmark = pytest.mark.fake_and_cluster
+
 
 @pytest.fixture
 async def world(redis: Redis) -> OneReader:

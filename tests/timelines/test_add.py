@@ -1,0 +1,167 @@
+"""Timelines: coming in, pages, marks, leaving, moving; on a fake and on a real Redis."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.errors import NotFound
+from microsub.model.reader import Cursor, PageQuery, Reason
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from tests.support.one_reader import ANN, NOW, OneReader, item
+
+pytestmark = pytest.mark.fake_and_cluster
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    world = OneReader(redis)
+    await world.begin()
+    return world
+
+
+async def test_what_the_reader_is_done_with_takes_its_place(world: OneReader) -> None:
+    """Who comes back to a feed whose newest posts they have removed isn't given older ones as unread for them."""
+    await world.follow("work", "2")
+    items = world.items.know("2", *(item(n) for n in range(1, 8)))
+    await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0)
+    await world.timelines.remove(ANN, "work", ["7", "6"], NOW)
+    await world.channels.unfollow(ANN, "work", "2")
+    await world.timelines.unfollow(ANN, "work", "2", NOW)
+    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
+    again = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0, fresh=3)
+    assert again.added == ("5",)
+
+
+async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -> None:
+    """A fill that is larger than a script call keeps its time of following for all of its batches."""
+    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
+    items = world.items.know("2", *(item(n) for n in range(1, 2301)))
+    filled = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0)
+    assert (len(filled.added), len(filled.read)) == (10, 2290)
+
+
+async def test_as_many_of_a_large_first_fill_are_unread_as_are_to_be(world: OneReader) -> None:
+    """Also where that is more than a script call takes; what comes later is unread if it is newer than those."""
+    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
+    items = world.items.know("2", *(item(n) for n in range(1, 2301)))
+    filled = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0, fresh=1500)
+    assert (len(filled.added), len(filled.read)) == (1500, 800)
+    late = world.items.know("2", item(9000), item(3000, 800.5), item(3001, 801.5))
+    again = await world.timelines.add(ANN, "work", "2", late, now=NOW, limit=0, fresh=3)
+    assert (again.added, again.read) == (("9000", "3001"), ("3000",))
+
+
+async def test_scores_round_trip_through_cursors(world: OneReader) -> None:
+    """Scores that differ in the last microsecond, and those near 1970, make cursors that hold their place."""
+    scores = [1_700_000_000.000001, 1_700_000_000.000002, 0.000001, 0.000003, 123456.789, -5.5]
+    await world.add("home", *(item(n, score) for n, score in enumerate(scores, 1)))
+    page = await world.timelines.page(ANN, "home", PageQuery(limit=100), NOW)
+    assert [row.id for row in page.rows] == ["2", "1", "5", "4", "3", "6"]
+    for index, row in enumerate(page.rows):
+        cursor = Cursor.decode(Cursor(row.score, row.id).encode(), "after")
+        assert await world.ids("home", after=cursor) == [other.id for other in page.rows[index + 1 :]]
+
+
+async def test_long_timelines_are_marked_in_batches(world: OneReader) -> None:
+    """More items than one script call takes are all marked and counted once, in one channel and in all."""
+    await world.follow("work", "1")
+    for uid in ("home", "work"):
+        await world.add(uid, *(item(n) for n in range(1, 2501)))
+    assert await world.timelines.mark_read_before(ANN, "home", "2400", world.items.places, NOW) == 2400
+    assert await world.timelines.mark_all_read(ANN, "global", NOW) == 2500
+    assert await world.unread("work") == 0
+
+
+@pytest.mark.parametrize("uid", ["home", "global"])
+async def test_before_and_after_are_inverse(world: OneReader, uid: str) -> None:
+    """Walking down by `after` and up again by `before` visits the same items, in one channel and in all."""
+    await world.follow("work", "1")
+    await world.add("home", *(item(n, float(n // 3)) for n in range(1, 41)))
+    await world.add("work", *(item(n, float(n // 3)) for n in range(1, 41, 2)))
+    everything = await world.ids(uid)
+    assert len(everything) == 40
+    up: list[str] = []
+    cursor = Cursor("-1", "0")
+    while True:
+        page = await world.timelines.page(ANN, uid, PageQuery(limit=7, before=cursor), NOW)
+        if not page.rows:
+            break
+        up = [row.id for row in page.rows] + up
+        cursor = Cursor(page.rows[0].score, page.rows[0].id)
+    assert up == everything
+
+
+async def test_a_page_of_one_source_is_bounded(world: OneReader) -> None:
+    """A source view looks at 1,000 ids at most, returns a short page, and goes on where it stopped."""
+    await world.follow("home", "2")
+    await world.add("home", *(item(n) for n in range(1000, 3500)))
+    await world.add("home", *(item(n) for n in range(1, 31)), feed="2")
+    cursor, seen, requests = None, [], 0
+    while requests < 10:
+        requests += 1
+        page = await world.timelines.page(ANN, "home", PageQuery(limit=20, after=cursor, source="2"), NOW)
+        seen += [row.id for row in page.rows]
+        if not page.older:
+            break
+        last = page.rows[-1:]
+        cursor = page.resume or Cursor(last[0].score, last[0].id)
+    assert seen == [str(n) for n in range(30, 0, -1)]
+    assert requests == 4
+
+
+async def test_an_unfollow_that_meets_a_refollow_takes_nothing(world: OneReader) -> None:
+    """Late batches of an unfollow leave alone what a new subscription holds."""
+    await world.add("home", item(1))
+    assert await world.timelines.unfollow(ANN, "home", "1", NOW) == 0
+    assert await world.ids("home") == ["1"]
+
+
+async def test_items_can_be_put_in_without_a_feed(world: OneReader) -> None:
+    """A post that comes from no feed is taken once, and stays out when it was removed."""
+    world.items.know("", item(5))
+    assert (await world.timelines.put(ANN, "notifications", item(5), NOW)).added == ("5",)
+    await world.timelines.remove(ANN, "notifications", ["5"], NOW)
+    assert (await world.timelines.put(ANN, "notifications", item(5), NOW)).suppressed == ("5",)
+
+
+async def test_an_item_that_was_deleted_on_its_way_in_is_taken_back(world: OneReader) -> None:
+    """Who looked at it before may add it after: then it is gone again, and doesn't come back."""
+    world.items.know("1", item(2))
+    added = await world.timelines.add(ANN, "home", "1", [item(1), item(2)], now=NOW, limit=0)
+    assert added.added == ("2",)
+    assert await world.ids("home") == ["2"]
+    assert (await world.add("home", item(1))).suppressed == ("1",)
+
+
+async def test_withdrawing_everywhere_reaches_removed_channels(world: OneReader) -> None:
+    """A channel that can be restored doesn't bring back what was withdrawn meanwhile."""
+    await world.add("home", item(1))
+    await world.channels.disable(ANN, "home", NOW)
+    assert await world.timelines.withdraw(ANN, "global", ["1"], Reason.SWEPT, NOW) == 1
+    assert await world.redis.command("ZCARD", keys.posts(ANN, "home")) == 0
+
+
+async def test_writes_to_what_is_not_there_name_it(world: OneReader) -> None:
+    """An unknown user or channel raises NotFound with its name, whatever the write."""
+    timelines = world.timelines
+    for call in (
+        timelines.page(ANN, "nix", PageQuery(), NOW),
+        timelines.mark_read(ANN, "nix", ["1"], NOW),
+        timelines.mark_unread(ANN, "nix", [], NOW),
+        timelines.mark_all_read(ANN, "nix", NOW),
+        timelines.remove(ANN, "nix", [], NOW),
+        timelines.move(ANN, "nix", ["1"], NOW),
+        timelines.put(ANN, "nix", item(1), NOW),
+    ):
+        with pytest.raises(NotFound, match="no channel 'nix'"):
+            await call
+    for call in (
+        timelines.page("bob", "home", PageQuery(), NOW),
+        timelines.page("bob", "global", PageQuery(), NOW),
+        timelines.mark_read("bob", "global", ["1"], NOW),
+        timelines.mark_all_read("bob", "global", NOW),
+        timelines.remove("bob", "global", ["1"], NOW),
+    ):
+        with pytest.raises(NotFound, match="no user 'bob'"):
+            await call
