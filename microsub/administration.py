@@ -88,8 +88,10 @@ class Applier:
     # --- what is there
 
     async def current(self, only: Collection[str] | None = None, *, declared: Collection[str] | None = None) -> Current:
-        """What the stores hold; of users that aren't in `only` no more than that they exist, and where that isn't
-        given, of those who are disabled, or registered themselves and aren't `declared`, of whom there may be many.
+        """What the stores hold, for users in `only` with all that is theirs.
+
+        Without `only`, these are all but those who are disabled, or registered themselves and aren't `declared`: there
+        may be many.
         """
         users, in_force = await asyncio.gather(self._accounts.users(), self._settings.in_force())
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -169,9 +171,7 @@ class Applier:
         return clashes(await self._accounts.users(), changes, disabled_too=disabled_too)
 
     async def vet(self, change: Change) -> None:
-        """Raise InvalidRequest where this change, by itself, would make two users one person, or give somebody an
-        address with which nobody can sign in.
-        """
+        """Raise InvalidRequest for an address of another user, or with which nobody can sign in."""
         given = change.value if change.what in _GIVE_ADDRESS and not change.restored else ""
         if given and (problem := unfit_profile(given)):
             raise InvalidRequest(f"'me' can't be used: found '{mask_password(given)}', {problem}; expected {PROFILE}")

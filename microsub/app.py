@@ -119,7 +119,7 @@ class Application(Starlette):
 
 
 def create_app(services: Services, *, base_url: str | None = None, monitors: Monitors | None = None) -> Starlette:
-    """The ASGI application. `base_url` is where the outside sees it; without one the request's own address is shown.
+    """The ASGI application at `base_url`, or at the address of the request where there is none.
 
     `monitors` are who may see metrics, by default this machine.
     """

@@ -116,9 +116,7 @@ def _facts(said: dict[str, Any]) -> Facts:
 
 
 def _read_through(file: Path) -> None:
-    """Have the checksum at the end of the archive compared: `tarfile` stops before it, and would take what is corrupt
-    or cut off. Raises what `gzip` raises.
-    """
+    """Have the checksum compared, before which `tarfile` stops. Raises what `gzip` raises."""
     with gzip.open(file) as whole:
         while whole.read(1 << 20):
             pass
@@ -178,7 +176,7 @@ def _snapshot(client: redis.Redis, place: Path) -> None:
 
 
 def _wait_for_snapshot(client: redis.Redis) -> bool:
-    """Wait until Redis writes no file in the background; whether the last snapshot came out well."""
+    """Wait until Redis writes no file in the background; whether its last snapshot is good."""
     while True:
         facts: dict[str, object] = client.info("persistence")
         if not (facts["rdb_bgsave_in_progress"] or facts["aof_rewrite_in_progress"] or facts["aof_rewrite_scheduled"]):

@@ -74,7 +74,7 @@ class NotImplementedHere(RequestError):
 
 
 class OAuthRefused(RequestError):
-    """A request to our own IndieAuth server that can't be granted; `code` is one of RFC 6749 (4.1.2.1, 5.2)."""
+    """What our IndieAuth server can't grant; `code` is one of RFC 6749 (4.1.2.1, 5.2)."""
 
     def __init__(self, code: str, description: str) -> None:
         super().__init__(description)
@@ -199,7 +199,7 @@ class SchemaMismatch(StoreError):
 
 
 class ProviderUnavailable(MicrosubError):
-    """The IndieAuth provider of a user can't be asked about a token; try again after `retry_after` seconds.
+    """A user's own provider can't be asked about a token; try again after `retry_after` seconds.
 
     `why` is what happened, for the log and for the provider's admin.
     """
@@ -234,7 +234,7 @@ class ConfigError(MicrosubError):
 
 
 class DataFolderUnusable(ConfigError):
-    """The data folder at `place` can't be read or written, most often because it is another user's.
+    """The data folder at `place` can't be read or written; most often it is another user's.
 
     `doing` completes "can't …", such as "write to"; `why` is the system's reason.
     """
@@ -247,8 +247,9 @@ class DataFolderUnusable(ConfigError):
 
 
 class FetchError(MicrosubError):
-    """A document could not be had. `url` has its credentials masked; `reason` is one of `fetch.REASONS`, or
-    `offline`: nobody was to be asked, and there is no copy.
+    """A document could not be had. `url` has its credentials masked.
+
+    `reason` is one of `fetch.REASONS`, or `offline`: nobody was to be asked, and there is no copy.
     """
 
     def __init__(self, url: str, reason: str, detail: str) -> None:

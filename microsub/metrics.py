@@ -138,7 +138,7 @@ REQUEST_SECONDS = Histogram(
 
 
 def exposition(published: Mapping[str, float]) -> tuple[bytes, str]:
-    """All metrics in Prometheus' text format, added up over processes where there are several; and its Content-Type.
+    """All metrics in Prometheus' text format, of all processes together; and its Content-Type.
 
     `published` is what processes elsewhere have counted: sums of their `counts`.
     """
@@ -160,7 +160,7 @@ def counts() -> dict[str, float]:
 
 @contextlib.contextmanager
 def added(folder: Path) -> Iterator[Path]:
-    """Within the block, add to our own metrics those of processes that keep theirs in the folder which is returned.
+    """Within the block, add the metrics of the processes that keep theirs in a folder to ours.
 
     It is `folder`, or the one that the environment names for all processes, which needs no adding.
     """

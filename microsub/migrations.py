@@ -39,10 +39,10 @@ _UPDATE = load("item_update")
 
 
 async def clean_posts(redis: Redis) -> None:
-    """To version 2: the HTML of every stored post goes through the sanitiser again, which let scripts through before.
+    """To version 2: every stored post's HTML is sanitised again; scripts got through before.
 
-    So do posts that wait in a stream, or lie among the dead letters. Copies of documents hold cleaned HTML too and are
-    only there to spare requests: they go.
+    So is that of posts that wait in a stream, or lie among the dead letters. Copies of documents hold cleaned HTML too
+    and are only there to spare requests: they go.
     """
     # Every command imports this module, and hardly one migrates.
     from microsub.cache.redis_storage import FeedCopies
@@ -106,8 +106,9 @@ def _clean(wire: dict[str, Any]) -> bool:
 
 
 async def spread_settings(redis: Redis) -> None:
-    """To version 3: each setting of a channel has a field of its own in the channel's hash, which held them all as one
-    JSON object; and a user's quotas stand among the user's other settings.
+    """To version 3: a channel's settings are fields of its hash; a user's quotas are settings.
+
+    The channel's hash held them all as one JSON object.
     """
     async for places in _channels_of_users(redis):
         texts = await redis.pipeline([("HGET", key, "settings") for key in places])
@@ -158,10 +159,10 @@ async def store_waiting_posts(redis: Redis) -> None:
 
 
 async def note_unread_from(redis: Redis) -> None:
-    """To version 5: a subscription has the score from which on its feed's items are unread, instead of a hash of what
-    is not filled yet. Where the first items came in already, that is the time of following.
+    """To version 5: a subscription has the score from which on its feed's items are unread.
 
-    The hashes go with the next step, so that this one finds them again where it broke off.
+    It takes the place of a hash of what is not filled yet. Where the first items came in already, that is the time of
+    following. The hashes go with the next step, so that this one finds them again where it broke off.
     """
     async for channels in _channels_of_users(redis):
         for channel in channels:
@@ -240,7 +241,7 @@ async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, S
 
 
 async def schema_version(redis: Redis) -> int:
-    """The layout of the data; 0 where there is none yet. Raises SchemaMismatch where the mark isn't a number."""
+    """The layout of the data; 0 where there is none yet. Raises SchemaMismatch for no number."""
     found = await redis.command("GET", keys.schema())
     if found is None:
         return 0

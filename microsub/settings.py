@@ -31,11 +31,11 @@ METRICS_NETWORKS: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ip
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as data: what the flags, the reference page and the error messages are made of.
+    """One setting as data, of which flags, the reference page and error messages are made.
 
-    `kind` is a word for the reference page. `default` is the text that stands for the default, None where absence has
-    a meaning of its own, which `help` then tells. `parse` raises ValueError for text that isn't `expected`. The values
-    of a `secret` setting may hold a password, which is masked where the value is shown.
+    `kind` is a word for the reference page. `default` is the text that stands for the default, None where absence has a
+    meaning of its own, which `help` then tells. `parse` raises ValueError for text that isn't `expected`. The values of
+    a `secret` setting may hold a password, which is masked where the value is shown.
     """
 
     name: str
@@ -330,7 +330,7 @@ SETTINGS = tuple(Setting(one.name, **one.metadata) for one in fields(Settings))
 
 
 def read_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Settings:
-    """Settings from `environ` and `flags` (setting name → text or finished value; None: not given).
+    """Settings from `environ` and `flags` (name → text or finished value; None: not given).
 
     Raises ConfigError that names the variable or flag, what it holds and what it should.
     """
@@ -345,7 +345,7 @@ def read_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None
 
 
 def env_file(text: str, name: str) -> dict[str, str]:
-    """The variables in the text of a file as systemd's `EnvironmentFile=` has it: `NAME=value`, perhaps quoted.
+    """The variables in a text as systemd's `EnvironmentFile=` has it: `NAME=value` or quoted.
 
     Empty lines and those that begin with `#` or `;` are comments. Raises ConfigError, which names the line.
     """

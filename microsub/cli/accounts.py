@@ -32,7 +32,7 @@ from microsub.model.reader import ALL_SCOPES, NOTIFICATIONS, read_scopes
 from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:
-    from microsub.identity.store.accounts import ServiceToken, ServiceTokens
+    from microsub.identity.store.accounts import ServiceTokens
     from microsub.wiring.stores import Stores
 
 
@@ -314,16 +314,14 @@ async def service_create(settings: Settings, stores: Stores, name: str, days: fl
 async def service_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List the programs that have a token, with its dates."""
     found = await _tokens(stores).all()
+    rows = [{"name": one.name, "created": as_instant(one.created), "expires": as_instant(one.expires)} for one in found]
     if as_json:
-        print_json(
-            [
-                {"name": one.name, "created": as_instant(one.created), "expires": as_instant(one.expires)}
-                for one in found
-            ]
-        )
+        print_json(rows)
         return
-    for one in found:
-        say(f"{one.name}  {_day(one.created)}  {_until(one, time.time())}")
+    for row, one in zip(rows, found, strict=True):
+        made, until = (str(row[name] or "")[:10] for name in ("created", "expires"))
+        expired = "expired " if one.expires is not None and one.expires <= time.time() else ""
+        say(f"{one.name}  {made}  {expired}{until or 'never expires'}")
     if not found:
         say("no tokens of programs")
 
@@ -342,16 +340,6 @@ def _tokens(stores: wiring.stores.Stores) -> ServiceTokens:
     from microsub.identity.store.accounts import ServiceTokens
 
     return ServiceTokens(stores.redis)
-
-
-def _until(one: ServiceToken, now: float) -> str:
-    if one.expires is None:
-        return "never expires"
-    return f"expired {_day(one.expires)}" if one.expires <= now else _day(one.expires)
-
-
-def _day(at: float) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(at))
 
 
 @click.command(cls=Command)

@@ -63,16 +63,8 @@ def _beside_the_accounts(report: BackendReport, settings: Settings) -> BackendRe
 
 
 def _as_dict(report: BackendReport) -> dict[str, object]:
-    problems = [
-        {
-            "path": problem.path,
-            "line": problem.line,
-            "column": problem.column,
-            "found": problem.found,
-            "expected": problem.expected,
-        }
-        for problem in report.problems
-    ]
+    names = ("path", "line", "column", "found", "expected")
+    problems = [{name: getattr(problem, name) for name in names} for problem in report.problems]
     return {"file": report.file, "ok": report.ok, "problems": problems, "warnings": list(report.warnings)}
 
 

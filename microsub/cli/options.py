@@ -154,7 +154,7 @@ def run_on(settings: Settings, work: Callable[[Stores], Coroutine[Any, Any, T]])
 
 
 def on_stores(*names: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
-    """A command that works on a server's data: it gets `settings`, and `stores`, which are open while it runs.
+    """A command that works on a server's data, with `settings` and open `stores`.
 
     It takes the flags that name the data, and those of the settings `names`.
     """

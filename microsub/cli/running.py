@@ -64,8 +64,10 @@ class Stopping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a process does: web on `listener`, the demo's blogs on `blogs`, and a worker: `inside` it, or `beside` it as
-    a process of its own, so that no reader waits for what comes in. Each may be missing.
+    """What a process does; each part may be missing.
+
+    `listener` is for web, `blogs` for those of the demo. A worker runs `inside` the process, or `beside` it as a
+    process of its own, so that no reader waits for what comes in.
 
     `parent` is the pipe of a process that this one belongs to: it ends when that is closed, and greets nobody.
     `show_token` says that the greeting may have a token though it goes to no terminal.

@@ -157,7 +157,7 @@ class BackendFindings:
         """The value as the file has it: a variable by its name, never by what it holds."""
         node = self.source.root
         for key in path:
-            child = node.child(key)
+            child = node.items.get(key)
             if child is None:
                 return describe(value)
             node = child

@@ -212,10 +212,10 @@ def merge(
     forms: Forms = URLS,
     again: bool = False,
 ) -> Merge:
-    """What makes `current` follow the edits from `base` to `file`, which was last written at `edited_at` (Unix time).
+    """What makes `current` follow the edits from `base` to `file`, saved at that Unix time.
 
-    With `again`, changes of several steps are named although they seem to be done already, because somebody may have
-    broken off in the middle of one.
+    With `again`, changes of several steps are named although they seem to be done already: somebody may have broken off
+    in the middle of one.
     """
     changes: list[Change] = []
     conflicts: list[Conflict] = []

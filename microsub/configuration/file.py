@@ -85,8 +85,9 @@ class BackendFile:
         return written
 
     def keep(self, state: FileState, now: float, *, by_hand: bool = False) -> None:
-        """Copy the file as it is into the folder of versions, unless the newest one there is the same, and drop there
-        what need not stay. The copy has the file's mode. Raises OSError.
+        """Copy the file into the folder of versions, unless the newest one there is the same.
+
+        Versions that need not stay go. The copy has the file's mode. Raises OSError.
         """
         self.versions.mkdir(mode=0o700, exist_ok=True)
         names = self.version_names()
@@ -111,9 +112,7 @@ class BackendFile:
         return (self.versions / name).read_bytes()
 
     async def changes(self, stop: asyncio.Event) -> AsyncIterator[None]:
-        """One yield at the start, and one each time when the file may have become another one: replaced, written in
-        place, gone or back.
-        """
+        """One yield at the start, and one whenever the file may have become another one, or is gone."""
         seen: object = ()
         while not stop.is_set():
             if (stamp := self._stamp()) != seen:
@@ -130,8 +129,9 @@ class BackendFile:
 
 
 def upgrade(path: Path, body: bytes) -> Path:
-    """Put `body` in the place of the file at `path`, whole or not at all, with its mode; returns where the old file is
-    now: beside it, `….old`. Raises FileExistsError where there is one of that name already, and OSError.
+    """Put `body` in the place of the file, whole or not at all; where the old one is now.
+
+    That is beside it, `….old`. Raises FileExistsError where there is one of that name already, and OSError.
     """
     real = path.resolve()
     old = real.with_name(real.name + ".old")
@@ -144,8 +144,9 @@ def upgrade(path: Path, body: bytes) -> Path:
 
 @contextlib.contextmanager
 def _beside(real: Path, body: bytes) -> Iterator[Path]:
-    """A file with `body` beside the one at `real`, to be put in its place: with its mode and, where possible, its
-    owner, and modified no earlier. It is gone after the block.
+    """A file with `body` beside `real`, to be put in its place, and gone after the block.
+
+    It has its mode and, where possible, its owner, and was modified no earlier.
     """
     status = real.stat()
     handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".new", dir=real.parent)
@@ -184,8 +185,9 @@ _STAMP = "%Y%m%dT%H%M%S.%fZ"
 
 
 def version_name(digest: str, now: float, *, by_hand: bool, after: str = "") -> str:
-    """The name of a version that was there at `now` (Unix time), or just behind the version `after` if that is later:
-    the order of the names is that in which the versions came, whatever the clock says.
+    """The name of a version that was there at `now` (Unix time), or just behind `after`.
+
+    So names have the order in which the versions came, whatever the clock says.
     """
     at = datetime.fromtimestamp(now, UTC)
     with contextlib.suppress(ValueError):
@@ -205,8 +207,10 @@ def is_version_of(name: str, digest: str) -> bool:
 
 
 def surplus(names: Iterable[str], now: float) -> list[str]:
-    """The versions that need not stay at `now`: beside the newest ten, and the newest ten that were saved by hand, the
-    last one of each hour stays for a day, and the last one of each day for 30 days.
+    """The versions that need not stay at `now`.
+
+    Beside the newest ten, and the newest ten that were saved by hand, the last one of each hour stays for a day, and
+    the last one of each day for 30 days.
     """
     ordered = sorted(names)
     kept = {*ordered[-NEWEST_KEPT:], *[name for name in ordered if is_saved(name)][-NEWEST_KEPT:]}
@@ -218,9 +222,7 @@ def surplus(names: Iterable[str], now: float) -> list[str]:
 
 
 def since_saved(names: Iterable[str], digest: str) -> list[str]:
-    """The versions, newest first, that differ from the one of `digest` (which must be the newest) by what the server
-    wrote alone: those behind which nobody has saved another one.
-    """
+    """The versions behind which only the server has written, newest first; none of another digest."""
     ordered = sorted(names, reverse=True)
     if not ordered or not is_version_of(ordered[0], digest):
         return []

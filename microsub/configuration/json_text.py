@@ -40,10 +40,6 @@ class Node:
     end: int
     items: Mapping[str | int, Node] = field(default_factory=dict)
 
-    def child(self, key: str | int) -> Node | None:
-        """The node of one member or element, None where there is none."""
-        return self.items.get(key)
-
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
@@ -56,7 +52,7 @@ class JsonText:
         """The line (from 1) of the value at `path`, or of its nearest container that exists."""
         node = self.root
         for key in path:
-            child = node.child(key)
+            child = node.items.get(key)
             if child is None:
                 break
             node = child
@@ -169,9 +165,7 @@ def _scan(text: str, start: int, level: int = 0) -> tuple[Node, int]:
 
 
 def rewrite(original: JsonText, document: Mapping[str, Any]) -> str:
-    """The text of `document`, keeping the original's text for every part that is unchanged, its indentation and its
-    last line break.
-    """
+    """The text of `document`, in which every part that is unchanged keeps the original's text."""
     text = original.text
     indent = re.search(r"\n([ \t]+)\S", text)
     writer = _Writer(text, indent.group(1) if indent else "  ", "\r\n" if "\r\n" in text else "\n")
@@ -191,9 +185,9 @@ class _Writer:
         if isinstance(value, Mapping) and value:
             if node is None and self._short(value):
                 return json.dumps(value, ensure_ascii=False)
-            inner = margin + self.indent
+            inner, old = margin + self.indent, node.items if node else {}
             members = [
-                f"{json.dumps(key, ensure_ascii=False)}: {self.value(part, node.child(key) if node else None, inner)}"
+                f"{json.dumps(key, ensure_ascii=False)}: {self.value(part, old.get(key), inner)}"
                 for key, part in value.items()
             ]
             return self._lines("{", members, "}", margin)
@@ -220,7 +214,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _pair(values: list[Any], node: Node | None) -> list[Node | None]:
-    """For each new element the old one that it comes from: the same value, else the object with the same identity.
+    """For each new element the old one that it comes from: the same, else one of that identity.
+
     Each old one is taken once, the first first.
     """
     left = dict(enumerate(node.items.values() if node else ()))

@@ -169,7 +169,7 @@ def _channels(top: _Object) -> list[dict[str, Any]]:
 
 
 def _named(top: _Object) -> Iterator[tuple[str, str, str, _Object]]:
-    """Key, old uid, new uid and entry of each channel. Both maps have channels, and count in this order."""
+    """Key, old uid, new uid and entry of each channel; both maps have channels, in this order."""
     declared, feeds = top.object("channels"), top.object("feeds")
     taken: set[str] = set()
     for key in dict.fromkeys([*declared.value, *feeds.value]):

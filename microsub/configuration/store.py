@@ -34,8 +34,9 @@ _USER = "user:"
 
 @dataclass(frozen=True, slots=True)
 class AppliedFile:
-    """A file that is or was applied. `digest` is the SHA-256 (hex) of its bytes, `edited_at` the Unix time of its last
-    modification; `place` is the machine's own path of it.
+    """A file that is or was applied; `place` is the machine's own path of it.
+
+    `digest` is the SHA-256 (hex) of its bytes, `edited_at` the Unix time of its last modification.
     """
 
     backend: Backend
@@ -77,7 +78,7 @@ class Applied:
         await self._redis.command("HSET", keys.applied_config(), _BEGUN, orjson.dumps(edit))
 
     async def begun(self) -> tuple[Backend, AppliedFile] | None:
-        """Base and file of the edit that was begun and not ended; None where there is none. Raises StoreDamaged."""
+        """Base and file of the edit that was begun and not ended, or None. Raises StoreDamaged."""
         note = await self._redis.command("HGET", keys.applied_config(), _BEGUN)
         if note is None:
             return None
@@ -91,7 +92,7 @@ class Applied:
         await self._redis.command("HDEL", keys.applied_config(), _BEGUN)
 
     async def remember(self, file: AppliedFile, at: float, *, instead_of: str) -> bool:
-        """Remember `file` as applied at that Unix time, instead of the one of that digest ('' for none).
+        """Remember `file` as applied at that Unix time, instead of the one of that digest, or none.
 
         False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
         """
@@ -132,8 +133,9 @@ class Applied:
     # --- the settings in force
 
     async def in_force(self) -> InForce:
-        """All settings, in one round trip. Raises StoreDamaged where one can't be read: with the default in its place,
-        cleanup might take what was to be kept.
+        """All settings, in one round trip. Raises StoreDamaged where one can't be read.
+
+        With the default in its place, cleanup might take what was to be kept.
         """
         found = raw_fields(await self._redis.command("HGETALL", keys.settings()))
         users = {}

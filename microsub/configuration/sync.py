@@ -48,9 +48,11 @@ Outcome = Literal["applied", "unchanged", "invalid", "missing", "outdated", "bus
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds: how long a lease holds, and how often it is asked for; how long a file that can't be read may still be
-    in the middle of being written; how long to wait after an API change for more of them, and at most; how often to
-    look for changes that other processes made through the API; how long to wait after Redis was away, and after a bug.
+    """Seconds.
+
+    How long a lease holds, and how often it is asked for; how long a file that can't be read may still be in the middle
+    of being written; how long to wait after an API change for more of them, and at most; how often to look for changes
+    that other processes made through the API; how long to wait after Redis was away, and after a bug.
     """
 
     lease: float = 30.0
@@ -157,8 +159,9 @@ class Configuration:
     # --- from the file to the stores ---------------------------------------------------------------------------------
 
     async def look(self) -> Outcome:
-        """Read the file and apply what an edit says. Raises StoreError; then nothing is remembered, and it is to be
-        called again.
+        """Read the file and apply what an edit says.
+
+        Raises StoreError; then nothing is remembered, and it is to be called again.
         """
         async with self._step:
             if (found := await self._read()) is None:
@@ -218,7 +221,7 @@ class Configuration:
             return "busy"
         last = await self._applied.last()
         if last is not None and last.digest == state.digest and last.backend == document.backend:
-            self._notices.good()
+            self._notices.set_problems()
             if finished:
                 await self._keep(document, state)
             return "applied" if finished else "unchanged"
@@ -249,7 +252,7 @@ class Configuration:
         if not await self._remember(edit, last):
             return "busy"
         await self._keep(document, state)
-        self._notices.good()
+        self._notices.set_problems()
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
         return "applied"
 
@@ -269,7 +272,7 @@ class Configuration:
         return True
 
     async def _remember(self, file: AppliedFile, last: AppliedFile | None) -> bool:
-        """Remember the file as applied instead of `last`; False where another process has been faster."""
+        """Remember the file as applied instead of `last`; False where another process was faster."""
         instead_of = last.digest if last is not None else ""
         return await self._applied.remember(file, self._clock(), instead_of=instead_of)
 
@@ -299,8 +302,9 @@ class Configuration:
         return findings.errors()
 
     def _begun_from(self, digest: str, last: Backend, file: Backend) -> Backend:
-        """What the edit to `file` is measured by: `last`, of that digest, or the version before in which the editor had
-        the file still open when the server wrote what apps changed.
+        """What the edit to `file` is measured by: `last`, of that digest, or an earlier version.
+
+        An editor may have had that one open when the server wrote what apps changed.
         """
         older = []
         for name in since_saved(self._file.version_names(), digest):
@@ -453,8 +457,9 @@ class Configuration:
         return True
 
     async def _replace(self, document: BackendDocument, state: FileState, raw: Mapping[str, Any]) -> AppliedFile | None:
-        """Replace the file by `raw`; None where somebody saves it right now. Raises OSError, and ConfigError for a
-        document that couldn't be read again.
+        """Replace the file by `raw`; None where somebody saves it right now.
+
+        Raises OSError, and ConfigError for a document that couldn't be read again.
         """
         body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
         new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
@@ -475,8 +480,10 @@ class Configuration:
     # --- the loops ---------------------------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep both in step until `stop` is set. Redis being away is logged and waited for; after a bug, which is
-        logged as one, the next edit of the file or the next change through the API is tried again.
+        """Keep both in step until `stop` is set.
+
+        Redis being away is logged and waited for; after a bug, which is logged as one, the next edit of the file or the
+        next change through the API is tried again.
         """
         tasks = [asyncio.create_task(self._follow_file(stop)), asyncio.create_task(self._follow_data(stop))]
         if self._writes_back:
@@ -559,7 +566,7 @@ async def first(one: asyncio.Event, other: asyncio.Event, seconds: float | None 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """For `/health`: what is wrong with the file; `lost` while Redis has lost its data and it isn't applied again."""
+    """What is wrong with the file; `lost` while Redis has lost its data and not got it back."""
 
     problems: tuple[ConfigError, ...] = ()
     lost: bool = False
@@ -575,7 +582,7 @@ class Notices:
         self._said: dict[str, str] = {}
 
     def is_news(self, topic: str, key: str) -> bool:
-        """Whether the last thing that was said on the topic is another one. `key` stands for what is to be said."""
+        """Whether the last thing that was said on the topic had another `key`."""
         before, self._said[topic] = self._said.get(topic), key
         return before != key
 
@@ -584,15 +591,12 @@ class Notices:
         if self.is_news("writing", key):
             log.warning(sentence, file=str(self._path))
 
-    def _found(self, *problems: ConfigError) -> None:
+    def set_problems(self, *problems: ConfigError) -> None:
+        """What is wrong with the file now."""
         from microsub import metrics  # slow to load, and a command that reads the file says nothing here
 
         self.status = replace(self.status, problems=problems)
         metrics.BACKEND_REFUSED.set(bool(problems))
-
-    def good(self) -> None:
-        """Nothing is wrong with the file any more."""
-        self._found()
 
     def lost(self) -> None:
         """Redis has no longer the data that it had."""
@@ -619,7 +623,7 @@ class Notices:
 
     async def refused(self, *problems: ConfigError, key: str) -> None:
         """The file can't be used. `key` stands for its content, or for what is wrong with it."""
-        self._found(*problems)
+        self.set_problems(*problems)
         if self.is_news("file", key):
             more = len(problems) - 1
             stays, none = "the last good configuration stays active", "none is active until it is repaired"
@@ -640,6 +644,6 @@ class Notices:
         """The file can be used, though perhaps with warnings."""
         if self.status.problems:
             log.info("backend.json can be used again", file=str(self._path))
-        self._found()
+        self.set_problems()
         for warning in report.warnings if self.is_news("file", key) else ():
             log.warning("backend.json", warning=warning)

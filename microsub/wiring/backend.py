@@ -58,10 +58,10 @@ def _is_ours(folder: Path) -> bool:
 
 
 async def clashes(settings: Settings, document: BackendDocument) -> tuple[ConfigError, ...] | None:
-    """What is wrong with a sound document beside the accounts that there are; None where no data is to be seen.
+    """What is wrong with a valid document beside the accounts; None where there is no data.
 
-    Another system user's data counts as none: an embedded Redis that had to be started would leave files of ours
-    there. Raises what `open_stores` raises.
+    Another system user's data counts as none: an embedded Redis that had to be started would leave files of ours there.
+    Raises what `open_stores` raises.
     """
     if settings.embedded and not _is_ours(settings.data_dir):
         return None
@@ -92,7 +92,7 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
 
 
 async def require_user(settings: Settings, stores: Stores, name: str, *, enabled: bool = False) -> None:
-    """Make sure that there is a user of that name, looking into backend.json where the store doesn't know it yet.
+    """Make sure that there is such a user, in backend.json where the store doesn't know one yet.
 
     Raises NotFound, naming the users that there are; with `enabled`, InvalidRequest for one who is disabled.
     """
@@ -110,15 +110,16 @@ async def require_user(settings: Settings, stores: Stores, name: str, *, enabled
 
 
 def _nobody(settings: Settings) -> str:
-    """What to say where there are no users at all: most often the command runs in another folder than the server."""
+    """What to say where there are no users: mostly the command runs in another folder."""
     # The address of a Redis may hold its password.
     place = "the Redis of MICROSUB_REDIS_URL" if settings.redis_url else str(settings.data_dir.absolute())
     return f"none; looked for users in {place}, is it the server's?"
 
 
 async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
-    """Make a user, with `me` as their address or none. Raises InvalidRequest for a name or an address that can't be,
-    and for that of somebody else.
+    """Make a user, with `me` as their address or none.
+
+    Raises InvalidRequest for a name or an address that can't be, and for that of somebody else.
     """
     from microsub.configuration.facts import Change, What
 
@@ -126,7 +127,7 @@ async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
 
 
 async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
-    """Give a user another address, and sign them out of all browsers. Raises as `add_user` does, and NotFound."""
+    """Give a user another address, and sign them out. Raises as `add_user` does, and NotFound."""
     from microsub.configuration.facts import Change, What
 
     await applier(stores).apply(Change(What.SITE, name, value=me), now)
@@ -134,10 +135,10 @@ async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
 
 
 async def remove_user(settings: Settings, stores: Stores, name: str, now: float) -> bool:
-    """Disable a user: tokens and sessions end at once, and nobody polls for them; restorable for 30 days. Where
-    backend.json declares them, their entry is taken out of it: whether it was.
+    """Disable a user, restorable for 30 days; whether backend.json had an entry, which goes.
 
-    Raises InvalidRequest where that is somebody else's to do; then nothing is changed.
+    Tokens and sessions end at once, and nobody polls for them. Raises InvalidRequest where taking out the entry is
+    somebody else's to do; then nothing is changed.
     """
     from microsub.configuration.facts import Change, What
 
@@ -150,7 +151,7 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
 
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
-    """Undo `remove_user`. Raises NotFound, and InvalidRequest where somebody else has their address meanwhile."""
+    """Undo `remove_user`. Raises NotFound, and InvalidRequest where the address is taken."""
     from microsub.configuration.facts import Change, What
 
     found = await stores.accounts.user(name)
@@ -174,7 +175,7 @@ _MARK = "greeting"
 
 
 async def greeting_token(stores: Stores, now: float) -> str | None:
-    """A token for the first user whom backend.json declares, good for a day or until the next greeting; else None.
+    """A token for the first user of backend.json, for a day or until the next greeting; or None.
 
     Never for somebody who registered: the admin is somebody else.
     """
@@ -188,7 +189,7 @@ async def greeting_token(stores: Stores, now: float) -> str | None:
 
 
 async def examine(settings: Settings, address: str) -> PageReport:
-    """What is found at `address`, compared with the users of the server whose data the settings name, if there are any.
+    """What is found at `address`, compared with the users of the server that the settings name.
 
     Raises InvalidRequest, and what `open_stores` raises for data that can't be used.
     """

@@ -37,8 +37,9 @@ feeds say is in the items. A search, a preview, a follow and its first poll come
 async def open_caching_fetcher(
     settings: Settings, stores: Stores, *, shared: bool = False
 ) -> AsyncIterator[CachingFetcher]:
-    """The door to the web with copies in Redis behind it, which all processes share. `shared`: it is for what people
-    ask for, so each of them has a share of hosts and of copies.
+    """The door to the web with copies in Redis behind it, which all processes share.
+
+    With `shared`, each of those who ask has a share of hosts and of copies.
     """
     pace, copies = None, FeedCopies(stores.redis)
     if shared:
@@ -60,7 +61,7 @@ async def open_feed_cache(settings: Settings, folder: Path) -> AsyncIterator[Fee
 async def open_completing(
     settings: Settings, parser: ParsePool, stores: Stores | None = None
 ) -> AsyncIterator[Completing]:
-    """Look-ups for entries, with the server's copies of documents, or without `stores` with copies of its own."""
+    """Look-ups for entries, with the server's copies of documents, else with copies of its own."""
     async with open_fetcher(settings) as fetcher, contextlib.AsyncExitStack() as stack:
         copies: FeedCopies | MappingStorage = MappingStorage({}) if stores is None else FeedCopies(stores.redis)
         stack.push_async_callback(copies.aclose)

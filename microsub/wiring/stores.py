@@ -52,7 +52,6 @@ _PARTS = {
     "schedule": "feeds.queue:Schedule",
 }
 """Where the class of each store stands."""
-_WITH_ITEMS = {"adder", "rules"}
 
 
 class Stores:
@@ -81,7 +80,7 @@ class Stores:
         if name not in _PARTS:
             raise AttributeError(name)
         module, _, kind = _PARTS[name].partition(":")
-        more = (self.items,) if name in _WITH_ITEMS else ()
+        more = (self.items,) if name in {"adder", "rules"} else ()
         part: object = getattr(import_module(f"microsub.{module}"), kind)(self.redis, *more)
         setattr(self, name, part)
         return part
@@ -99,7 +98,7 @@ class Stores:
 
 @contextlib.asynccontextmanager
 async def open_stores(settings: Settings, *, create: bool = False) -> AsyncIterator[Stores]:
-    """Connect to Redis, the embedded one when no other is given, and bring its data to the present layout.
+    """Connect to Redis, by default the embedded one, and bring its data to the present layout.
 
     With `create` a data folder is made where there is none: for the processes of a server, and what begins one. All
     others work on data that is there. Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound where there

@@ -54,8 +54,9 @@ from microsub.wiring.worker import figures
 async def open_app(
     settings: Settings, stores: Stores, config: Configuration
 ) -> AsyncIterator[tuple[ASGIApp, Callable[[], None]]]:
-    """The ASGI application with its cache of items; and what ends all parsing for good, so that requests that wait for
-    it are answered at once. Call it before the server waits for them.
+    """The ASGI application with its cache of items, and what ends all parsing for good.
+
+    Call that before the server waits for requests: those that wait for parsing are answered at once.
     """
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
@@ -125,7 +126,7 @@ def _services(
 def make_identity(
     settings: Settings, redis: Redis, fetcher: Fetcher, parser: ParsePool, in_force: SettingsInForce
 ) -> IdentityServices:
-    """All use cases of identity. `fetcher` goes past the cache; `parser` reads what strangers' pages say."""
+    """All use cases of identity. `fetcher` has no cache; `parser` reads strangers' pages."""
     private = bool(settings.allow_private_networks)
     profiles = Profiles(fetcher, parser, private=private, own=settings.public_url)
     vouching = Introspection(fetcher, profiles, own=settings.public_url, private=private)

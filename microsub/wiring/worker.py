@@ -99,7 +99,7 @@ async def open_worker(
 
 @contextlib.asynccontextmanager
 async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
-    """A worker that polls and cleans up within the block, or until its `stop`; it ends within ten seconds."""
+    """A worker that polls and cleans up within the block, or until `stop`; ends in ten seconds."""
     async with open_worker(settings, stores) as worker:
         polling = asyncio.create_task(worker.run(), name="worker")
         polling.add_done_callback(tell_failure)
@@ -117,7 +117,7 @@ async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Wo
 
 @contextlib.asynccontextmanager
 async def worker_to_come(stores: Stores) -> AsyncIterator[None]:
-    """A sign of life for a worker that another process is about to start, so that nobody takes its place meanwhile.
+    """A sign of life for a worker that is about to be started, so that no other takes its place.
 
     It counts for a minute, like any other, or to the end of the block. A Redis that can't be reached is left to others.
     """
@@ -167,8 +167,9 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
 
 
 def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None, None]]:
-    """What runs beside polling for ever, by name. Of all workers one at a time does what is due, or has its turn; only
-    reminding remembers its last round, so that each has its own.
+    """What runs beside polling for ever, by name; of all workers one at a time has its turn.
+
+    Only reminding remembers its last round, so that each has its own.
     """
     from microsub.delivery.look_ups import AskingAgain
     from microsub.feeds.events import Announcing, Events
@@ -229,7 +230,6 @@ def sweeping(stores: Stores) -> Sweeping:
 
 def retention(settings: Settings, stores: Stores) -> Retention:
     """The service that lets read and old items go, and what was removed long ago."""
-
     from microsub.timelines.retention import Retention
 
     async def declared() -> Collection[str] | None:
@@ -253,7 +253,7 @@ def follow_repair(stores: Stores) -> FollowRepair:
 
 
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
-    """Take over the older Go server's file and its Redis at `url` for a user. Raises what `open_old` raises."""
+    """Import the older Go server's file and Redis for a user. Raises what `open_old` raises."""
     from microsub.ekster.importing import Importing
     from microsub.ekster.store import Imported, open_old
     from microsub.parsing.pool import ParsePool
