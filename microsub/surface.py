@@ -16,8 +16,7 @@ from microsub.identity.profiles import Profiles
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.quotas import UserQuotas
 from microsub.identity.sign_in import SignInClient
-from microsub.identity.store.accounts import Accounts, ServiceTokens
-from microsub.identity.store.activity import ActivityNotes
+from microsub.identity.store.accounts import Accounts, ActivityNotes, ServiceTokens
 from microsub.identity.store.sessions import Sessions
 from microsub.library.reading import Posts
 from microsub.model.reader import Credential

@@ -28,7 +28,7 @@ from microsub.timelines.rules import settle_in
 
 if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
-    from microsub.identity.store.activity import Activity
+    from microsub.identity.store.accounts import Activity
     from microsub.model.reader import TimelineItem
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis, ScriptCall

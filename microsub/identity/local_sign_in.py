@@ -96,18 +96,10 @@ class LocalSignIn:
 
         Raises NotRecognised, TooManyRequests.
         """
-        user = await self._known().meant(who)
+        user = who if self._addresses is None else await self._addresses.meant(who)
         if not await self._is_right(user, password, where, now):
             raise NotRecognised("The name or the password is not right.")
         return await self._recognised(user, "with a password")
-
-    def _known(self) -> UserAddresses:
-        if self._addresses is None:
-            # Here, because it loads what reads pages, which commands that invite don't need.
-            from microsub.identity.admission import UserAddresses
-
-            self._addresses = UserAddresses(self._accounts)
-        return self._addresses
 
     async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
         """What the browser of somebody who isn't known yet is asked.

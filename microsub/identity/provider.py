@@ -33,7 +33,7 @@ from microsub.identity.protocol.clients import (
 from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
 from microsub.identity.protocol.links import known_me
 from microsub.identity.store.accounts import Accounts, ServiceTokens, Token
-from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Renewed, Spent
+from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Spent
 from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
 
@@ -298,11 +298,11 @@ class IndieAuthProvider:
             raise OAuthRefused("invalid_grant", "the user is not here any more")
         return Redeemed(me, _profile(user, me) if PROFILE_SCOPE in scopes else None)
 
-    def _note(self, became: Spent | Renewed, what: str, of: Consent | AppGrant) -> None:
-        if became in {Spent.REUSED, Renewed.REUSED}:
+    def _note(self, became: Spent, what: str, of: Consent | AppGrant) -> None:
+        if became is Spent.REUSED:
             metrics.GRANTS.labels("misused").inc()
             log.warning("used twice, so its grant was revoked", what=what, user=of.user, client=of.client)
-        elif became in {Spent.GIVEN, Renewed.GIVEN}:
+        elif became is Spent.GIVEN:
             metrics.GRANTS.labels(what).inc()
         else:
             metrics.GRANTS.labels("again" if became.good else "refused").inc()

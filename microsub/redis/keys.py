@@ -61,7 +61,7 @@ def users() -> str:
 
 def seen() -> str:
     """Sorted set: user by Unix time of their last request, to within minutes. Lifetime: permanent, members go with
-    their users. `identity.store.activity`; read by fan-out.
+    their users. `identity.store.accounts`; read by fan-out.
     """
     return "users:seen"
 

@@ -10,8 +10,7 @@ import orjson
 
 from microsub.errors import NotFound
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.identity.store.accounts import grant
-from microsub.identity.store.activity import ActivityNotes
+from microsub.identity.store.accounts import ActivityNotes, grant
 from microsub.kit.urls import mask_credentials
 from microsub.model.reader import (
     GLOBAL,

@@ -158,7 +158,7 @@ def ingest(stores: Stores, announcing: Announcing | None = None, notify: Callabl
 def fan_out(stores: Stores) -> FanOut:
     """What brings posts into timelines."""
     from microsub.delivery.fan_out import FanOut, Patient
-    from microsub.identity.store.activity import Activity
+    from microsub.identity.store.accounts import Activity
     from microsub.timelines.add import Behind
 
     delivery = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)

@@ -29,8 +29,7 @@ from microsub.identity.protocol.documents import profile_page
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.quotas import RequestRate, UserQuotas
 from microsub.identity.sign_in import SignInClient, SignInLimits
-from microsub.identity.store.accounts import Accounts, ServiceTokens
-from microsub.identity.store.activity import Activity, ActivityNotes, TokenUse
+from microsub.identity.store.accounts import Accounts, Activity, ActivityNotes, ServiceTokens, TokenUse
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.identity.store.foreign import ForeignTokens
 from microsub.identity.store.sessions import PendingStore, Sessions

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from microsub.errors import TooManyRequests
+from microsub.identity.admission import UserAddresses
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
 from microsub.identity.local_sign_in import LocalSignIn, NotRecognised, SignInOrigin
 from microsub.identity.passwords import Cost, Hasher, Passwords
@@ -32,7 +33,7 @@ class House:
         self.accounts, self.store = Accounts(redis), LocalCredentials(redis)
         self.hasher = Hasher(Cost(passes=1, memory_kib=8))
         self.passwords = Passwords(self.store, self.hasher)
-        self.door = LocalSignIn(redis, hasher=self.hasher)
+        self.door = LocalSignIn(redis, None, UserAddresses(self.accounts), self.hasher)
 
     async def knock(self, password: str, address: str, now: float, who: str = ANN, devices: str = "") -> str:
         """`in`, `wrong`, or `wait`: the password wasn't looked at."""

@@ -12,7 +12,7 @@ import pytest
 from microsub.app import create_app
 from microsub.identity.limits import CONFIRMATION
 from microsub.identity.pages.visit import moment
-from microsub.identity.store.activity import ActivityNotes, TokenUse
+from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from tests.support.authenticator import Authenticator, b64
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.readers import Instance

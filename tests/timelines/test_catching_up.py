@@ -11,7 +11,7 @@ import pytest
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.fan_out import FanOut, Patient
 from microsub.errors import StoreUnavailable
-from microsub.identity.store.activity import EVERY, Activity, ActivityNotes
+from microsub.identity.store.accounts import EVERY, Activity, ActivityNotes
 from microsub.posts.values import ItemsStored
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.identity.store.activity import Activity
+from microsub.identity.store.accounts import Activity
 from microsub.model.reader import PageQuery
 from microsub.redis import keys
 from microsub.redis.protocol import Redis

@@ -103,8 +103,6 @@ async def _sign_out(visit: PageVisit) -> Response:
 
 async def _end_one(visit: PageVisit) -> Response:
     session, id_ = visit.require_session(), visit.form.text("session")
-    if id_ == session.id:
-        return await _sign_out(visit)
     if not await visit.site.identity.sessions.end(session.user, id_):
         raise NotFound("That session has ended already.")
     return visit.go(ACCOUNT, done="session")

@@ -8,7 +8,6 @@ button: not for errors either, which would make this server forward to whatever 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from starlette.responses import Response
@@ -52,12 +51,8 @@ _AT_ONES_SITE = {
 _PROFILE_TEXT = "See the name of your account here."
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeText:
-    """A permission in words."""
-
-    name: str
-    text: str
+ScopeText = tuple[str, str]
+"""A permission, and what it is in words."""
 
 
 def offered_scopes(scopes: Iterable[str], *, posting: bool) -> list[ScopeText]:
@@ -69,14 +64,14 @@ def offered_scopes(scopes: Iterable[str], *, posting: bool) -> list[ScopeText]:
     """
     asked = list(scopes)
     texts = {**_HERE, "profile": _PROFILE_TEXT}
-    here = [ScopeText(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))]
-    there = [ScopeText(name, text) for name in asked if (text := _AT_ONES_SITE.get(name))]
+    here = [(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))]
+    there = [(name, text) for name in asked if (text := _AT_ONES_SITE.get(name))]
     return here + there if posting else here
 
 
 def token_scopes() -> list[ScopeText]:
     """The permissions that a token of this server can have."""
-    return [ScopeText(name, _HERE[name]) for name in ALL_SCOPES]
+    return [(name, _HERE[name]) for name in ALL_SCOPES]
 
 
 AUTHORIZATION_PATH = "/auth"

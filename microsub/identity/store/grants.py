@@ -83,10 +83,12 @@ class AppGrant:
     used: float | None = None
 
 
-class Renewed(Enum):
-    """What became of a refresh token that was shown. AGAIN: the same was given a moment ago.
+class Spent(Enum):
+    """What became of a code or a refresh token that was shown. AGAIN: the same was given a moment ago.
 
-    REUSED: it isn't the newest of its grant, which has been ended.
+    REFUSED: the request doesn't fit the code, which is used up by that. REUSED: it was used before, or isn't the newest
+    of its grant, and what was given for it has been taken back. FULL: the user may have no more tokens; the code stays
+    good.
     """
 
     GIVEN = "given"
@@ -94,12 +96,14 @@ class Renewed(Enum):
     UNKNOWN = "unknown"
     EXPIRED = "expired"
     DISABLED = "disabled"
+    REFUSED = "refused"
     REUSED = "reused"
+    FULL = "full"
 
     @property
     def good(self) -> bool:
-        """Whether the asker gets new tokens."""
-        return self in {Renewed.GIVEN, Renewed.AGAIN}
+        """Whether the asker gets what the code is for."""
+        return self in {Spent.GIVEN, Spent.AGAIN}
 
 
 class Grants:
@@ -113,8 +117,8 @@ class Grants:
         place = _place(refresh)
         return place and _grant(*place, await self._fields(*place))
 
-    async def renew(self, refresh: str, scopes: frozenset[str] | None, now: float) -> tuple[Renewed, Issued | None]:
-        """Exchange a refresh token; the new tokens where `Renewed.good`.
+    async def renew(self, refresh: str, scopes: frozenset[str] | None, now: float) -> tuple[Spent, Issued | None]:
+        """Exchange a refresh token; the new tokens where `Spent.good`.
 
         `scopes` are what the access token shall have, None for all of the grant; that they are among these is for the
         caller to see.
@@ -122,7 +126,7 @@ class Grants:
         place = _place(refresh)
         fields = await self._fields(*place) if place else {}
         if place is None or "refresh" not in fields:
-            return Renewed.UNKNOWN, None
+            return Spent.UNKNOWN, None
         user, grant = place
         older = hmac.compare_digest(sha256_hex(refresh), fields.get("before", ""))
         seed = fields["before_seed"] if older else fields["seed"]
@@ -130,7 +134,7 @@ class Grants:
         access = f"{user}.{derive(seed, 'access', refresh, scope)}"
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
         args: list[Arg] = [
-            *(now, grant, sha256_hex(refresh), CODE_REPEAT, pattern(user)),
+            *(now, grant, sha256_hex(refresh), CODE_REPEAT, keys.token(user, "*")),
             *(sha256_hex(successor), new_seed(), now + GRANT),
             *(sha256_hex(access), scope, now + ACCESS_TOKEN, now + TOKEN_OVERLAP, _OLDER_TOKENS),
         ]
@@ -140,7 +144,7 @@ class Grants:
             identitykeys.grants(user),
             keys.token(user, sha256_hex(access)),
         ]
-        renewed = Renewed((await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode())
+        renewed = Spent((await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode())
         if not renewed.good:
             return renewed, None
         return renewed, Issued(user, fields["client"], access, successor, frozenset(scope.split()), ACCESS_TOKEN)
@@ -174,17 +178,7 @@ async def end_grant(redis: Redis, user: str, grant: str) -> bool:
     if not _ID.match(grant):
         return False
     where = [identitykeys.grant(user, grant), identitykeys.grants(user), keys.tokens(user)]
-    return bool(await redis.script(load("grant_end"), where, [grant, pattern(user)]))
-
-
-def pattern(user: str) -> str:
-    """The key of a user's token with `*` in place of its digest, for scripts."""
-    return keys.token(user, "*")
-
-
-def grant_pattern(user: str) -> str:
-    """The key of a user's grant with `*` in place of its id, for scripts."""
-    return identitykeys.grant(user, "*")
+    return bool(await redis.script(load("grant_end"), where, [grant, keys.token(user, "*")]))
 
 
 def is_refresh(text: str) -> bool:
@@ -291,28 +285,6 @@ class Consent:
     challenge: str = ""
 
 
-class Spent(Enum):
-    """What became of a code that was shown. AGAIN: the same was given a moment ago.
-
-    REFUSED: the request doesn't fit the code, which is used up by that. REUSED: it was used before, and what was
-    given for it has been taken back. FULL: the user may have no more tokens; the code stays good.
-    """
-
-    GIVEN = "given"
-    AGAIN = "again"
-    UNKNOWN = "unknown"
-    EXPIRED = "expired"
-    DISABLED = "disabled"
-    REFUSED = "refused"
-    REUSED = "reused"
-    FULL = "full"
-
-    @property
-    def good(self) -> bool:
-        """Whether the asker gets what the code is for."""
-        return self in {Spent.GIVEN, Spent.AGAIN}
-
-
 class Codes:
     """Codes in Redis."""
 
@@ -378,7 +350,7 @@ class Codes:
             [
                 *(grant, sha256_hex(access), now + ACCESS_TOKEN),
                 *(sha256_hex(refresh), new_seed(), now + GRANT),
-                *(most, grant_pattern(user)),
+                *(most, identitykeys.grant(user, "*")),
             ],
         )
         issued = Issued(user, consent.client, access, refresh, consent.scopes, ACCESS_TOKEN)
@@ -396,7 +368,9 @@ class Codes:
             ),
             *(keys.token(user, access), keys.tokens(user)),
         ]
-        reply = await self._redis.script(load("code_redeem"), where, [*head, CODE_REPEAT, pattern(user), *(more or [])])
+        reply = await self._redis.script(
+            load("code_redeem"), where, [*head, CODE_REPEAT, keys.token(user, "*"), *(more or [])]
+        )
         return Spent(reply.decode())
 
     async def _read(self, code: str) -> tuple[Consent, str] | None:

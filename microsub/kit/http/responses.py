@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -68,80 +68,38 @@ class ErrorReply:
 
 def error_reply(error: Exception) -> ErrorReply:
     """The reply for `error`. Others than those of the error tree are bugs: 500, without details."""
-    for kind, to_reply in _TABLE:
-        if isinstance(error, kind):
-            return to_reply(error)
-    return ErrorReply(
-        500, _content("server_error", "the server failed; its log has the details under this request's id")
-    )
+    match error:
+        case Unauthorized():
+            return _reply(401, error.code, error.description, {"www-authenticate": "Bearer"})
+        case InsufficientScope(scope=scope):
+            challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+            return _reply(403, error.code, error.description, {"www-authenticate": challenge}, scope=scope)
+        case TooManyRequests(retry_after=seconds):
+            return _reply(429, error.code, error.description, {"retry-after": str(seconds)})
+        case MethodNotAllowed(allow=allow):
+            return _reply(405, error.code, error.description, {"allow": allow})
+        case RequestError():
+            return _reply(error.status, error.code, error.description)
+        case StoreFull():
+            text = "the store is full and takes no writes: nothing was changed; the admin has to give it more room"
+            return _reply(503, "server_error", text, {"retry-after": "60"})
+        case StoreError():
+            text = "the store can't be used at the moment: try again in some seconds"
+            return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
+        case ParserUnavailable():
+            text = f"{error}; try again in some seconds"
+            return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
+        case ProviderUnavailable(why=why, retry_after=seconds):
+            text = f"the token can't be checked at the moment, because its provider can't be asked: {why}"
+            return _reply(503, "temporarily_unavailable", text, {"retry-after": str(seconds)})
+        case FetchError() | ParseError():
+            return _reply(400, "invalid_request", f"the document behind 'url' can't be used: {error}")
+    return _reply(500, "server_error", "the server failed; its log has the details under this request's id")
 
 
-def _content(code: str, description: str, **more: str) -> dict[str, Any]:
-    return {"error": code, "error_description": description, **more}
-
-
-def _request_error(error: Any) -> ErrorReply:
-    return ErrorReply(error.status, _content(error.code, error.description))
-
-
-def _unauthorized(error: Any) -> ErrorReply:
-    return ErrorReply(401, _content(error.code, error.description), [(b"www-authenticate", b"Bearer")])
-
-
-def _insufficient_scope(error: Any) -> ErrorReply:
-    challenge = f'Bearer error="insufficient_scope", scope="{error.scope}"'.encode()
-    content = _content(error.code, error.description, scope=error.scope)
-    return ErrorReply(403, content, [(b"www-authenticate", challenge)])
-
-
-def _too_many(error: Any) -> ErrorReply:
-    retry = (b"retry-after", str(error.retry_after).encode())
-    return ErrorReply(429, _content(error.code, error.description), [retry])
-
-
-def _not_allowed(error: Any) -> ErrorReply:
-    return ErrorReply(405, _content(error.code, error.description), [(b"allow", error.allow.encode())])
-
-
-def _store_full(_: Any) -> ErrorReply:
-    text = "the store is full and takes no writes: nothing was changed; the admin has to give it more room"
-    return ErrorReply(503, _content("server_error", text), [(b"retry-after", b"60")])
-
-
-def _store(_: Any) -> ErrorReply:
-    text = "the store can't be used at the moment: try again in some seconds"
-    return ErrorReply(503, _content("server_error", text), [(b"retry-after", str(RETRY_SECONDS).encode())])
-
-
-def _parser(error: Any) -> ErrorReply:
-    content = _content("server_error", f"{error}; try again in some seconds")
-    return ErrorReply(503, content, [(b"retry-after", str(RETRY_SECONDS).encode())])
-
-
-def _provider(error: Any) -> ErrorReply:
-    text = f"the token can't be checked at the moment, because its provider can't be asked: {error.why}"
-    retry = (b"retry-after", str(error.retry_after).encode())
-    return ErrorReply(503, _content("temporarily_unavailable", text), [retry])
-
-
-def _foreign(error: Any) -> ErrorReply:
-    return ErrorReply(400, _content("invalid_request", f"the document behind 'url' can't be used: {error}"))
-
-
-_TABLE: tuple[tuple[type[MicrosubError], Callable[[Any], ErrorReply]], ...] = (
-    (Unauthorized, _unauthorized),
-    (InsufficientScope, _insufficient_scope),
-    (TooManyRequests, _too_many),
-    (MethodNotAllowed, _not_allowed),
-    (RequestError, _request_error),
-    (StoreFull, _store_full),
-    (StoreError, _store),
-    (ParserUnavailable, _parser),
-    (ProviderUnavailable, _provider),
-    (FetchError, _foreign),
-    (ParseError, _foreign),
-)
-"""First match wins, so the special ones stand before their parents."""
+def _reply(status: int, code: str, text: str, headers: Mapping[str, str] | None = None, **more: str) -> ErrorReply:
+    sent = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    return ErrorReply(status, {"error": code, "error_description": text, **more}, sent)
 
 
 log = structlog.get_logger()

@@ -13,7 +13,7 @@ import pytest
 from microsub.app import create_app
 from microsub.identity.clients import MAX_LOGO, ClientApps
 from microsub.identity.pages.visit import moment
-from microsub.identity.store.activity import ActivityNotes, TokenUse
+from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from microsub.identity.store.grants import Codes
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER

@@ -18,7 +18,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from microsub.errors import Unauthorized
 from microsub.identity.limits import CODE, CODE_REPEAT, TOKEN_OVERLAP
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Renewed, Spent
+from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
 from tests.conftest import fake_redis
 from tests.support import examples
 from tests.support.invariants import assert_no_stray_keys
@@ -159,20 +159,20 @@ class Machine(RuleBasedStateMachine):
         renewed, issued = self.run(self.grants.renew(refresh, None, self.now))
         before = family.used.get(refresh)
         if not refresh or family.ended:
-            assert renewed is Renewed.UNKNOWN
+            assert renewed is Spent.UNKNOWN
         elif family.user in self.disabled:
-            assert renewed is Renewed.DISABLED
+            assert renewed is Spent.DISABLED
         elif refresh == family.newest:
-            assert renewed is Renewed.GIVEN
+            assert renewed is Spent.GIVEN
             assert issued is not None
             for token, until in family.tokens.items():
                 family.tokens[token] = min(until, self.now + TOKEN_OVERLAP)
             family.tokens[issued.access] = self.now + issued.lifetime
             family.newest, family.used[refresh] = issued.refresh, (self.now, issued)
         elif before and before[1].refresh == family.newest and self.now - before[0] <= CODE_REPEAT:
-            assert (renewed, issued) == (Renewed.AGAIN, before[1])
+            assert (renewed, issued) == (Spent.AGAIN, before[1])
         else:
-            assert renewed is Renewed.REUSED
+            assert renewed is Spent.REUSED
             family.ended = True
         return family, issued.refresh if issued else refresh
 

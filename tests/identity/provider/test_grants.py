@@ -13,7 +13,7 @@ from microsub.check.look import look
 from microsub.errors import NotFound, Unauthorized
 from microsub.identity.limits import GRANT
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Renewed, Spent
+from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
@@ -161,14 +161,14 @@ async def issued(redis: Redis, accounts: Accounts) -> Issued:
 async def test_a_wrong_secret_for_a_grant_ends_it(redis: Redis, accounts: Accounts, issued: Issued) -> None:
     """Its id is known to those alone who had one of its tokens."""
     wrong = issued.refresh[:-1] + ("a" if issued.refresh[-1] != "a" else "b")
-    assert await Grants(redis).renew(wrong, None, NOW) == (Renewed.REUSED, None)
+    assert await Grants(redis).renew(wrong, None, NOW) == (Spent.REUSED, None)
     assert not await is_good(accounts, issued.access)
 
 
 @pytest.mark.parametrize("text", ["", "ann", "ann.x.y", "ann..", f"ann.{'x' * 22}.y", f"bob.{'x' * 22}.y", "a" * 600])
 async def test_what_is_no_refresh_token_is_unknown(redis: Redis, accounts: Accounts, issued: Issued, text: str) -> None:
     """It changes nothing for the grants there are."""
-    assert await Grants(redis).renew(text, None, NOW) == (Renewed.UNKNOWN, None)
+    assert await Grants(redis).renew(text, None, NOW) == (Spent.UNKNOWN, None)
     assert await Grants(redis).find(text) is None
     assert await is_good(accounts, issued.access)
 
@@ -194,7 +194,7 @@ async def test_access_tokens_of_a_grant_do_not_pile_up(redis: Redis, accounts: A
 
 async def test_a_refresh_token_expires(redis: Redis, accounts: Accounts, issued: Issued) -> None:
     """A year after it was given."""
-    assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT) == (Renewed.EXPIRED, None)
+    assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT) == (Spent.EXPIRED, None)
 
 
 async def test_ending_a_grant_ends_its_tokens(redis: Redis, accounts: Accounts, issued: Issued) -> None:
@@ -208,7 +208,7 @@ async def test_ending_a_grant_ends_its_tokens(redis: Redis, accounts: Accounts, 
     assert not await grants.end("ann", "*")
     assert not await is_good(accounts, issued.access)
     assert await is_good(accounts, other)
-    assert await grants.renew(issued.refresh, None, NOW) == (Renewed.UNKNOWN, None)
+    assert await grants.renew(issued.refresh, None, NOW) == (Spent.UNKNOWN, None)
 
 
 async def test_a_user_who_is_deleted_takes_grants_along(redis: Redis, accounts: Accounts, issued: Issued) -> None:
@@ -218,7 +218,7 @@ async def test_a_user_who_is_deleted_takes_grants_along(redis: Redis, accounts: 
     assert user is not None
     assert await accounts.delete_disabled(user)
     await accounts.add_user("ann", "https://other.example/", NOW + 1)
-    assert await Grants(redis).renew(issued.refresh, None, NOW + 1) == (Renewed.UNKNOWN, None)
+    assert await Grants(redis).renew(issued.refresh, None, NOW + 1) == (Spent.UNKNOWN, None)
     assert not await is_good(accounts, issued.access, NOW + 1)
 
 
