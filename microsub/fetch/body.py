@@ -131,6 +131,10 @@ class Body:
             self._decoder.finish()
         return self._whole.getvalue()
 
+    def drop(self) -> None:
+        """Give the memory back."""
+        self._whole.close()
+
 
 def _decoder(content_encoding: str | None) -> _Inflate | None:
     codings = [part.strip().lower() for part in (content_encoding or "").split(",")]
@@ -298,6 +302,7 @@ async def read_body(
         share.settle()
         return body.finish(), share
     except BaseException:
+        body.drop()  # the error's traceback keeps the rest of what is here for a while
         share.close()
         raise
 
