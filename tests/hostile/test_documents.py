@@ -1,15 +1,55 @@
-"""Documents that were made to hurt their readers."""
+"""Bodies that are too long, too slow or not what they are said to be; documents that are made to hurt their readers."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tests.hostile.documents import CASES
-from tests.hostile.machine import Machine
-from tests.hostile.running import run
+from tests.hostile import bodies, documents
+from tests.hostile.machine import Machine, Watch, polled, stores
+from tests.hostile.memory import MIB
+from tests.hostile.publisher import Visit, publisher
+from tests.hostile.running import others_are_polled, run
+from tests.support.polling import dated, rss
+from tests.support.waiting import wait_until
+
+CASES = bodies.CASES | documents.CASES
+CROWD = 8
+
+
+async def test_a_crowd_of_large_bodies(machine: Machine) -> None:
+    """Eight publishers send six megabytes each and then dawdle: not all of them are in memory at a time.
+
+    The others wait for room, and small feeds for nothing at all.
+    """
+    enough = asyncio.Event()
+
+    async def dawdle(visit: Visit) -> None:
+        await visit.head(bodies.XML, f"Content-Length: {7 * MIB}")
+        await visit.send(bytes(6 * MIB))
+        while not enough.is_set():
+            await visit.send(b"x")
+            await asyncio.sleep(0.2)
+
+    async with (
+        publisher({"/feed": dawdle}, good=b"") as site,
+        publisher({}, good=rss(dated(2))) as good,
+        stores(machine) as it,
+        Watch(machine) as watch,
+    ):
+        feeds = [await it.follow(f"http://crowd{n}.test:{site.port}/feed", uid="crowd") for n in range(CROWD)]
+        await wait_until(lambda: len(site.asked) == CROWD)
+        await others_are_polled(it, "crowd", 0, good)
+        assert [(await it.record(feed)).last_poll for feed in feeds] == [None] * CROWD
+        enough.set()
+        await wait_until(lambda: polled(it, feeds, 0.0))
+        for feed in feeds:
+            assert ((await it.record(feed)).last_error or "").startswith("protocol")
+    watch.check()
 
 
 @pytest.mark.parametrize("name", CASES)
 async def test_documents(machine: Machine, name: str) -> None:
-    """Whatever stands in a document, what comes of it is small and harmless."""
+    """Whatever a body is and a document holds, its feed says what is wrong; what comes of it is small and harmless."""
     await run(machine, name, CASES[name])

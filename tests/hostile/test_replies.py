@@ -1,15 +1,17 @@
-"""Headers, status lines, validators, waits, and connections that end in the wrong place."""
+"""Headers, status lines, validators, waits, broken connections; redirects, names and certificates."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.hostile import hops, replies
 from tests.hostile.machine import Machine
-from tests.hostile.replies import CASES
 from tests.hostile.running import run
+
+CASES = replies.CASES | hops.CASES
 
 
 @pytest.mark.parametrize("name", CASES)
 async def test_replies(machine: Machine, name: str) -> None:
-    """Whatever stands before a body or cuts it off, its feed says so, and nothing else comes to harm."""
+    """Whatever stands before a body or cuts it off, its feed says so; wherever a request goes, it ends where it may."""
     await run(machine, name, CASES[name])

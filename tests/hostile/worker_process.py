@@ -28,7 +28,7 @@ BRIEF, SPINS = "brief-", "spins-"
 """How hosts begin whose polls, or documents, end by the time that they take. All others have time on a busy machine."""
 
 LIMITS = FetchLimits(total=2, idle=0.6)
-PARSE_SECONDS = 4.0
+PARSE_SECONDS = 1.5
 PATIENT = FetchLimits(total=600, idle=600)
 PATIENT_PARSE_SECONDS = 60.0
 
