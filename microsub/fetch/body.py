@@ -156,8 +156,7 @@ def _decoder(content_encoding: str | None) -> _Inflate | None:
 # fills, and nothing is lost.
 #
 # Bodies that wait for each other could wait for ever. So the oldest one that is still arriving may go beyond the bound
-# when nothing else will give room back, or doesn't soon; the bound is therefore `total` plus one body, now and then
-# more.
+# when nothing else will give room back, or doesn't soon; the bound is `total` plus one body, now and then more.
 
 FREE = 64 * 1024
 TOTAL = 16 * 1024 * 1024
