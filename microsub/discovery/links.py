@@ -33,7 +33,9 @@ _MOST_MENTIONED = 10
 _MOST_METAS = 50
 _LONGEST_FORWARD = 32 * 1024
 # Within ten seconds; what takes longer is for people who have read the page.
-_FORWARD = re.compile(r"""(?i)\s*\d(?:\.\d*)?\s*[;,]\s*(?:url\s*=)?\s*(?P<quote>["']?)(?P<url>[^"']+)(?P=quote)\s*""")
+_FORWARD = re.compile(
+    r"""(?i)\s*+\d(?:\.\d*+)?\s*+[;,]\s*+(?:url\s*+=)?\s*+(?P<quote>["']?)(?P<url>[^"']++)(?P=quote)\s*+"""
+)
 
 _COMMENTS = re.compile(
     r"(?i)comment|kommentar|comentario|comentário|commenti\b|reacties|комментари|コメント|评论|評論|التعليقات|yorum"
@@ -89,9 +91,7 @@ def better_feeds(body: bytes, url: str, content_type: str | None, link_header: s
 
 
 def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
-    """Where a page sends browsers at once by `<meta http-equiv="refresh">`, as pages do that are nothing but a way to
-    the right language or a new address; None for all others. Never raises.
-    """
+    """Where a page sends browsers at once by `<meta http-equiv="refresh">`; never raises."""
     if len(body) > _LONGEST_FORWARD or b"refresh" not in body.lower():
         return None
     text = decode(body, content_type)

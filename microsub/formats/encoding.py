@@ -27,7 +27,8 @@ _UNMARKED = (
     (b"\0<", "utf-16-be"),
     (b"\x4c\x6f\xa7\x94", "cp037"),
 )
-_CHARSET = re.compile(r"(?i)charset\s*=\s*[\"']?\s*([\w.:-]+)")
+# Possessive: a header may be 100 KiB of blanks, and the cache reads it in the process that serves.
+_CHARSET = re.compile(r"(?i)charset\s*+=\s*+[\"']?\s*+([\w.:-]+)")
 _XML = re.compile(rb"<\?xml[^>]*?\bencoding\s*=\s*[\"']\s*([\w.:-]+)")
 _META = re.compile(rb"(?i)<meta\b[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)")
 # The labels that browsers read as the superset, because publishers do.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from microsub.discovery.links import FeedLink, better_feeds, common_paths, discover
+from microsub.discovery.links import FeedLink, better_feeds, common_paths, discover, forwarded
 
 URL = "https://blog.example/about"
 
@@ -91,6 +91,8 @@ def test_hostile_pages_take_no_time() -> None:
     pieces = (b"<link rel=alternate ", b'"feedUrl":', b"https://api.w.org/", b"&quot;feedUrl&quot;:&quot;https:")
     hostile = [b"<!doctype html><p>" + piece * (2_000_000 // len(piece)) for piece in pieces]
     hostile += [
+        b"<meta http-equiv=refresh content='0;url=" + b" " * 32_000 + b"&quot;'>",
+        b"<meta http-equiv=refresh content='0;" + b" " * 32_000 + b"&quot;'>",
         b"<div>" * 300_000,
         b"<a href=/feed.xml>x</a>" * 80_000,
         b"<link rel=alternate type=text/rss href=/?%d>" * 9,
@@ -100,6 +102,7 @@ def test_hostile_pages_take_no_time() -> None:
         for url in ("https://podcasts.apple.com/id1", "https://www.youtube.com/@x", URL):
             discover(body, url, "text/html", "<" * 10_000)
             better_feeds(body, url, "text/html", "; rel=" * 10_000)
+            forwarded(body, url, "text/html")
     assert time.process_time() - start < 3 * 2 * len(hostile)
 
 

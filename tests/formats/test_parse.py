@@ -125,6 +125,12 @@ def test_encodings_are_seen_through(body: bytes, content_type: str | None, text:
     assert decode(body, content_type) == text
 
 
+@pytest.mark.timeout(30)  # tried with every split of the blanks, this took minutes of the process that serves
+def test_the_time_for_a_content_type_grows_with_its_length() -> None:
+    """A header may be 100 KiB of blanks."""
+    assert decode(b"\xe4", f"text/xml; charset={' ' * 95_000}!") == "ä"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -290,3 +290,10 @@ def test_players_keep_widths_in_per_cent() -> None:
 def test_the_time_for_a_srcset_grows_with_its_length(srcset: str) -> None:
     """However long a run of spaces, letters or descriptors in it is."""
     assert clean_srcset(srcset, BASE) is None
+
+
+@pytest.mark.timeout(30)
+def test_the_time_for_a_size_grows_with_its_length() -> None:
+    """Blanks behind a number are looked at once."""
+    blanks = " " * 200_000
+    assert clean_html(f'<img src="https://a.example/" width="7{blanks}x">', BASE) == '<img src="https://a.example/">'

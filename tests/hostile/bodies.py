@@ -167,6 +167,7 @@ CASES = {
     "plain-that-is-gzip": Case(sends(gzip.compress(GOOD)), "parse"),
     "empty-200": Case(sends(b""), "parse", "empty"),
     "type-of-a-picture": Case(sends(GOOD, "Content-Type: image/png"), posts=3),
+    "type-of-80-kib": Case(sends(GOOD + b"\xe9", "Content-Type: text/xml; charset=" + " " * 80_000 + "!"), posts=3),
     "type-of-nothing": Case(sends(GOOD, "Content-Type: ;;;=\xff"), posts=3),
     "json-called-html": Case(sends(JSON, "Content-Type: text/html"), posts=1),
     "zip-called-rss": Case(sends(b"PK\x03\x04" + bytes(range(256)) * 2000), "parse"),

@@ -110,7 +110,7 @@ SANDBOX = "allow-scripts allow-same-origin allow-popups allow-presentation"
 
 URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
 _SIZED = frozenset({"img", "video", "iframe"})
-_PIXELS = re.compile(r"(?ai)\s*(\d{1,6})(?:\.\d*)?\s*(?:px)?\s*")
+_PIXELS = re.compile(r"(?ai)\s*+(\d{1,6})(?:\.\d*+)?\s*+(?:px)?\s*+")
 _PER_CENT = re.compile(r"(?a)\s*(?:100|[1-9]\d?)%\s*")
 _LAZY = ("data-src", "data-lazy-src", "data-original")
 _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
