@@ -28,8 +28,9 @@ _TYPES = frozenset({"entry", "event", "card", "review", "cite"})
 
 @dataclass(frozen=True, slots=True)
 class OldPost:
-    """An item ready for the post store. `source` is the address of its feed where the item says it, `sourced` whether
-    it says anything of a source.
+    """An item ready for the post store; `source` is its feed's address where the item says it.
+
+    `sourced`: it says something of a source.
     """
 
     entry: Entry
@@ -43,7 +44,7 @@ def old_post(body: bytes, item_id: str, published: str) -> OldPost:
 
 
 def to_jf2(item_id: str, data: bytes, published: str = "") -> OldPost:
-    """Read one item. `published` stands in for a date that its JSON lacks. Raises ParseError, naming `item_id`."""
+    """Read one item; `published` is for one without a date. Raises ParseError, naming `item_id`."""
     if len(data) > MAX_BYTES:
         raise ParseError(item_id, f"its JSON has {len(data)} bytes, more than any post")
     try:
@@ -71,7 +72,7 @@ def guid_of(item_id: str) -> str | None:
 
 
 def source_among(post: OldPost, feeds: Sequence[str], own: Sequence[str]) -> str | None:
-    """The feed that a post comes from: one of `feeds` (addresses), `own` being those of the post's channel.
+    """The feed that a post comes from: one of `feeds`, of which `own` are its channel's.
 
     What the item says counts; where that is no feed of these, the one on the host of the post or of its author, with
     the longest common beginning; and a channel's only feed where the item is silent. None for a post of no feed.

@@ -1,4 +1,4 @@
-"""Taking over what a reader had on the older Go server: channels and their order, feeds, posts, what was read.
+"""Import from the older Go server: channels and their order, feeds, posts, what was read.
 
 Everything may be done again: channels, feeds and posts that are there already stay as they are, what was read there is
 read here, and nothing that was read here becomes unread. A post of a feed gets the identity that a poll would give it,
@@ -61,8 +61,10 @@ class Skipped:
 
 @dataclass(slots=True)
 class ChannelImport:
-    """What one channel brought. `unread` and `read` are posts by their state there, `of_no_feed` those of them that no
-    feed lists, `undated` those without a usable date; `known` were here before. `feeds` are those that it follows.
+    """What one channel brought; `feeds` are those that it follows.
+
+    `unread` and `read` are posts by their state there, `of_no_feed` those of them that no feed lists, `undated` those
+    without a usable date; `known` were here before.
     """
 
     uid: str
@@ -138,7 +140,7 @@ class _Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class OldFile:
-    """The old server's backend.json: its user, and which uid in its database is which of that user's channels.
+    """The old server's backend.json: its user, and their channels by the uid in its database.
 
     `warnings` are sentences about what has no place here.
     """
@@ -267,7 +269,7 @@ class Importing:
     async def _of_feed(
         self, url: str, posts: Sequence[_Read], arrivals: _Arrivals, counted: ChannelImport, now: float
     ) -> None:
-        """Store what the feed doesn't know yet; nothing of it goes to the feed's other followers as news."""
+        """Store what the feed doesn't know yet; its other followers get none of it as news."""
         record = await self._feeds.ensure(url, now)
         candidates = _to_store(posts, url, now)
         wanted = {to_store.guid: to_store for to_store in candidates}
@@ -327,7 +329,7 @@ class Importing:
                 await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
 
     async def _begin(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
-        """Count the channel among the feed's followers; what the store has beside the import comes in as well."""
+        """Count the channel among the feed's followers, and add what else the store has of it."""
         await self._feeds.subscribe(record.id, user, uid)
         if record.last_success is None:
             return
@@ -349,13 +351,13 @@ def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[Channe
 async def _in_order(
     channels: Sequence[ChannelConfig], source: OldDatabase, uids: Mapping[str, str]
 ) -> list[ChannelConfig]:
-    """The channels as the old server listed them; those that its database doesn't know come last, as in the file."""
+    """The channels in the old server's order; those that its database doesn't know come last."""
     places = {uids.get(uid, uid): place for place, uid in enumerate(await source.channels())}
     return sorted(channels, key=lambda channel: places.get(channel.uid, len(places)))
 
 
 async def _batches(source: OldDatabase, before: str) -> AsyncIterator[list[tuple[OldItem, bool, float | None]]]:
-    """The channel's items with their state, each once: what was read, then what is unread, then what a stream holds.
+    """The channel's items with their state, each once: read, then unread, then of a stream.
 
     By their ids, since Redis returns members in no defined order: so undated ones come in the same order each time.
     """
@@ -410,7 +412,7 @@ async def _converted(
 
 
 def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
-    """Give undated posts the time of the import, each a millisecond before the one in front of it.
+    """Give undated posts the time of the import, each a millisecond before the last one.
 
     So their order holds however they are dealt to feeds and batches. `before` counts those that have come already;
     returns the new count.
@@ -424,10 +426,7 @@ def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
 
 
 def _to_store(posts: Sequence[_Read], url: str, now: float) -> list[ItemToStore]:
-    """The posts as a poll of their feed would store them, one by one, with the order of ties kept in their scores.
-
-    `url` is empty for posts of no feed.
-    """
+    """The posts as a poll of the feed at `url`, or none, would store them; ties keep their order."""
     single = [
         items_to_store(Feed(url=url, format="import", entries=(post.post.entry,)), now, url or None)[0]
         for post in posts

@@ -165,7 +165,7 @@ def _sound() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def open_old(url: str, own: Redis) -> AsyncIterator[OldDatabase]:
-    """The database at `url`. `own` is that of this server, which must be another one: both call their items `item:…`.
+    """The database at `url`, which must not be `own`: both call their items `item:…`.
 
     Raises what `connect` raises, and InvalidRequest where both are one (as far as Redis tells).
     """
@@ -189,7 +189,7 @@ async def _place(redis: Redis) -> tuple[str, str] | None:
 
 
 def _scanned(reply: Any, *, scored: bool) -> tuple[bytes, list[tuple[str, float | None]]]:
-    """Cursor and members of a reply to SSCAN or ZSCAN, with their scores; None for one that is no moment."""
+    """Cursor and members of a reply to SSCAN or ZSCAN, with scores, or None for no time."""
     cursor, flat = reply
     if not isinstance(cursor, bytes) or not isinstance(flat, list):
         raise TypeError("a scan without cursor or members")
@@ -260,7 +260,7 @@ class Imported:
         return [one for one, value in zip(old, arrived, strict=True) if value is None]
 
     async def ids(self, user: str, old: Sequence[str]) -> dict[str, str]:
-        """The item id for each of another server's posts, the same whenever and however often it is asked for."""
+        """The item id for each of another server's posts, the same however often it is asked for."""
         if not old:
             return {}
         key = keys.imported(user)

@@ -103,7 +103,7 @@ def identifier(text: str) -> Identifier:
 
 
 def unfit_profile(text: str) -> str | None:
-    """Why nobody can sign in with that profile URL, as words behind it; None for one that can be used."""
+    """Why nobody can sign in with that profile URL, as words behind it; else None."""
     try:
         identifier(text)
     except ValueError as problem:

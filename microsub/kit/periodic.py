@@ -27,11 +27,11 @@ async def _always(_part: str, _seconds: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RoundTiming:
-    """`clock` gives Unix time, `between` is seconds between two rounds, `chance` a number from 0 to 1. `steady` counts
-    seconds whatever the clock does.
+    """When rounds begin: `between` is seconds between two, `chance` a number from 0 to 1.
 
-    `turn` is asked, with the part's name and a number of seconds, whether nobody else has begun a round within these:
-    what one worker has looked at needs no other one.
+    `clock` gives Unix time; `steady` counts seconds whatever it does. `turn` is asked, with the part's name and a
+    number of seconds, whether nobody else has begun a round within these: what one worker has looked at needs no other
+    one.
     """
 
     clock: Callable[[], float] = time.time
@@ -45,11 +45,12 @@ PACE = RoundTiming()
 
 
 async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, pace: RoundTiming) -> None:
-    """Run `one_round`, which is given the time, again and again, until cancelled. `part` names it in the log.
+    """Run `one_round`, which is given the time, again and again. `part` names it in the log.
 
-    Redis being away is logged and waited out, and so is a bug: what fills up or goes astray because upkeep ended
-    unnoticed would be worse. A round whose clock has jumped ahead since the last one is left out: at a wrong time posts
-    would look old, and what upkeep drops doesn't come back. The next one believes the clock.
+    It ends when it is cancelled. Redis being away is logged and waited out, and so is a bug: what fills up or goes
+    astray because upkeep ended unnoticed would be worse. A round whose clock has jumped ahead since the last one is
+    left out: at a wrong time posts would look old, and what upkeep drops doesn't come back. The next one believes the
+    clock.
     """
     task = asyncio.current_task()
     last, last_steady = pace.clock(), pace.steady()

@@ -23,7 +23,7 @@ _WIDE_NETWORK_BITS = 48
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """At most `most` of `what` in `seconds` for each `per`; with 0 seconds (`AT_ONCE`), at the same time."""
+    """At most `most` of `what` in `seconds` for each `per`; with `AT_ONCE`, at the same time."""
 
     what: str
     per: str
@@ -33,7 +33,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class GrowingPauses:
-    """`free` of `what` without a pause for each `per`, then pauses of `first` seconds, twice that, up to `longest`."""
+    """`free` of `what` for each `per`, then pauses of `first` seconds, doubled up to `longest`."""
 
     what: str
     per: str
@@ -52,7 +52,7 @@ class GrowingPauses:
 
 
 class FixedWindow:
-    """At most `most` times in each `seconds` for each key; the `keys` that were seen last are remembered."""
+    """At most `most` times in each `seconds` for each key; the last `keys` are remembered."""
 
     def __init__(self, most: int, seconds: float, keys: int = 10_000) -> None:
         self._most = most
@@ -61,7 +61,7 @@ class FixedWindow:
         self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def allows(self, key: str, now: float, weight: int = 1) -> bool:
-        """Count one more for the key, or `weight`, at `now` in seconds of any clock; whether it is within the limit."""
+        """Count `weight` for the key at `now`, in seconds of any clock; whether it is in the limit."""
         since, count = self._count(key, now)
         self._counts.pop(key, None)
         self._counts[key] = (since, count + weight)
@@ -83,7 +83,7 @@ Place = tuple[RateLimit, str]
 
 
 class RateLimiter:
-    """Counts by limit and subject, within the process. `clock` gives seconds. Belongs to one event loop."""
+    """Counts by limit and subject, in the process. `clock` gives seconds. For one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -120,7 +120,7 @@ class RateLimiter:
 
 
 def network_of(address: str) -> str:
-    """What stands for a client's address: itself, or its /64 for IPv6; IPv4 inside of IPv6 is IPv4. Pure."""
+    """What stands for a client's address: itself, or its /64 for IPv6. Pure."""
     found = client_address(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))
@@ -136,7 +136,7 @@ def wide_network_of(address: str) -> str | None:
 
 
 def is_public(address: str) -> bool:
-    """Whether a client's address is one of the internet, and not perhaps that of a proxy for everybody."""
+    """Whether a client's address is one of the internet, and not perhaps that of a proxy."""
     found = client_address(address)
     return found is not None and found.is_global
 

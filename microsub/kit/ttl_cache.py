@@ -76,7 +76,7 @@ class TtlCache(Generic[T]):
         return key in self._flying
 
     def forget(self, key: str | None = None) -> None:
-        """Delete one outcome, or all. A search that is under way answers those who wait for it, and nobody after."""
+        """Delete one outcome, or all; a search that is under way is for those who wait already."""
         for kept in (self._known, self._flying):
             _ = kept.clear() if key is None else kept.pop(key, None)
 

@@ -1,4 +1,4 @@
-"""What a channel's filters (`settings.filters` of backend.json) let in: by kind of post, words, and expressions.
+"""What a channel's `settings.filters` let in: by kind of post, words, and expressions.
 
 A post comes in when it is of an included kind, if any are named; when one of the included words or the included
 expression is found in it, if there are any; and when nothing that is excluded is found. What is searched is title,
@@ -41,7 +41,7 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a channel takes. Empty parts say nothing. `broken` names the settings whose expression can't be used."""
+    """What a channel takes; empty parts say nothing. `broken` are settings that can't be used."""
 
     include_types: frozenset[str] = frozenset()
     exclude_types: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class Filter:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Filter:
-        """From a `filters` object that the configuration has let pass; an expression that it wouldn't is left out."""
+        """From a valid `filters` object; an expression that isn't valid any more is left out."""
         patterns: dict[str, Pattern] = {}
         broken = []
         for name in ("include_regex", "exclude_regex"):
@@ -85,7 +85,7 @@ class Filter:
 
 
 def fold(text: str) -> str:
-    """The text as words are compared in it: without case, in one form of composed characters and of white space."""
+    """The text as words are compared in it: without case, characters composed, single blanks."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -156,7 +156,7 @@ class Pattern(Protocol):
 
 
 class PatternError(ValueError):
-    """An expression that can't be used: `reason` says why, `position` where what is wrong begins (from 0)."""
+    """An expression that can't be used: why (`reason`), and from where on (`position`, from 0)."""
 
     def __init__(self, pattern: str, reason: str, position: int) -> None:
         super().__init__(f"{reason} at position {position}")
@@ -167,7 +167,7 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> Pattern:
-    """The expression, ready for use. Upper and lower case differ unless it says `(?i)`. Raises PatternError."""
+    """The expression, ready for use. Case counts unless it says `(?i)`. Raises PatternError."""
     if len(pattern) > LONGEST:
         raise PatternError(pattern, f"more than {LONGEST} characters", LONGEST)
     try:
@@ -203,7 +203,7 @@ def _place(pattern: str, what: str, quoted: str) -> int:
 
 
 def _unbalanced(pattern: str) -> int:
-    """The bracket without its other half: the last one left open, or the first that closes nothing."""
+    """The bracket without its other half: the last one open, or the first that closes nothing."""
     opened: list[int] = []
     for found in re.finditer(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()]", pattern, re.DOTALL):
         if found[0] == "(":

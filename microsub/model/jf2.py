@@ -23,7 +23,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A person, organisation or place (h-card, h-adr, h-geo). Coordinates are decimal strings, as on the wire."""
+    """A person, organisation or place (h-card, h-adr, h-geo); coordinates are decimal strings."""
 
     type: str = "card"
     name: str | None = None

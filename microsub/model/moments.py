@@ -18,7 +18,7 @@ def number(text: str | bytes | None) -> float | None:
 
 
 def moment(text: str | bytes | None) -> float | None:
-    """The time that a text holds; None where it holds none, or one before 1970 or after the year 9999."""
+    """The time that a text holds, from 1970 to the year 9999; None where it holds none."""
     value = number(text)
     return value if value is not None and is_moment(value) else None
 
@@ -33,5 +33,5 @@ CLOCKS_DIFFER = 600.0
 
 
 def is_ahead(time: float | None, now: float) -> bool:
-    """Whether a Unix time of something that has happened lies ahead of now, further than clocks differ."""
+    """Whether the Unix time of something past lies ahead of now, further than clocks differ."""
     return time is not None and time > now + CLOCKS_DIFFER

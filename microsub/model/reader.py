@@ -1,4 +1,4 @@
-"""Readers and what they read, as frozen values: users, channels, subscriptions, cursors and pages."""
+"""Readers and what they read as values: users, channels, subscriptions, cursors, pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ View = Literal["all", "unread", "read"]
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place between items of a timeline: the score (decimal text, as Redis writes it) and the id of one item.
+    """A place between items of a timeline: the score (decimal text) and the id of one item.
 
     On the wire it is opaque and made of `[A-Za-z0-9_-]` alone. It keeps its place when the item has left.
     """
@@ -39,7 +39,7 @@ class Cursor:
 
     @classmethod
     def decode(cls, text: str, parameter: str) -> Cursor:
-        """Read the wire form back. Raises InvalidRequest, naming `parameter`, when `text` never came from `encode`."""
+        """Read the wire form back. Raises InvalidRequest, naming `parameter`, for any other text."""
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
         except (binascii.Error, ValueError):
@@ -55,7 +55,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A token as it arrived, not checked yet: whose it claims to be, and the SHA-256 (hex) of its whole text."""
+    """A token as it arrived, not checked yet: its user, and the SHA-256 (hex) of its whole text."""
 
     user: str
     digest: str
@@ -63,7 +63,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a checked token allows, and whether posts wait to be brought into timelines of its user (`behind`)."""
+    """What a checked token allows; `behind`: posts wait to be brought into its user's timelines."""
 
     user: str
     scopes: frozenset[str]
@@ -82,7 +82,10 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed in a channel. `name` is the owner's own name for it, if any; `followed_at` is Unix time in seconds."""
+    """A feed in a channel. `name` is the owner's own for it; `followed_at` is Unix time.
+
+    Items with a score below `unread_from` come in as read; None until the first ones came in.
+    """
 
     feed: str
     url: str
@@ -92,7 +95,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """Another feed's copy of the same post. `wins` says that this one yields to it where both are followed."""
+    """Another feed's copy of a post. `wins`: this one yields to it where both are followed."""
 
     item: str
     feed: str
@@ -139,11 +142,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageRows:
-    """A page before the items' JSON is spliced in, newest first. `older` says that more lie behind it.
+    """A page before the items' JSON is spliced in, newest first. `older`: more lie behind it.
 
-    `names` gives the name of every channel that occurs in `rows`. `resume` is the place where a bounded walk stopped
-    (views without an index), when that isn't the last row. `behind` says that posts wait to be brought into timelines
-    of this user.
+    `names` are those of all channels in `rows`. `resume` is where a bounded walk stopped (views without an index), when
+    that isn't the last row. `behind`: posts wait to be brought into timelines of this user.
     """
 
     rows: tuple[Row, ...]
@@ -154,7 +156,7 @@ class PageRows:
 
 
 class Reason(IntEnum):
-    """Why an item left a timeline, as `gone` keeps it. The scripts get their constants from here.
+    """Why an item left a timeline, as `gone` keeps it. Scripts get their constants from here.
 
     It may come back after UNFOLLOWED, and after TWIN when the feed of the other copy was unfollowed; never after the
     others.
@@ -182,7 +184,7 @@ MOVE = "move"
 
 @dataclass(frozen=True, slots=True)
 class FeedMove:
-    """A feed's items are on their way from one channel to another; `begun` is the Unix time of the move's beginning."""
+    """A feed's items, on their way from channel to channel since `begun` (Unix time)."""
 
     feed: str
     source: str
@@ -207,7 +209,7 @@ OTHER_NAMES = {"timeline": READ}
 
 
 def understood(scopes: Iterable[str]) -> frozenset[str]:
-    """The scopes that a provider has granted, and those of ours that they mean under another name.
+    """The scopes that a provider has granted, and ours that they mean under other names.
 
     Nothing is added beyond that: who granted an app to post, and not to read, isn't read.
     """

@@ -1,8 +1,8 @@
-"""Settings of a channel as they are declared once: value, default, bounds and description in one field.
+"""Settings of a channel, each declared once: value, default, bounds and description.
 
 Everything else is made of the fields: what backend.json may say and its reference page (`configuration.model`), the
-hash fields in Redis (`timelines.channels`), and which level's value holds (`ChannelSettings.over`). The markers
-are what pydantic reads of them; it is loaded by those alone who check a file.
+hash fields in Redis (`timelines.channels`), and which level's value holds (`ChannelSettings.over`). The markers are
+what pydantic reads of them; it is loaded by those alone who check a file.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ Maybe = Annotated[T | None, LeftOut()]
 
 @dataclass(frozen=True)
 class Fits:
-    """Text of a certain form, of 1 to `longest` characters. `problem` gives None for text that fits, else why it
-    doesn't, or ''; `expected` says what was expected, and `pattern` is the part of it that editors can check.
+    """Text of 1 to `longest` characters for which `problem` gives None, else why it doesn't fit.
+
+    `expected` says what was expected; `pattern` is what editors can check of it.
     """
 
     problem: Callable[[str], str | None]
@@ -67,9 +68,7 @@ class Fits:
 
 
 def declared(description: str, default: Any = None, *, usual: Any = None, **bounds: Any) -> Any:
-    """A field of a settings object. `usual` is what holds where no level says anything, for fields that are None then;
-    `bounds` are pydantic's (`ge`, `le`, `max_length`, …).
-    """
+    """A field of a settings object; `usual` is what holds where no level says anything."""
     shown = usual if default is None else default
     more = {"json_schema_extra": {"default": shown}} if shown not in (None, ()) else {}
     return field(default=default, metadata={"description": description, "usual": usual, **more, **bounds})
@@ -95,7 +94,7 @@ def _default(one: Field[Any]) -> Any:
 
 
 class Level:
-    """Settings that are declared at several levels: None means as the level above has it, 0 means without limit."""
+    """Settings of several levels: None means as the level above has it, 0 means without limit."""
 
     __slots__ = ()
 
