@@ -1,8 +1,7 @@
 """An IndieAuth provider written by the letter of the spec, for tests of what relies on one. It knows nothing of us.
 
-Spec: https://indieauth.spec.indieweb.org/, on RFC 6749, 7636 (PKCE), 7662 (introspection), 7009 (revocation), 8414
-(metadata) and 9207 (`iss`). It is a real HTTP server on loopback, in the event loop of the test, and ends with
-its block:
+Spec: https://indieauth.spec.indieweb.org/, on RFC 6749, 7636 (PKCE), 7662 (introspection), 8414 (metadata) and 9207
+(`iss`). It is a real HTTP server on loopback, in the event loop of the test, and ends with its block:
 
     async with provider(Variant()) as site:
         alice = site.person("alice")
@@ -29,9 +28,9 @@ every difference can be had alone:
     twice       codes are good twice, which the spec forbids
 
 Faults are switched on by `site.fault(where, Fault(…))`, where being `profile`, `metadata`, `authorization`, `redirect`
-(the answer to the client), `redeemed` (a POST to the authorization endpoint), `token`, `check`, `introspection`,
-`revocation`, `userinfo`; see `Fault` for the kinds. `site.listening.down()` takes the whole server away. Another user's
-`me`, a wrong `iss`, a missing `state` and broken lines are `change`s.
+(the answer to the client), `redeemed` (a POST to the authorization endpoint), `token`, `check`, `introspection`; see
+`Fault` for the kinds. `site.listening.down()` takes the whole server away. Another user's `me`, a wrong `iss`, a missing
+`state` and broken lines are `change`s.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class Provider:
         return token
 
     def revoke(self, token: str) -> None:
-        """What the revocation endpoint does, and what a person does who takes a grant back."""
+        """What a person does who takes a grant back."""
         if token in self.tokens:
             self.tokens[token].revoked = True
 
@@ -173,17 +172,8 @@ class Provider:
             return "redirect", self._decide(request)
         if path == "/token":
             return ("check", self._check(request)) if get else ("token", self._token(request))
-        return self._others(request, path, get)
-
-    def _others(self, request: Request, path: str, get: bool) -> tuple[str, Reply]:
-        newer = self.variant.check != "older"
-        if path == "/introspect" and not get and newer:
+        if path == "/introspect" and not get and self.variant.check != "older":
             return "introspection", self._introspect(request)
-        if path == "/revoke" and not get and self.variant.discovery != "older":
-            self.revoke(request.form.get("token", ""))
-            return "revocation", json_reply({})
-        if path == "/userinfo" and get and self.variant.discovery != "older":
-            return "userinfo", self._userinfo(request)
         return "", Reply(b"not here", 404)
 
     async def _faulty(self, where: str, reply: Reply, request: Request) -> Reply:
@@ -208,9 +198,6 @@ class Provider:
             "issuer": self.issuer,
             "authorization_endpoint": self.url("/auth"),
             "token_endpoint": self.url("/token"),
-            "revocation_endpoint": self.url("/revoke"),
-            "revocation_endpoint_auth_methods_supported": ["none"],
-            "userinfo_endpoint": self.url("/userinfo"),
             "scopes_supported": list(SCOPES),
             "response_types_supported": ["code"],
             "grant_types_supported": ["authorization_code"],
@@ -320,28 +307,18 @@ class Provider:
         return code if isinstance(code, Reply) else self._shaped(_about(code.person, code.scope))
 
     def _token(self, request: Request) -> Reply:
-        form = request.form
-        if form.get("action") == "revoke":
-            self.revoke(form.get("token", ""))
-            return Reply(b"", 200)
         code = self._redeemed(request)
         if isinstance(code, Reply):
             return code
         if not code.scope:
             # A code without scopes is good for the profile alone (section 5.3.2).
             return json_reply({"error": "invalid_grant", "error_description": "no scope was granted"}, 400)
-        given = Token(code.person, code.asking.client.id, code.scope, None, form["code"])
-        return self._issue(given)
-
-    def _issue(self, given: Token) -> Reply:
         token, lifetime = secrets.token_urlsafe(24), self.variant.lifetime
         expires = None if lifetime is None else self.clock() + lifetime
-        self.tokens[token] = replace(given, expires=expires)
-        about = _about(given.person, given.scope)
-        reply: dict[str, Any] = {"access_token": token, "token_type": "Bearer", "scope": " ".join(given.scope), **about}
-        if lifetime is not None:
-            reply["expires_in"] = lifetime
-        return self._shaped(reply)
+        self.tokens[token] = Token(code.person, code.asking.client.id, code.scope, expires, request.form["code"])
+        about = _about(code.person, code.scope)
+        reply: dict[str, Any] = {"access_token": token, "token_type": "Bearer", "scope": " ".join(code.scope), **about}
+        return self._shaped(reply if lifetime is None else {**reply, "expires_in": lifetime})
 
     def _shaped(self, reply: Mapping[str, Any]) -> Reply:
         if self.variant.replies == "form":
@@ -377,14 +354,6 @@ class Provider:
             return json_reply({"active": False})
         about = {"active": True, "me": found.person.me, "client_id": found.client, "scope": " ".join(found.scope)}
         return json_reply(about if found.expires is None else {**about, "exp": int(found.expires)})
-
-    def _userinfo(self, request: Request) -> Reply:
-        found = self.good(request.bearer)
-        if found is None:
-            return json_reply({"error": "invalid_token"}, 401, ("WWW-Authenticate", "Bearer"))
-        if "profile" not in found.scope:
-            return json_reply({"error": "insufficient_scope"}, 403)
-        return json_reply(found.person.profile)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import httpx
@@ -51,29 +51,7 @@ class Variant:
         return cls(**{**values, **other})
 
 
-class Holder(Protocol):
-    """Whose profile is shown."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def me(self) -> str: ...
-    @property
-    def microsub(self) -> str | None: ...
-    @property
-    def micropub(self) -> str | None: ...
-
-
-class Shown(Protocol):
-    """Which client is shown."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-
-
-def rels(variant: Variant, person: Holder, base: str) -> list[tuple[str, str]]:
+def rels(variant: Variant, person: Person, base: str) -> list[tuple[str, str]]:
     """What a profile names, as pairs of rel and URL."""
     start = "" if variant.relative else base
     found = []
@@ -88,7 +66,7 @@ def rels(variant: Variant, person: Holder, base: str) -> list[tuple[str, str]]:
     return [(f"{rel} x-{rel}" if variant.joined else rel, url) for rel, url in found]
 
 
-def profile_reply(variant: Variant, person: Holder, base: str) -> Reply:
+def profile_reply(variant: Variant, person: Person, base: str) -> Reply:
     """The profile page of a person."""
     named = rels(variant, person, base)
     headers: list[tuple[str, str]] = []
@@ -107,7 +85,7 @@ def profile_reply(variant: Variant, person: Holder, base: str) -> Reply:
     return html_reply(f"<!doctype html><meta charset=utf-8><title>{name}</title>\n{links}{card}", 200, *headers)
 
 
-def consent_page(ticket: str, client: Shown, scope: Sequence[str], me: str) -> Reply:
+def consent_page(ticket: str, client: Client, scope: Sequence[str], me: str) -> Reply:
     """The page on which a person signs in, chooses scopes, and allows or denies."""
     boxes = "".join(
         f'<label><input type="checkbox" name="scope" value="{escape(s)}" checked> {escape(s)}</label>\n' for s in scope
