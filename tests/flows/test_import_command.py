@@ -9,7 +9,6 @@ from microsub.redis.multiplexer import Multiplexed
 from tests.support.old_server import OldServer, post
 from tests.support.polling import dated, rss
 from tests.support.process import installation, reader
-from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 
@@ -45,11 +44,7 @@ async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
         endpoint = await made.serve()
         async with reader(endpoint, await made.token("ann")) as app:
             assert list(await app.channels()) == ["notifications", "1001", "1000"]
-
-            async def polled() -> bool:
-                return len(await app.timeline("1001")) == 12
-
-            await wait_until(polled)
+            await app.has(12, "1001")
             assert [(item["name"], item["_is_read"]) for item in await app.timeline("1001")] == [
                 (f"Post {n}", n in range(7, 11)) for n in range(12, 0, -1)
             ]

@@ -36,10 +36,7 @@ async def test_polled_and_saved_posts_are_read_by_programs_and_readers(tmp_path:
                     assert response.status_code == 200, response.text
                     return response.json()
 
-                async def is_polled() -> bool:
-                    return len(await alice.timeline("home")) == 25
-
-                await wait_until(is_polled)
+                await alice.has(25)
                 (feed,) = (await get("feeds", url=polled))["items"]
                 assert feed["name"] == "Polled"
                 first = await get(f"feeds/{feed['_id']}/posts", limit=20)

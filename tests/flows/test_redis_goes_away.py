@@ -44,11 +44,7 @@ async def at_work(
         address = await installed.serve("web")
         await installed.start("work")
         async with reader(address, await installed.token("alice")) as alice:
-
-            async def filled() -> bool:
-                return len(await alice.timeline("home")) == POSTS
-
-            await wait_until(filled)
+            await alice.has(POSTS)
             promises = Promises(alice, more)
             task = asyncio.create_task(promises.make([item["_id"] for item in await alice.timeline("home")]))
             await reached(promises, task, ENOUGH)

@@ -63,13 +63,9 @@ async def test_the_worker_is_there_gives_way_and_is_replaced_when_it_is_killed(t
             server = here.processes[-1].pid
             first = await wait_until(lambda: worker_of(server))
             await gives_way(first, server)
-
-            async def delivered() -> bool:
-                return len(await alice.timeline("home")) == 3
-
-            await wait_until(delivered)
+            await alice.has(3)
             os.kill(first, signal.SIGKILL)
-            assert await delivered()
+            assert len(await alice.timeline("home")) == 3
             second = await wait_until(lambda: {worker_of(server)} - {first, None} and worker_of(server))
             await alice.post(action="follow", channel="home", url=site.serve_document("/b", rss(dated(2), title="B")))
             await wait_until(lambda: here.log.count('"feed polled"') == 2)

@@ -29,8 +29,8 @@ every difference can be had alone:
 
 Faults are switched on by `site.fault(where, Fault(…))`, where being `profile`, `metadata`, `authorization`, `redirect`
 (the answer to the client), `redeemed` (a POST to the authorization endpoint), `token`, `check`, `introspection`; see
-`Fault` for the kinds. `site.listening.down()` takes the whole server away. Another user's `me`, a wrong `iss`, a missing
-`state` and broken lines are `change`s.
+`Fault` for the kinds. `site.listening.down()` takes the whole server away. Another user's `me`, a wrong `iss`, a
+missing `state` and broken lines are `change`s.
 """
 
 from __future__ import annotations

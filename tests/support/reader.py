@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 
+from tests.support.waiting import wait_until
+
 ENDPOINT = "/microsub"
 
 
@@ -56,6 +58,14 @@ class Reader:
             found += page["items"]
             after = page["paging"].get("after")
         return found
+
+    async def has(self, count: int, channel: str = "home") -> None:
+        """Wait until the channel has so many items."""
+
+        async def there() -> bool:
+            return len(await self.timeline(channel)) == count
+
+        await wait_until(there)
 
     async def walk(self, channel: str = "home", **params: Any) -> list[str]:
         """The ids of all pages."""
