@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from microsub.identity.clients import ClientApps
 from microsub.identity.store.sessions import SignedIn
 from microsub.redis.protocol import Redis
+from tests.support.apps import Apps
+from tests.support.parsing import PARSER
 from tests.support.readers import Instance, instance
-from tests.support.visitor import Visitor
+from tests.support.visitor import PASSWORD, Visitor
 
 ADDRESS = "https://reader.example"
 
@@ -54,3 +57,18 @@ def signed_in(server: Instance) -> SignIn:
         return found
 
     return sign_in
+
+
+@pytest.fixture
+async def enrolled(server: Instance) -> Instance:
+    """Ann has a password."""
+    await server.identity.local.set_password("ann", PASSWORD, server.now)
+    return server
+
+
+@pytest.fixture
+def apps(server: Instance) -> Apps:
+    """Apps that answer when they are asked about themselves."""
+    made = Apps()
+    server.identity.provider.clients = ClientApps(made, PARSER, patience=60)
+    return made

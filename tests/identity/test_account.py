@@ -16,7 +16,17 @@ from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from tests.support.authenticator import Authenticator, b64
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.readers import Instance
-from tests.support.visitor import PASSWORD, Shown, Visitor, fields_of, options_from, passkey_of, tried, with_passkey
+from tests.support.visitor import (
+    ORIGIN,
+    PASSWORD,
+    Shown,
+    Visitor,
+    fields_of,
+    options_from,
+    passkey_of,
+    tried,
+    with_passkey,
+)
 
 END, END_ALL = "/account/sessions/end", "/account/sessions/end-all"
 
@@ -29,20 +39,6 @@ async def test_the_account_lists_sessions_with_device_and_last_use(ann: Visitor,
     assert "Firefox on Linux (this browser)" in page.text
     assert "Safari on iPhone" in page.text
     assert "last used" in page.text
-
-
-async def test_nobody_ends_a_session_of_somebody_else(
-    server: Instance, ann: Visitor, other: Visitor, signed_in
-) -> None:
-    """The id of another user's session means nothing here."""
-    await server.accounts.add_user("bob", "https://bob.example/", server.now)
-    await signed_in(other)
-    await signed_in(ann)
-    theirs = await signed_in(other, "bob")
-    page = await ann.get("/account")
-    shown = await ann.submit(page, END, session=theirs.id)
-    assert shown.status == 404
-    assert (await other.get("/account")).status == 200
 
 
 async def test_signing_out_everywhere(ann: Visitor, other: Visitor, signed_in) -> None:
@@ -121,13 +117,12 @@ class TestTokens:
         assert shown.tree.css("[role=alert]")
         assert await server.accounts.tokens("ann") == []
 
-    async def test_one_without_an_end_needs_a_fresh_sign_in(self, server: Instance, ann: Visitor, signed_in) -> None:
+    async def test_one_without_an_end_needs_a_fresh_sign_in(self, enrolled: Instance, ann: Visitor, signed_in) -> None:
         """Or the password or a passkey once more, as changing these does; one that ends is made at any time."""
-        await server.identity.local.set_password("ann", PASSWORD, server.now)
         await signed_in(ann)
-        server.now += CONFIRMATION + 1
+        enrolled.now += CONFIRMATION + 1
         refused = await self.made(ann, days="")
-        assert (refused.status, await server.accounts.tokens("ann")) == (403, [])
+        assert (refused.status, await enrolled.accounts.tokens("ann")) == (403, [])
         assert "Show first that it is you" in refused.text
         assert refused.tree.css_first("#token-name")
         assert (await self.made(ann)).status == 200
@@ -215,13 +210,6 @@ async def added(visitor: Visitor, device: Authenticator, name: str = "Stick") ->
 
 def later(server: Instance) -> None:
     server.now += CONFIRMATION + 1
-
-
-@pytest.fixture
-async def enrolled(server: Instance) -> Instance:
-    """Ann has a password."""
-    await server.identity.local.set_password("ann", PASSWORD, server.now)
-    return server
 
 
 async def test_a_changed_password_ends_all_other_sessions(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
@@ -316,6 +304,20 @@ async def test_who_has_neither_signs_in_again(server: Instance, ann: Visitor, si
     page = await ann.get(PAGE)
     assert f"{PAGE}/password" not in page.response.text
     assert "/sign-in?next=/account/sign-in" in page.response.text
+
+
+async def test_a_passkey_is_added_renamed_and_removed(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """Soon after a sign-in; it signs in as long as it is there."""
+    device = Authenticator(ORIGIN)
+    await tried(ann)
+    assert (await added(ann, device)).location == PAGE
+    assert (await with_passkey(other, device)).status == 303
+    page = await ann.get(PAGE)
+    await ann.submit(page, f"{PAGE}/passkeys/name", passkey=b64(device.id), name="Key ring")
+    page = await ann.get(PAGE)
+    assert "Key ring" in page.text
+    assert (await ann.submit(page, f"{PAGE}/passkeys/remove", passkey=b64(device.id))).location == PAGE
+    assert (await with_passkey(other, device)).status == 403
 
 
 async def test_nobody_touches_the_passkeys_of_another(enrolled: Instance, ann: Visitor) -> None:

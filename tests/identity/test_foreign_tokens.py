@@ -19,12 +19,10 @@ from microsub.identity.foreign_tokens import (
     ForeignTokenCheck,
     Said,
     Silent,
-    decided,
-    grace_until,
 )
 from microsub.identity.limits import UnknownTokens
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, Vouched
+from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.model.reader import Credential, Grant
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
@@ -96,53 +94,6 @@ async def world(redis: Redis) -> World:
 
 def another(number: int) -> Credential:
     return Credential(ANN, f"{number:064x}")
-
-
-# --- decisions
-
-
-GOOD = READ
-WHO = Principal(ANN, ME)
-
-
-@pytest.mark.parametrize(
-    ("standing", "expected"),
-    [
-        (Standing(None), Unauthorized),
-        (Standing(None, GOOD, NOW + 9), Unauthorized),
-        (Standing(Principal(ANN, "")), Unauthorized),
-        (Standing(Principal(ANN, "", "https://t.example/")), Unauthorized),
-        (Standing(WHO, GOOD, NOW + 1), GRANT),
-        (Standing(WHO, GOOD, NOW), None),
-        (Standing(WHO), None),
-        (Standing(WHO, refused="invalid"), Unauthorized),
-        (Standing(WHO, refused="another"), Forbidden),
-        (Standing(WHO, refused="ended"), Unauthorized),
-        (Standing(WHO, refused=f"silent until {NOW + 9:.0f} no answer"), ProviderUnavailable),
-        (Standing(WHO, GOOD, NOW - 1, f"silent until {NOW:.0f} no answer"), ProviderUnavailable),
-    ],
-)
-def test_what_needs_no_question(standing: Standing, expected: Any) -> None:
-    """Without a user or a profile there is nobody to ask; what is remembered is enough."""
-    found = decided(ANN, standing, NOW)
-    assert found == expected or (isinstance(expected, type) and isinstance(found, expected))
-
-
-@pytest.mark.parametrize(
-    ("ends", "now", "until"),
-    [
-        (None, 600, 630),
-        (None, 4199, 4200),
-        (None, 4200, None),
-        (900, 600, 630),
-        (620, 600, 620),
-        (600, 600, None),
-    ],
-)
-def test_grace(ends: float | None, now: float, until: float | None) -> None:
-    """A little at a time, until an hour after the answer's time is over, and never beyond the provider's own end."""
-    vouched = Vouched(GOOD.scopes, APP, 0, ends)
-    assert grace_until(vouched, SETTINGS, now, 30) == until
 
 
 # --- asking

@@ -13,8 +13,6 @@ from tests.support.readers import Instance, instance
 from tests.support.visitor import PASSWORD, Shown, Visitor
 from tests.support.web import Answer, Publisher, publisher
 
-BAD = '<script>alert(1)</script>"'
-
 
 @pytest.fixture
 async def site() -> AsyncIterator[Publisher]:

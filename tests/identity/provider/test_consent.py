@@ -11,12 +11,11 @@ import httpx
 import pytest
 
 from microsub.app import create_app
-from microsub.identity.clients import MAX_LOGO, ClientApps
+from microsub.identity.clients import MAX_LOGO
 from microsub.identity.pages.visit import moment
 from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from microsub.identity.store.grants import Codes
 from tests.support.apps import Apps
-from tests.support.parsing import PARSER
 from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor
 
@@ -26,13 +25,6 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 50
 PAGE = b"""<!doctype html><title>x</title><link rel=redirect_uri href="https://elsewhere.example/back">
 <div class=h-app><img class=u-logo src=/logo.png alt="">
 <a class="u-url p-name" href="/">Reads &lt;b&gt;well</a></div>"""
-
-
-@pytest.fixture
-def apps(server: Instance) -> Apps:
-    made = Apps()
-    server.identity.provider.clients = ClientApps(made, PARSER, patience=60)
-    return made
 
 
 def address(**changes: str | None) -> str:
@@ -168,15 +160,6 @@ class TestPrograms:
         assert page.title == "Allow program.example?"
         assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), self.HERE)
 
-    @pytest.mark.parametrize(
-        "elsewhere", ["http://192.168.0.1:41753/", "http://localhost.evil.example:1/", "https://127.0.0.1:41753/"]
-    )
-    async def test_only_this_machine_counts(self, ann: Visitor, apps: Apps, signed_in, elsewhere: str) -> None:
-        """By the loopback addresses themselves, which lead nowhere else."""
-        await signed_in(ann)
-        page = await ann.get(self.asked(redirect_uri=elsewhere))
-        assert (page.status, page.tree.css("form[action='/auth/consent']")) == (400, [])
-
     async def test_an_app_of_this_machine_is_called_so(self, ann: Visitor, apps: Apps, signed_in) -> None:
         """Nobody is blamed for a name that can't be asked for."""
         await signed_in(ann)
@@ -230,14 +213,6 @@ async def test_an_app_that_does_not_answer_is_shown_by_its_address(ann: Visitor,
     assert page.title == "Allow app.example?"
     assert "could not be asked for its name" in page.text
     assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
-
-
-async def test_an_app_is_asked_once_for_page_and_answer(ann: Visitor, apps: Apps, signed_in) -> None:
-    """What it said is remembered."""
-    await signed_in(ann)
-    apps.say(APP, {"client_id": APP, "client_name": "App"})
-    await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant="read")
-    assert apps.asked == [APP]
 
 
 class TestWhoIsThere:
@@ -422,21 +397,6 @@ class TestTheAccount:
             assert (await client.get("/microsub?action=channels", headers=headers)).status_code == 200
         await used.aclose()
         assert f"last used {moment(server.now)}" in (await ann.get("/account")).text
-
-    async def test_nobody_shuts_out_the_apps_of_somebody_else(
-        self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
-    ) -> None:
-        """The form is about one's own."""
-        server.now = 2e9
-        await server.accounts.add_user("bob", "https://bob.example/", server.now)
-        await signed_in(ann)
-        await signed_in(other, "bob")
-        for visitor in (ann, other):
-            told = answer(await visitor.submit(await visitor.get(address()), CONSENT, decision="allow", grant="read"))
-            await redeem(server, told["code"])
-        await other.submit(await other.get("/account"), "/account/apps/end")
-        assert len(await server.identity.provider.apps("ann")) == 1
-        assert len(await server.identity.provider.apps("bob")) == 0
 
 
 async def test_nobody_lets_the_server_ask_apps_all_the_time(

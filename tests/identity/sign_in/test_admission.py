@@ -101,14 +101,6 @@ async def test_who_is_let_in(
     assert await admitted(real_redis, account, returned, *onwards) is expected
 
 
-async def test_an_account_whose_own_page_leads_on_is_found(real_redis: Redis) -> None:
-    """Its owner has said so, on the page that the account names."""
-    pages = Pages()
-    pages.leads["https://host.example/old"] = ("https://host.example/new",)
-    assert await admitted(real_redis, "https://host.example/old", "https://host.example/new", pages=pages)
-    assert not await admitted(real_redis, "https://host.example/old", "https://host.example/other", pages=pages)
-
-
 async def test_pages_on_other_sites_are_not_asked(real_redis: Redis) -> None:
     """Nor more than a few of the same site, the one that was entered first."""
     accounts, pages = Accounts(real_redis), Pages()

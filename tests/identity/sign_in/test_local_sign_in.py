@@ -6,11 +6,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from microsub.identity.clients import ClientApps
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
 from microsub.metrics import LOCAL_SIGN_INS
 from tests.support.apps import Apps
-from tests.support.parsing import PARSER
 from tests.support.readers import Instance
 from tests.support.visitor import (
     BY_PASSWORD,
@@ -24,13 +22,6 @@ from tests.support.visitor import (
     tried,
     with_passkey,
 )
-
-
-@pytest.fixture
-async def enrolled(server: Instance) -> Instance:
-    """Ann has a password."""
-    await server.identity.local.set_password("ann", PASSWORD, server.now)
-    return server
 
 
 @pytest.mark.parametrize("who", ["ann", " ann ", "https://ann.example/", "ann.example", "http://ANN.example"])
@@ -133,12 +124,6 @@ APP = "https://app.example/"
 
 
 class TestTheAppThatSentSomebodyHere:
-    @pytest.fixture
-    def apps(self, server: Instance) -> Apps:
-        made = Apps()
-        server.identity.provider.clients = ClientApps(made, PARSER, patience=60)
-        return made
-
     def address(self, client: str = APP, back: str = "", **more: str) -> str:
         asked = {"response_type": "code", "client_id": client, "redirect_uri": back or f"{client}back", **more}
         return f"{SIGN_IN}?{urlencode({'next': '/auth?' + urlencode(asked)})}"

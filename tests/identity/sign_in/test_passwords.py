@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -116,93 +116,92 @@ async def test_hashes_are_argon2id_with_a_salt(hasher: Hasher) -> None:
         real.close()
 
 
-async def test_hashing_leaves_the_loop_free_and_is_bounded() -> None:
-    """So many run, so many wait, the next is told to come again; meanwhile the loop goes on, later there is room."""
-    hasher = Hasher(CHEAP, at_once=1, waiting=2)
-    gate, running = threading.Event(), []
+class Gated(Hasher):
+    """Checks nothing before the `gate` is open; `order` says what was checked, `running` is set with the first."""
 
-    def slow(*_: object) -> bool:
-        running.append(threading.current_thread())
-        assert gate.wait(60)
+    def __init__(self, waiting: int) -> None:
+        super().__init__(CHEAP, at_once=1, waiting=waiting)
+        self.gate, self.running = threading.Event(), threading.Event()
+        self.order: list[str] = []
+        self.threads: set[threading.Thread] = set()
+
+    def _check(self, hashed: str | None, password: str | None) -> bool:
+        self.threads.add(threading.current_thread())
+        self.running.set()
+        assert self.gate.wait(60)
+        self.order.append(password or "")
         return True
 
-    hasher._check = slow  # type: ignore[method-assign]
-    try:
-        tasks = [asyncio.create_task(hasher.check("x", "y")) for _ in range(3)]
-        while not running:
+    async def busy(self) -> None:
+        while not self.running.is_set():
             await asyncio.sleep(0)
-        with pytest.raises(TooManyRequests):
-            await hasher.check("x", "y")
-        assert len(running) == 1
-        assert running[0] is not threading.main_thread()
-        gate.set()
-        assert await asyncio.gather(*tasks) == [True] * 3
-        assert await hasher.check("x", "y")
-    finally:
-        gate.set()
+
+
+@pytest.fixture
+def gated() -> Iterator[Callable[[int], Gated]]:
+    """`gated(waiting)`: a hasher in one thread, with so many places to wait."""
+    made: list[Gated] = []
+
+    def make(waiting: int) -> Gated:
+        made.append(Gated(waiting))
+        return made[-1]
+
+    yield make
+    for hasher in made:
+        hasher.gate.set()
         hasher.close()
 
 
-async def test_networks_take_turns() -> None:
+async def test_hashing_leaves_the_loop_free_and_is_bounded(gated: Callable[[int], Gated]) -> None:
+    """So many run, so many wait, the next is told to come again; meanwhile the loop goes on, later there is room."""
+    hasher = gated(2)
+    tasks = [asyncio.create_task(hasher.check("x", "y")) for _ in range(3)]
+    await hasher.busy()
+    with pytest.raises(TooManyRequests):
+        await hasher.check("x", "y")
+    assert len(hasher.threads) == 1
+    assert threading.main_thread() not in hasher.threads
+    hasher.gate.set()
+    assert await asyncio.gather(*tasks) == [True] * 3
+    assert await hasher.check("x", "y")
+
+
+async def test_networks_take_turns(gated: Callable[[int], Gated]) -> None:
     """A network's first attempt comes before anybody's second, and takes the last one's place in a full queue; those
     who go away leave theirs.
     """
-    hasher = Hasher(CHEAP, at_once=1, waiting=4)
-    gate, order = threading.Event(), []
-
-    def slow(_: object, name: str) -> bool:
-        assert gate.wait(60)
-        order.append(name)
-        return True
-
-    hasher._check = slow  # type: ignore[assignment,method-assign]
-    try:
-        asked = [("running", 1), ("third", 3), ("goes", 1), ("second", 2), ("last", 4), ("first", 1), ("known", 0)]
-        tasks = {}
-        for name, turn in asked:
-            tasks[name] = asyncio.create_task(hasher.check("x", name, turn))
+    hasher = gated(4)
+    asked = [("running", 1), ("third", 3), ("goes", 1), ("second", 2), ("last", 4), ("first", 1), ("known", 0)]
+    tasks = {}
+    for name, turn in asked:
+        tasks[name] = asyncio.create_task(hasher.check("x", name, turn))
+        await asyncio.sleep(0)
+        if name == "last":
+            tasks["goes"].cancel()
             await asyncio.sleep(0)
-            if name == "last":
-                tasks["goes"].cancel()
-                await asyncio.sleep(0)
-        with pytest.raises(TooManyRequests):
-            await hasher.check("x", "later", 3)
-        gate.set()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
-        assert order == ["running", "known", "first", "second", "third"]
-        assert isinstance(tasks["last"].exception(), TooManyRequests)
-        assert hasher._free == 1
-    finally:
-        gate.set()
-        hasher.close()
+    with pytest.raises(TooManyRequests):
+        await hasher.check("x", "later", 3)
+    hasher.gate.set()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
+    assert hasher.order == ["running", "known", "first", "second", "third"]
+    assert isinstance(tasks["last"].exception(), TooManyRequests)
+    assert hasher._free == 1
 
 
-async def test_who_goes_away_keeps_the_place_until_the_thread_is_done() -> None:
+async def test_who_goes_away_keeps_the_place_until_the_thread_is_done(gated: Callable[[int], Gated]) -> None:
     """So cancelled requests can't pile up hashes behind them."""
-    hasher = Hasher(CHEAP, at_once=1, waiting=0)
-    gate, running = threading.Event(), threading.Event()
-
-    def slow(*_: object) -> bool:
-        running.set()
-        return gate.wait(60)
-
-    hasher._check = slow  # type: ignore[method-assign]
-    try:
-        task = asyncio.create_task(hasher.check("x", "y"))
-        while not running.is_set():
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        with pytest.raises(TooManyRequests):
-            await hasher.check("x", "y")
-        gate.set()
-        while not hasher._free:
-            await asyncio.sleep(0)
-        assert await hasher.check("x", "y")
-    finally:
-        gate.set()
-        hasher.close()
+    hasher = gated(0)
+    task = asyncio.create_task(hasher.check("x", "y"))
+    await hasher.busy()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(TooManyRequests):
+        await hasher.check("x", "y")
+    hasher.gate.set()
+    while not hasher._free:
+        await asyncio.sleep(0)
+    assert await hasher.check("x", "y")
 
 
 async def test_a_password_is_right_for_its_user_alone(store: LocalCredentials, hasher: Hasher) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
 from ipaddress import ip_network
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +13,7 @@ from microsub.identity.limits import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
 from microsub.identity.profiles import Profile, Profiles, trail_of
 from tests.support.parsing import PARSER
 from tests.support.provider import METADATA, Fault, Variant, provider
-from tests.support.web import Answer, Publisher, certificate, publisher
+from tests.support.web import Answer, Publisher, publisher
 
 
 class Clock:
@@ -218,15 +216,6 @@ def test_what_redirects_make_of_a_person(
     assert (trail.me, trail.names, trail.moved_to) == (me, frozenset(names), moved_to)
 
 
-def test_http_that_redirects_to_https_is_one_person() -> None:
-    """The example of the spec: what was entered without a scheme, or with the older one."""
-    trail = trail_of(
-        "http://www.alice.example/", [Hop("https://www.alice.example/", permanent=True), Hop(ME, permanent=True)]
-    )
-    assert trail.me == ME
-    assert len(trail.names) == 3
-
-
 async def test_a_temporary_redirect_lends_endpoints() -> None:
     """Who has no page but a redirect signs in with the server of the page it leads to, as themselves."""
     there = "https://host.example/alice"
@@ -245,46 +234,7 @@ async def test_a_redirect_from_https_to_http_is_refused() -> None:
         await Profiles(web, PARSER).discover(ME)
 
 
-async def test_over_tls_the_certificate_counts(tmp_path: Path) -> None:
-    """A page by https is read over a connection that is vouched for, or not at all."""
-    server, client = certificate(tmp_path, "alice.test")
-
-    async def here(_host: str, _port: int) -> Sequence[str]:
-        return ["127.0.0.1"]
-
-    async with publisher(tls=server) as site:
-        site.serve("/", Answer(b"", headers=[("Link", '</auth>; rel="authorization_endpoint"')]))
-        me = site.url("/", "alice.test")
-        settings = FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),))
-        trusting = Fetcher(settings, resolver=here, ssl_context=client)
-        assert (await Profiles(trusting, PARSER, private=True).discover(me)).me == me
-        with pytest.raises(ProfileUnreachable, match="TLS failed"):
-            await Profiles(Fetcher(settings, resolver=here), PARSER, private=True).discover(me)
-
-
 # --- metadata ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"issuer": "https://victim.example/"}, "'issuer': found 'https://victim.example/'"),
-        ({"issuer": None}, "'issuer': found none"),
-        ({"token_endpoint": None}, "'token_endpoint': found none"),
-        ({"authorization_endpoint": "javascript:alert(1)"}, "'authorization_endpoint': found 'javascript:alert"),
-        ({"introspection_endpoint": "https://a.example/\r\nX: 1"}, "'introspection_endpoint': found"),
-    ],
-)
-async def test_metadata_is_checked(change: dict[str, str | None], expected: str) -> None:
-    """The issuer is the server's own; what is there is usable."""
-    async with provider() as server:
-        me = server.person("alice").me
-        server.fault("metadata", Fault(change=change))
-        with pytest.raises(ProfileError) as refused:
-            await profiles().discover(me)
-    assert refused.value.url == server.url(METADATA)
-    assert expected in refused.value.detail
-    assert "expected" in refused.value.detail
 
 
 async def test_metadata_behind_a_redirect_has_the_issuer_of_either_place() -> None:
@@ -401,20 +351,6 @@ async def test_what_a_persons_own_server_may_call_them() -> None:
     assert bob.is_known_as("https://bob.example/")
     others = ["http://alice.example/", f"{there}/", f"{ME}x", "https://bob.example/", "https://alice.example/#x", ""]
     assert not any(alice.is_known_as(name) for name in others)
-
-
-async def test_a_server_is_known_by_its_endpoint_and_by_its_issuer() -> None:
-    """Both where both are there: servers of many people may share either."""
-    async with provider() as server:
-        found = await profiles().discover(server.person("alice").me)
-    auth = server.url("/auth")
-    is_served: Callable[..., bool] = found.is_served_by
-    assert is_served(auth)
-    assert is_served(auth, server.issuer)
-    assert not is_served(auth, "https://other.example/")
-    assert not is_served(server.url("/auth2"), server.issuer)
-    assert not is_served("")
-    assert replace(found, metadata=None, endpoints=replace(found.endpoints, authorization=auth)).is_served_by(auth, "x")
 
 
 async def test_people_of_one_server_share_its_metadata() -> None:

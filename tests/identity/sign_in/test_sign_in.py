@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -220,14 +219,6 @@ class TestWhatGoesWrong:
             assert urlsplit(site.issuer).netloc in shown.text
             assert not await is_signed_in(ann)
 
-    async def test_a_provider_that_is_gone(self, ann: Visitor, running: Running) -> None:
-        """When the browser comes back."""
-        async with running() as site:
-            location = await answered(await sent(ann, site.people["ann"].me))
-            await site.listening.down()
-            shown = await ann.get(location)
-            assert (shown.status, shown.title) == (503, "The provider doesn't answer")
-
 
 class TestOurOwnServer:
     """Whose page names this very server signs in here."""
@@ -302,17 +293,6 @@ async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: 
         assert "MICROSUB_BASE_URL" in shown.text
         await near.aclose()
         await far.aclose()
-
-
-async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
-    server: Instance, ann: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beyond a number of them, the others are told to wait."""
-    monkeypatch.setattr("microsub.identity.limits.WAITING_IN_ALL", replace(WAITING_IN_ALL, most=0))
-    for me in ("https://eve.example/", "https://ann.example/"):
-        shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
-        assert shown.status == 503
-        assert "Too many people" in shown.text
 
 
 async def test_strangers_with_slow_pages_hold_up_no_user(server: Instance, ann: Visitor, running: Running) -> None:
