@@ -16,9 +16,6 @@ from tests.support.lived_in import LATER, LivedIn
 pytestmark = pytest.mark.fake_and_cluster
 
 A, B, C = "1", "2", "3"
-FEEDS = keys.channel_feeds("ann", "home")
-GONE = keys.gone("ann", "home")
-OLD = keys.channel("bob", "old")
 
 
 @pytest.fixture
@@ -35,14 +32,6 @@ async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
     assert report.examined["users"] == 2
     assert report.examined["items"] == 20
     assert (await lived_in.check(repair=True)).repaired == ()
-
-
-async def test_a_disabled_user_with_a_removed_channel_is_sound(lived_in: LivedIn) -> None:
-    """Their channels stand where they stood, and a repair leaves them there."""
-    await lived_in.accounts.disable_user("bob", LATER)
-    await lived_in.feeds.unsubscribe(A, "bob", "home")
-    report = await lived_in.check(repair=True)
-    assert (report.left, report.repaired) == ((), ())
 
 
 async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> None:

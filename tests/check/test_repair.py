@@ -8,7 +8,6 @@ import pytest
 
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.rules import Rules
 from microsub.timelines.timelinekeys import set_keys
 from tests.support.invariants import repair, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -21,17 +20,6 @@ async def world(redis: Redis) -> OneReader:
     world = OneReader(redis)
     await world.begin()
     return world
-
-
-async def test_a_sound_channel_has_no_violations_and_is_left_alone(world: OneReader) -> None:
-    """Unread, read, muted and gone items are fine, and a repair changes nothing."""
-    await world.add("home", *(item(n, author="https://a.example/" if n < 3 else "") for n in range(1, 9)))
-    await world.timelines.mark_read(ANN, "home", ["1", "5"], NOW)
-    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
-    await world.timelines.remove(ANN, "home", ["8"], NOW)
-    before = [await world.redis.command("ZRANGE", key, 0, -1, "WITHSCORES") for key in set_keys(ANN, "home")]
-    assert await repair(world.redis, ANN, "home", NOW) == []
-    assert [await world.redis.command("ZRANGE", key, 0, -1, "WITHSCORES") for key in set_keys(ANN, "home")] == before
 
 
 @pytest.mark.parametrize("seed", range(20))

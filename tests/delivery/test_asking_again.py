@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
-from microsub.delivery.look_ups import FEW, MOST_TIMES, AskingAgain, Completing
+from microsub.delivery.look_ups import MOST_TIMES, AskingAgain, Completing
 from microsub.posts import ingest
-from microsub.posts.values import EntriesFound, ItemIncomplete, ItemToStore
+from microsub.posts.values import EntriesFound, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Bounds, Stream
@@ -68,24 +67,6 @@ async def test_what_was_left_out_is_asked_for_when_there_is_room(it):
     assert await asking(it).run() == 0
 
 
-async def test_nothing_is_asked_for_where_nothing_was_left_out(it):
-    """Posts that lack something wait in the stream; a walk over all posts isn't even begun."""
-    await found(it, "one", "two")
-    assert await asking(it).run() == 0
-    await found(it, "three", incomplete=False)
-    assert await asking(it).run() == 0
-
-
-async def test_while_many_wait_nothing_is_added(it):
-    """Upkeep adds to a stream that is nearly empty only, or it would ask for the same again and again."""
-    await found(it, "one", "two")
-    await found(it, "three")
-    incomplete = Stream(it.redis, "incomplete")
-    more = await incomplete.add([ItemIncomplete("0", "").to_fields()] * FEW)
-    assert await asking(it).run() == 0
-    assert (await incomplete.backlog()).messages == len(more) + 2
-
-
 async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
     """A round has an end before all posts; what the next one finds are the others, and what is left out meanwhile."""
     monkeypatch.setattr("microsub.delivery.look_ups.garbage.stored_ids", one_by_one)
@@ -128,24 +109,6 @@ async def test_look_ups_that_never_succeed_are_asked_for_a_few_times_and_the_oth
     assert len(set(in_order[:9])) == 9
     assert asked[-1] == []
     assert await Stream(it.redis, "incomplete").left_out() is None
-
-
-async def test_an_edited_post_is_asked_for_anew(it):
-    """What failed may succeed in another version."""
-    await found(it, "one", "two")
-    await found(it, "three")
-    for _ in range(MOST_TIMES + 1):
-        await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
-        await fail_all(it)
-        await asking(it).run()
-    assert await fail_all(it) == 0
-    (feed,) = [await it.feeds.ensure("https://blog.example/feed", NOON)]
-    edited = replace(candidate("one", incomplete=True), hash="another")
-    await it.ingest.add_found(EntriesFound(feed.id, NOON + 1, (edited,)))
-    await it.stages.run_once()
-    await fail_all(it)
-    await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
-    assert await asking(it).run() == 1
 
 
 async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkeypatch):

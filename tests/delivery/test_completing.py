@@ -84,18 +84,6 @@ async def test_who_hangs_holds_nobody_up() -> None:
     assert (done.author.name, done.refs) == ("Ann", {})
 
 
-async def test_many_entries_share_their_look_ups() -> None:
-    """One request for the author of all, few at a time, results in order."""
-    pages = web()
-    entries = [replace(LIKE, url=f"{HOME}{n}", like_of=(f"https://b{n}.example/",)) for n in range(30)]
-    pages.documents |= {f"https://b{n}.example/": (b"<title>T%d</title>" % n, "text/html") for n in range(30)}
-    done = await Completing(pages, PARSER, at_once=3).complete_all(entries)
-    assert [entry.url for entry in done] == [entry.url for entry in entries]
-    assert [next(iter(entry.refs.values())).name for entry in done] == [f"T{n}" for n in range(30)]
-    assert pages.asked.count(HOME) == 1
-    assert pages.most == 3
-
-
 async def test_a_busy_host_takes_nobodys_place() -> None:
     """One request to a host at a time, and the others' look-ups are not behind them."""
     hung = tuple(f"https://slow.example/{n}" for n in range(20))
@@ -128,14 +116,6 @@ async def test_authors_are_remembered_for_a_while() -> None:
         assert len(pages.asked) == requests
 
 
-async def test_the_document_itself_is_not_asked_for() -> None:
-    """The page that the entry stands on, and the one that it came from."""
-    pages = web()
-    entry = replace(LIKE, like_of=())
-    assert await Completing(pages, PARSER).complete(entry, HOME) is entry
-    assert pages.asked == []
-
-
 async def test_private_addresses_are_refused() -> None:
     """A post that likes a page of our own network brings nothing of it out."""
     fetcher = Fetcher(FetchSettings())
@@ -165,15 +145,3 @@ async def test_a_bug_is_an_exception() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await Completing(web(), Wrong()).complete(LIKE)
-
-
-async def test_a_fragment_names_a_part_of_the_page() -> None:
-    """The page is fetched, the part is read."""
-    page = b'<div class="h-entry">All</div><div id="c" class="h-entry"><p class="e-content">Part</p></div>'
-    pages = web()
-    pages.documents[THERE] = (page, "text/html")
-    done = await Completing(pages, PARSER).complete(replace(LIKE, like_of=(f"{THERE}#c",)))
-    found = done.refs[f"{THERE}#c"]
-    assert isinstance(found, Entry)
-    assert found.content is not None
-    assert found.content.text == "Part"

@@ -112,15 +112,6 @@ async def test_every_message_is_handled_and_leaves(redis):
     assert sorted(handler.seen, key=int) == [str(n) for n in range(100)]
 
 
-async def test_no_more_at_once_than_asked_for(redis):
-    """The limit holds however much waits."""
-    await add(redis, *map(str, range(20)))
-    handler = Handler(lambda _: asyncio.sleep(0.001))
-    async with running(stage(redis, handler, at_once=3)):
-        await wait_until(lambda: empty(redis))
-    assert handler.most == 3
-
-
 async def test_what_always_fails_goes_to_the_dead_letters_and_holds_up_nobody(real_redis):
     """After the last attempt the message is kept with its reason; the others were handled long before."""
     await add(real_redis, "good", "poison", "better")

@@ -7,7 +7,7 @@ import pytest
 
 from microsub.feeds.queue import Schedule
 from microsub.redis import keys
-from tests.support.polling import next_time, unschedule
+from tests.support.polling import next_time
 from tests.support.posts import NOON
 
 pytestmark = pytest.mark.fake_and_cluster
@@ -31,23 +31,6 @@ async def poll(schedule: Schedule, lease, now: float, interval: float = 3600.0) 
 
 async def hosts(schedule: Schedule, now: float, count: int = 100) -> list[str]:
     return [lease.host for lease in await schedule.take(now, count, LEASE)]
-
-
-async def test_a_feed_is_due_at_its_time(schedule, redis):
-    """Not before, and not when it was removed."""
-    await schedule.add("1", "a.example", NOON + 10)
-    await schedule.add("2", "b.example", NOON + 20)
-    assert await next_time(redis) == NOON + 10
-    assert await schedule.take(NOON + 9.999, 10, LEASE) == []
-    assert await hosts(schedule, NOON + 20) == ["a.example", "b.example"]
-
-
-async def test_the_longest_waiting_hosts_come_first(schedule):
-    """And no more than were asked for."""
-    for number in range(10):
-        await schedule.add(str(number), f"h{number}", NOON - number)
-    assert await hosts(schedule, NOON, 3) == ["h9", "h8", "h7"]
-    assert await hosts(schedule, NOON, 3) == ["h6", "h5", "h4"]
 
 
 async def test_two_workers_at_once_never_share_a_host(schedule):
@@ -97,45 +80,6 @@ async def test_each_feed_is_polled_once_by_many_workers(schedule):
 
     await asyncio.gather(*(worker() for _ in range(8)))
     assert sorted(polled) == sorted(feeds)
-
-
-async def test_spacing_holds_between_two_requests(schedule, redis):
-    """A host with more feeds that are due comes again after the interval, the earliest feed first."""
-    await schedule.add("late", "h", NOON - 1)
-    await schedule.add("early", "h", NOON - 9)
-    (lease,) = await schedule.take(NOON, 10, LEASE)
-    assert await poll(schedule, lease, NOON) == "early"
-    assert await schedule.take(NOON + 0.99, 10, LEASE) == []
-    (lease,) = await schedule.take(NOON + 1, 10, LEASE)
-    assert await poll(schedule, lease, NOON + 1) == "late"
-    assert await next_time(redis) == NOON + 3600
-
-
-async def test_a_dead_workers_host_is_taken_when_the_lease_runs_out(schedule, redis):
-    """Nothing is lost, and the one that was thought dead has nothing to say any more."""
-    await schedule.add("1", "h", NOON)
-    (dead,) = await schedule.take(NOON, 10, LEASE)
-    assert (await schedule.due_feeds(dead, NOON, 5)).ids == ("1",)
-    assert await schedule.take(NOON + LEASE - 0.01, 10, LEASE) == []
-    (heir,) = await schedule.take(NOON + LEASE, 10, LEASE)
-    assert int(heir.token) > int(dead.token)
-    assert not await schedule.finish(dead, "1", NOON + 9999)
-    assert not await schedule.renew(dead, NOON + LEASE, LEASE)
-    assert not await schedule.release(dead, NOON + LEASE, 1.0)
-    assert (await schedule.due_feeds(heir, NOON + LEASE, 5)).ids == ("1",)
-    assert (await schedule.due_feeds(dead, NOON + LEASE, 5)).ids == ()
-    assert await poll(schedule, heir, NOON + LEASE) == "1"
-    assert not await schedule.finish(dead, "1", NOON + 9999)
-    assert await next_time(redis) == NOON + LEASE + 3600
-
-
-async def test_a_renewed_lease_lasts(schedule):
-    """A slow host stays in the hands of whoever renews."""
-    await schedule.add("1", "h", NOON)
-    (lease,) = await schedule.take(NOON, 10, LEASE)
-    assert await schedule.renew(lease, NOON + 50, LEASE)
-    assert await schedule.take(NOON + 100, 10, LEASE) == []
-    assert await poll(schedule, lease, NOON + 100) == "1"
 
 
 async def test_hung_hosts_delay_nobody(schedule):
@@ -267,34 +211,6 @@ async def test_a_feed_that_is_gone_is_never_polled_again(schedule, redis):
     assert await redis.command("EXISTS", keys.host_due("h")) == 0
 
 
-async def test_a_feed_removed_during_its_poll_stays_removed(schedule, redis):
-    """The last follower left while the request was on its way."""
-    await schedule.add("1", "h", NOON)
-    (lease,) = await schedule.take(NOON, 10, LEASE)
-    await unschedule(redis, "1", "h")
-    assert await schedule.finish(lease, "1", NOON + 60)
-    assert await schedule.release(lease, NOON, 1.0)
-    assert await next_time(redis) is None
-
-
-async def test_a_removed_feeds_host_leaves_when_its_turn_comes(schedule, redis):
-    """A host that has nothing due costs one look."""
-    await schedule.add("1", "h", NOON)
-    await unschedule(redis, "1", "h")
-    (lease,) = await schedule.take(NOON, 10, LEASE)
-    assert await poll(schedule, lease, NOON) is None
-    assert await next_time(redis) is None
-
-
-async def test_adding_again_only_moves_a_feed_forward(schedule, redis):
-    """A restart that adds all feeds anew postpones none."""
-    await schedule.add("1", "h", NOON + 100)
-    await schedule.add("1", "h", NOON + 900)
-    assert await next_time(redis) == NOON + 100
-    await schedule.add("1", "h", NOON + 50)
-    assert await next_time(redis) == NOON + 50
-
-
 async def test_bump_makes_feeds_due_at_once_but_no_faster(schedule):
     """`poll now` for several feeds; a host that was asked a moment ago still gets its second of rest."""
     await schedule.add("1", "a", NOON)
@@ -324,21 +240,3 @@ async def test_three_feeds_that_are_told_to_wait_hold_their_host(schedule, redis
     await schedule.bump([("4", "h")], NOON + 10)
     assert await hosts(schedule, NOON + 299) == []
     assert await hosts(schedule, NOON + 300) == ["h"]
-
-
-async def test_waits_that_are_over_dont_count(schedule):
-    """Three in a week are no hold; and no wait is longer than 48 hours."""
-    assert await schedule.hold("h", "1", NOON + 10, NOON) == 1
-    assert await schedule.hold("h", "2", NOON + 20, NOON) == 2
-    assert await schedule.hold("h", "3", NOON + 9e9, NOON + 20) == 1
-    assert await schedule.hold("h", "4", NOON + 9e9, NOON + 49 * 3600) == 1
-
-
-async def test_times_keep_their_microseconds(schedule, redis):
-    """Nothing on the way writes a time with 14 digits only."""
-    await schedule.add("1", "h", NOON + 0.123456)
-    assert await next_time(redis) == pytest.approx(NOON + 0.123456, abs=2e-6)
-    (lease,) = await schedule.take(NOON + 1, 10, LEASE)
-    await schedule.finish(lease, "1", NOON + 7.654321)
-    await schedule.release(lease, NOON + 1, 1.0)
-    assert await next_time(redis) == pytest.approx(NOON + 7.654321, abs=2e-6)

@@ -36,31 +36,6 @@ async def test_a_lost_race_leaves_no_record(feeds, redis):
     assert len([name for name in await all_keys(redis) if name.startswith(b"feed:{")]) == 1
 
 
-async def test_fields_come_back_as_they_were_set(feeds):
-    """Numbers as numbers, flags as flags, anything unknown as text; None deletes."""
-    feed = await feeds.ensure(URL, NOON)
-    assert feed.interval is None
-    assert (feed.failures, feed.gone) == (0, False)
-    written = {
-        "title": "Blög",
-        "etag": '"\xe9"',
-        "failures": "3",
-        "gone": "1",
-        "next_poll": "1700000000.5",
-        "mine": "x",
-    }
-    assert await feeds.update(feed.id, written)
-    read = await feeds.get(feed.id)
-    assert read is not None
-    assert (read.title, read.etag, read.failures, read.gone) == ("Blög", '"\xe9"', 3, True)
-    assert (read.next_poll, dict(read.extra)) == (1700000000.5, {"mine": "x"})
-    assert await feeds.update(feed.id, {"title": None, "gone": None, "failures": "0"})
-    read = await feeds.get(feed.id)
-    assert read is not None
-    assert (read.title, read.gone, read.failures) == (None, False, 0)
-    assert await feeds.update(feed.id, {})
-
-
 async def test_a_feed_that_has_expired_is_not_written_to(feeds, redis):
     """An update comes too late and leaves nothing behind; asked for again, the feed comes back under its id."""
     feed = await feeds.ensure(URL, NOON)
@@ -69,27 +44,6 @@ async def test_a_feed_that_has_expired_is_not_written_to(feeds, redis):
     assert await feeds.get(feed.id) is None
     assert (await feeds.ensure(URL, NOON + 9)).id == feed.id
     assert await redis.command("TTL", keys.feed(feed.id)) > 0
-
-
-async def test_missing_feeds_are_left_out(feeds):
-    """Several records cost one round trip."""
-    first = await feeds.ensure(URL, NOON)
-    other = await feeds.ensure("https://other.example/", NOON)
-    found = await feeds.get_many([other.id, "99", first.id, first.id])
-    assert found == {first.id: first, other.id: other}
-    assert await feeds.get_many([]) == {}
-
-
-async def test_followers_are_counted_by_user(feeds):
-    """Two channels of one user are one subscriber; following twice is following once."""
-    feed = await feeds.ensure(URL, NOON)
-    for user, uid in [("ann", "home"), ("ann", "work"), ("bob", "home"), ("ann", "home")]:
-        await feeds.subscribe(feed.id, user, uid)
-    assert await feeds.subscribers(feed.id) == [("ann", "home"), ("ann", "work"), ("bob", "home")]
-    assert await feeds.subscriber_count(feed.id) == 2
-    await feeds.unsubscribe(feed.id, "bob", "home")
-    await feeds.unsubscribe(feed.id, "nobody", "home")
-    assert await feeds.subscriber_count(feed.id) == 1
 
 
 async def test_a_feed_outlives_its_last_follower_by_thirty_days(feeds, redis):
@@ -107,17 +61,6 @@ async def test_a_feed_outlives_its_last_follower_by_thirty_days(feeds, redis):
     assert await redis.command("TTL", keys.feed(feed.id)) <= 50
     await feeds.subscribe(feed.id, "bob", "home")
     assert await redis.command("TTL", keys.feed_guids(feed.id)) == -1
-
-
-async def test_a_moved_feed_is_found_by_both_urls(feeds):
-    """It keeps its id, and with it all read state."""
-    feed = await feeds.ensure(URL, NOON)
-    assert await feeds.rename(feed.id, "https://new.example/feed") is None
-    assert await feeds.rename(feed.id, "https://new.example/feed") is None
-    moved = await feeds.ensure(URL, NOON)
-    assert (moved.id, moved.url) == (feed.id, "https://new.example/feed")
-    assert await feeds.find("https://new.example/feed") == feed.id
-    assert await feeds.all_ids() == [feed.id]
 
 
 async def test_a_feed_that_moves_to_a_known_one_says_so(feeds):

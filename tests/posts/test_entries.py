@@ -67,12 +67,6 @@ def test_dates_before_1970_and_offsets() -> None:
     assert offset.score == datetime(2020, 1, 1, tzinfo=UTC).timestamp()
 
 
-def test_an_entry_that_is_listed_twice_counts_once() -> None:
-    """Its first place is the one that counts."""
-    found = items_to_store(feed(entry("a", DAY), entry("b", DAY), entry("a", DAY)), NOW)
-    assert [item.guid for item in found] == ["a", "b"]
-
-
 def test_the_hash_sees_what_readers_see() -> None:
     """Title, content, author and enclosures make an edit; dates and guids don't."""
     before = Entry(guid="a", name="A", content=Content("<p>x</p>", "x"), published=DAY)
@@ -85,12 +79,3 @@ def test_the_hash_sees_what_readers_see() -> None:
         Entry(name="A", content=Content("<p>x</p>", "x"), audio=("http://a.test/a.mp3",)),
     ):
         assert content_hash(to_wire(edited)) != content_hash(to_wire(before))
-
-
-def test_authors_are_compared_in_normal_form() -> None:
-    """The author that mutes are held against is the profile URL, normalised, or nothing."""
-    found = items_to_store(
-        feed(entry("a", author=Card(url="HTTP://Ann.test")), entry("b", author=Card(name="Bo")), entry("c")), NOW
-    )
-    assert [item.author for item in found][1:] == ["", ""]
-    assert "ann.test" in found[0].author

@@ -1,7 +1,6 @@
 """The post store, on a fake Redis and on a real one."""
 
 import asyncio
-import json
 
 import pytest
 
@@ -60,44 +59,6 @@ class CrashError(Exception):
 
 async def all_items(redis) -> list[bytes]:
     return [name for name in await all_keys(redis) if name.startswith(b"item:")]
-
-
-async def test_an_edit_replaces_the_content_and_moves_nothing(writer, items, feed):
-    """A changed hash brings the new content; id, score, discovery and the wire's `published` stay."""
-    (item,) = (await writer.write(feed, [candidate("one")], NOON + 10)).new
-    before = await items.get(item.id)
-    edited = candidate("one", text="better words", at=NOON + 3000, author="https://new.example/")
-    stored = await writer.write(feed, [edited], NOON + 5000)
-    (update,) = stored.updated
-    assert (update.id, update.score) == (item.id, item.score)
-    assert (update.author_before, update.author) == ("https://blog.example/", "https://new.example/")
-    after = await items.get(item.id)
-    assert {name for name in before if before[name] != after[name]} == {"Data", "hash", "updated", "author"}
-    old, new = json.loads(before["Data"]), json.loads(after["Data"])
-    assert new["published"] == old["published"]
-    assert new["content"]["text"] == "better words"
-    assert (await writer.write(feed, [edited], NOON + 6000)).updated == ()
-
-
-async def test_an_edited_post_is_the_latest_of_its_feed(writer, items, feed):
-    """The feed's order index goes by the last update."""
-    first, second = (await writer.write(feed, [candidate("a", at=NOON + 1), candidate("b")], NOON + 2)).new
-    assert await items.newest(feed.id, 5) == [first.id, second.id]
-    await writer.write(feed, [candidate("b", text="edited")], NOON + 100)
-    assert await items.newest(feed.id, 5) == [second.id, first.id]
-    assert await items.newest(feed.id, 1) == [second.id]
-    assert await items.newest(feed.id, 0) == []
-
-
-async def test_a_swept_post_does_not_come_back(writer, items, feed, redis):
-    """A guid whose item is gone is a tombstone: the post isn't stored again, edited or not."""
-    (item,) = (await writer.write(feed, [candidate("one")], NOON)).new
-    await redis.command("DEL", keys.item(item.id))
-    for text in ("words", "edited"):
-        stored = await writer.write(feed, [candidate("one", text=text)], NOON + 60)
-        assert (stored.new, stored.updated) == ((), ())
-    assert await all_items(redis) == []
-    assert await items.by_guid(feed.id, "https://blog.example/one") is None
 
 
 async def test_an_item_swept_during_an_edit_stays_gone(writer, feed, redis):
@@ -180,29 +141,6 @@ async def test_a_large_document_costs_a_handful_of_round_trips(feed, redis):
     counting.trips = 0
     await writer.write(feed, edits, NOON + 2)
     assert counting.trips <= 4
-
-
-async def test_arbitrary_fields_come_back_as_they_were_saved(writer, items, feed):
-    """Fields of one's own are kept beside ours, and can't replace them."""
-    post = candidate("one", extra={"mood": "grün", "ID": "77"})
-    (item,) = (await writer.write(feed, [post], NOON)).new
-    by_guid = await items.by_guid(feed.id, post.guid)
-    assert by_guid == await items.get(item.id)
-    assert (by_guid["mood"], by_guid["ID"], by_guid["feed"]) == ("grün", item.id, feed.id)
-    assert await items.fields([item.id, "999"], ["mood", "none"]) == [["grün".encode(), None], [None, None]]
-    assert await items.get("999") is None
-
-
-async def test_posts_of_an_unfollowed_feed_expire_with_it(writer, feed, redis):
-    """A feed that nobody follows has a time to live for all its keys; the first follower takes it away."""
-    await writer.write(feed, [candidate("one")], NOON)
-    feed_keys = [keys.feed(feed.id), keys.feed_guids(feed.id), keys.feed_items(feed.id), keys.feed_pending(feed.id)]
-    lives = await redis.pipeline([("TTL", key) for key in feed_keys])
-    assert all(0 < ttl <= 30 * 86400 for ttl in lives)
-    await Feeds(redis).subscribe(feed.id, "ann", "home")
-    assert await redis.pipeline([("TTL", key) for key in feed_keys]) == [-1] * 4
-    await writer.write(feed, [candidate("two")], NOON)
-    assert await redis.pipeline([("TTL", key) for key in feed_keys]) == [-1] * 4
 
 
 # --- twins -------------------------------------------------------------------------------------------------------

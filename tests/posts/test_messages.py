@@ -34,9 +34,3 @@ def test_what_is_no_message_is_refused(kind):
     """A stage that reads something else says so, instead of doing half of it."""
     with pytest.raises((KeyError, ValueError)):
         kind.of({"feed": b"7", "something": b"else"})
-
-
-def test_messages_to_timelines_hold_ids_alone():
-    """Three hundred posts are a few kilobytes."""
-    news = ItemsStored("7", tuple(str(10**7 + n) for n in range(300)))
-    assert sum(map(len, news.to_fields().values())) < 3000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.errors import NotFound
 from microsub.model.reader import Cursor, PageQuery, Reason
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -140,28 +139,3 @@ async def test_withdrawing_everywhere_reaches_removed_channels(world: OneReader)
     await world.channels.disable(ANN, "home", NOW)
     assert await world.timelines.withdraw(ANN, "global", ["1"], Reason.SWEPT, NOW) == 1
     assert await world.redis.command("ZCARD", keys.posts(ANN, "home")) == 0
-
-
-async def test_writes_to_what_is_not_there_name_it(world: OneReader) -> None:
-    """An unknown user or channel raises NotFound with its name, whatever the write."""
-    timelines = world.timelines
-    for call in (
-        timelines.page(ANN, "nix", PageQuery(), NOW),
-        timelines.mark_read(ANN, "nix", ["1"], NOW),
-        timelines.mark_unread(ANN, "nix", [], NOW),
-        timelines.mark_all_read(ANN, "nix", NOW),
-        timelines.remove(ANN, "nix", [], NOW),
-        timelines.move(ANN, "nix", ["1"], NOW),
-        timelines.put(ANN, "nix", item(1), NOW),
-    ):
-        with pytest.raises(NotFound, match="no channel 'nix'"):
-            await call
-    for call in (
-        timelines.page("bob", "home", PageQuery(), NOW),
-        timelines.page("bob", "global", PageQuery(), NOW),
-        timelines.mark_read("bob", "global", ["1"], NOW),
-        timelines.mark_all_read("bob", "global", NOW),
-        timelines.remove("bob", "global", ["1"], NOW),
-    ):
-        with pytest.raises(NotFound, match="no user 'bob'"):
-            await call

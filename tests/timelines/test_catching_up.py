@@ -12,9 +12,7 @@ from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.fan_out import FanOut, Patient
 from microsub.errors import StoreUnavailable
 from microsub.identity.store.accounts import EVERY, Activity, ActivityNotes
-from microsub.posts.values import ItemsStored
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Message
 from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import MOST_ITEMS, CatchingUp
 from microsub.timelines.pages import ItemCache
@@ -116,17 +114,6 @@ async def test_what_was_read_or_removed_stays_so(world: World) -> None:
     assert await ann.names(is_read="false") == ["d", "a"]
 
 
-async def test_the_limit_bounds_how_many_get_a_post_at_once(world: World) -> None:
-    """The most recently active first; the others find it when they read."""
-    world.delivery = DeliverySettings(fan_out_limit=1)
-    readers = [await world.reader(name, "home") for name in ("ann", "bob", "eve")]
-    for offset, name in enumerate(("bob", "eve", "ann")):
-        await world.activity.note(name, world.it.now + offset)
-    await world.it.publish(URL, *posts("one"))
-    assert [await world.waiting(name) for name in ("ann", "bob", "eve")] == [[], ["home"], ["home"]]
-    assert [await one.unread() for one in readers] == [1, 1, 1]
-
-
 async def test_a_delivery_during_a_fill_is_not_lost(world: World) -> None:
     """What is noted while the fill reads the store stays noted, and the request that finds it brings it in."""
     ann = await world.reader("ann", "home")
@@ -218,19 +205,6 @@ async def test_a_note_of_a_feed_that_is_not_followed_any_more_goes(world: World)
     await ann.post(action="unfollow", channel="home", url=URL)
     assert await ann.names() == []
     assert await world.waiting() == []
-
-
-async def test_a_message_told_twice_is_delivered_once(world: World) -> None:
-    """A fan-out that was repeated notes again and adds again, to no effect but the count of the note."""
-    world.delivery = DeliverySettings(fan_out_limit=1)
-    ann, bob = await world.reader("ann", "home"), await world.reader("bob", "home")
-    await world.activity.note("bob", world.it.now)
-    feed = await world.it.publish(URL, *posts("one"))
-    ids = await world.it.items.newest(feed.id, 5)
-    for _ in range(2):
-        await world.it.fan_out.handle(Message("1-0", ItemsStored(feed.id, tuple(ids)).to_fields(), 1))
-    assert [one.value.split()[1] for one in await world.behind.of("ann")] == [b"3"]
-    assert (await ann.names(), await bob.names()) == (["one"], ["one"])
 
 
 async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redis) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from microsub.errors import InvalidRequest, NotFound, StoreDamaged
 from microsub.model.reader import Channel, PageQuery, Subscription
-from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
@@ -67,18 +67,6 @@ async def test_given_uids_are_checked(world: OneReader) -> None:
     for name in ("", "   ", "x" * 301):
         with pytest.raises(InvalidRequest, match="name"):
             await world.channels.create(ANN, name, NOW)
-
-
-async def test_settings_come_back_as_they_were_set(world: OneReader) -> None:
-    """Settings survive the round trip, are listed with the channel, and can be reset."""
-    settings = OwnChannelSettings(
-        unread="boolean", keep_read_days=2.5, max_items=0, filters=Filters(exclude_words=("x",))
-    )
-    await world.channels.set_settings(ANN, "home", settings, NOW)
-    assert (await world.channels.get(ANN, "home")).settings == settings
-    assert [channel.settings for channel in await world.channels.list(ANN)][1] == settings
-    await world.channels.set_settings(ANN, "home", OwnChannelSettings(), NOW)
-    assert (await world.channels.get(ANN, "home")).settings == OwnChannelSettings()
 
 
 async def test_a_deleted_channel_leaves_nothing(world: OneReader) -> None:

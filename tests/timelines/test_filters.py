@@ -7,9 +7,8 @@ import pytest
 
 from microsub.model.reader import TimelineItem
 from microsub.model.settings import Filters, OwnChannelSettings
-from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.add import Added, TimelineTarget
+from microsub.timelines.add import TimelineTarget
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_and_cluster
@@ -78,21 +77,6 @@ async def test_each_channel_chooses_for_itself(world: OneReader) -> None:
     assert [one.added for one in found] == [("2",), ("3",), ("3", "2", "1")]
 
 
-async def test_more_than_one_batch_is_chosen_from_one_filter(world: OneReader) -> None:
-    """Batches count what is left."""
-    await settings(world, NO_SPAM)
-    posts = [says(world, number, "ham" if number % 2 else "spam") for number in range(1, 4401)]
-    filled = await world.add("home", *posts)
-    assert len(filled.added) == 2200
-
-
-async def test_what_is_put_there_by_name_can_pass_a_filter_by(world: OneReader) -> None:
-    """Posts of no feed are filtered like all others, unless whoever puts them there says otherwise."""
-    await settings(world, NO_SPAM)
-    assert await world.timelines.put(ANN, "home", says(world, 1, "spam"), NOW) == Added()
-    assert (await world.timelines.put(ANN, "home", says(world, 1, "spam"), NOW, unfiltered=True)).added == ("1",)
-
-
 async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
     """A channel's settings say how much it holds and how much of a new feed is unread, whatever the caller says."""
     await settings(world, OwnChannelSettings(max_items=2, first_fetch_unread=1), "work")
@@ -102,9 +86,3 @@ async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
     assert (found.added, found.read) == (("5",), ("4",))
     await settings(world, OwnChannelSettings(max_items=0), "work")
     assert len((await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=1)).read) == 3
-
-
-async def test_settings_that_cannot_be_read_filter_nothing(world: OneReader) -> None:
-    """`microsub check` finds them; news go on arriving."""
-    await world.redis.command("HSET", keys.channel(ANN, "home"), "settings", '{"filters":{')
-    assert (await world.add("home", says(world, 1, "ham"))).added == ("1",)

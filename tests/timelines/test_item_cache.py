@@ -40,26 +40,6 @@ def cache_of(source, max_bytes=100_000) -> ItemCache:
     return cache
 
 
-async def test_only_misses_are_asked_for():
-    """What is kept costs no round trip; order, repetitions and missing items come back as they were asked for."""
-    source = Source(a=b"A", b=b"B", c=b"C")
-    cache = cache_of(source)
-    assert await cache.get(["b", "a"]) == [b"B", b"A"]
-    assert await cache.get(["a", "x", "c", "a"]) == [b"A", None, b"C", b"A"]
-    assert await cache.get(["c", "b", "a"]) == [b"C", b"B", b"A"]
-    assert await cache.get([]) == []
-    assert source.asked == [["b", "a"], ["x", "c"]]
-
-
-async def test_an_item_that_was_missing_is_found_later():
-    """That there is no item isn't remembered."""
-    source = Source()
-    cache = cache_of(source)
-    assert await cache.get(["a"]) == [None]
-    source.all["a"] = b"A"
-    assert await cache.get(["a"]) == [b"A"]
-
-
 async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago():
     """The bound counts bytes; a hit makes an entry young again."""
     source = Source(**{name: name.encode() * 1000 for name in "abcd"})
@@ -73,14 +53,6 @@ async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago():
     assert source.asked == []
     await cache.get(["b"])
     assert source.asked == [["b"]]
-
-
-async def test_an_entry_larger_than_the_cache_is_served_but_not_kept():
-    """Nothing breaks, the cache is empty afterwards."""
-    source = Source(a=b"A" * 5000)
-    cache = cache_of(source, max_bytes=1000)
-    assert await cache.get(["a"]) == [b"A" * 5000]
-    assert (cache._bytes, len(cache._kept)) == (0, 0)
 
 
 @pytest.mark.parametrize("report", [["item:a"], None])
@@ -170,15 +142,6 @@ async def test_an_edit_is_seen_by_the_next_read(tracked, real_redis):
     assert await tracked.get(["1"]) == [text("new")]
 
 
-async def test_other_keys_dont_disturb_it(tracked, real_redis):
-    """Only keys that begin with `item:` are reported."""
-    await tracked.get(["1"])
-    await real_redis.command("SET", keys.schema(), 1)
-    await real_redis.command("HSET", keys.item("2"), "Data", text("two"))
-    assert await tracked.get(["2"]) == [text("two")]
-    assert "1" in tracked._kept
-
-
 async def test_a_lost_connection_flushes_and_is_made_anew(tracked, real_redis):
     """What changed while nothing was reported is seen, and reports come again."""
     await tracked.get(["1"])
@@ -192,14 +155,6 @@ async def test_a_lost_connection_flushes_and_is_made_anew(tracked, real_redis):
     await tracked.get(["1"])
     await real_redis.command("HSET", keys.item("1"), "Data", text("new"))
     await wait_until(lambda: "1" not in tracked._kept)
-
-
-async def test_flushing_the_database_empties_the_cache(tracked, real_redis):
-    """Redis reports that everything has changed."""
-    await tracked.get(["1"])
-    await real_redis.command("FLUSHDB")
-    await wait_until(lambda: not tracked._kept)
-    assert await tracked.get(["1"]) == [None]
 
 
 async def test_a_quiet_connection_is_asked_whether_it_lives(real_redis, redis_url):

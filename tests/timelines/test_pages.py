@@ -18,35 +18,11 @@ def rows(*found: Row, older: bool = False, resume: Cursor | None = None) -> Page
     return PageRows(found, older, NAMES, resume)
 
 
-def test_items_get_what_belongs_to_the_reader() -> None:
-    """`_is_read` and `_channel` stand in each item, next to what was stored."""
-    page = json.loads(Splicer().page(rows(*ROWS), DATA))
-    assert page["items"] == [
-        {"_is_read": False, "_channel": {"id": "home", "uid": "home", "name": 'Ho"me'}, **json.loads(DATA[0])},
-        {"_is_read": True, "_channel": {"id": "blogs", "uid": "blogs", "name": "Blögs"}, **json.loads(DATA[1])},
-    ]
-
-
 def test_an_item_that_vanished_is_left_out() -> None:
     """The page stays valid JSON, and its cursors stay."""
     page = json.loads(Splicer().page(rows(*ROWS, older=True), [None, DATA[1]]))
     assert [item["_id"] for item in page["items"]] == ["8"]
     assert set(page["paging"]) == {"before", "after"}
-
-
-def test_a_renamed_channel_shows_its_new_name() -> None:
-    """What is remembered is remembered under the name."""
-    splicer = Splicer()
-    splicer.page(rows(*ROWS), DATA)
-    page = json.loads(splicer.page(PageRows(ROWS, False, {"home": "New", "blogs": "b"}), DATA))
-    assert page["items"][0]["_channel"]["name"] == "New"
-
-
-def test_a_page_of_one_source_names_it() -> None:
-    """`source` stands beside `items`."""
-    page = json.loads(Splicer().page(rows(*ROWS), DATA, source={"_id": "1"}))
-    assert page["source"] == {"_id": "1"}
-    assert len(page["items"]) == 2
 
 
 FIRST, LAST, STOP = Cursor("1700000009.5", "9"), Cursor("1700000008", "8"), Cursor("1600000000", "1")

@@ -103,16 +103,6 @@ async def test_unread_items_leave_when_old_in_every_respect(world: Cleaned) -> N
     assert (await world.add("home", aged(1, 190))).suppressed == ("1",)
 
 
-async def test_old_muted_items_leave_too(world: Cleaned) -> None:
-    """What is muted is not kept longer than what is shown."""
-    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
-    await world.channels.unfollow(ANN, "home", "1")
-    await world.follow("home", "1", NOW - 400 * DAY)
-    await world.add("home", aged(1, 300, author="https://a.example/"), aged(2, 1, author="https://a.example/"))
-    assert await world.clean(NOW) == {"read": 0, "unread": 1, "over_limit": 0}
-    assert await world.redis.command("ZRANGE", keys.hidden(ANN, "home"), 0, -1) == [b"2"]
-
-
 async def test_the_oldest_beyond_the_limit_leave(world: Cleaned) -> None:
     """A timeline over its limit loses its oldest items, whether read or not, also many batches of them."""
     await world.add("home", *(item(n, NOW + n) for n in range(1, 2601)))
@@ -120,25 +110,6 @@ async def test_the_oldest_beyond_the_limit_leave(world: Cleaned) -> None:
     world.keep.max_items = 100
     assert await world.clean(NOW) == {"read": 0, "unread": 0, "over_limit": 2500}
     assert await world.unread("home") == 99
-
-
-async def test_all_three_in_one_run(world: Cleaned) -> None:
-    """The dry run counts an item once, though two limits would take it."""
-    await world.channels.unfollow(ANN, "home", "1")
-    await world.follow("home", "1", NOW - 400 * DAY)
-    await world.add("home", *(aged(n, 300 - n) for n in range(1, 100)))
-    await world.timelines.mark_read(ANN, "home", ["1", "99"], NOW - 8 * DAY)
-    world.keep.keep_unread_days = 250
-    world.keep.max_items = 20
-    assert await world.clean(NOW) == {"read": 2, "unread": 49, "over_limit": 28}
-
-
-async def test_zero_keeps_for_ever(world: Cleaned) -> None:
-    """With all limits at 0 nothing ever leaves."""
-    world.keep = Keep(0, 0, 0)
-    await world.add("home", aged(1, 9000), aged(2, 9000))
-    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
-    assert await world.clean(NOW + 9000 * DAY) == {"read": 0, "unread": 0, "over_limit": 0}
 
 
 async def test_removed_channels_go_after_thirty_days(world: Cleaned) -> None:

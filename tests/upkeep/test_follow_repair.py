@@ -38,15 +38,6 @@ def follow_repair(server: Instance) -> FollowRepair:
     )
 
 
-async def test_what_is_right_stays(server: Instance, alice: Reader) -> None:
-    """Feeds that are followed, and one that nobody follows any more."""
-    await server.publish(FEED, *posts("a"))
-    await alice.post(action="follow", channel="home", url=FEED)
-    await alice.post(action="follow", channel="later", url="https://other.example/feed")
-    await alice.post(action="unfollow", channel="later", url="https://other.example/feed")
-    assert await follow_repair(server).run(server.now) == RepairedFollows()
-
-
 async def test_an_address_that_was_lost_leads_to_its_feed_again(server: Instance, alice: Reader) -> None:
     """No second feed is made, nor a second subscription."""
     feed = await server.publish(FEED, *posts("a"))

@@ -13,7 +13,7 @@ from microsub.posts.values import ItemsStored
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message, Stream
-from microsub.upkeep.sweep import GRACE, Bitmap, Sweeping, SweepReport
+from microsub.upkeep.sweep import GRACE, Sweeping, SweepReport
 from tests.support.polling import World, dated, rss, world
 from tests.support.redis_wrappers import Between, once
 from tests.support.web import Publisher, publisher
@@ -386,20 +386,3 @@ async def test_a_url_that_is_forgotten_while_it_is_followed_leads_to_one_feed(it
     assert await it.feeds.find(URL) == made.id
     assert await it.feeds.get(feed.id) is None
     assert await it.feeds.get(made.id) is not None
-
-
-async def test_a_check_finds_nothing_wrong_with_an_address_that_is_about_to_be_forgotten(it):
-    """Nor does it take it for one that leads to no feed."""
-    feed = await it.feeds.ensure(URL, 1.0)
-    await end(it, feed.id)
-    await sweeping(it).run(it.clock())
-    assert (await look(it.redis, it.clock())).found == []
-
-
-def test_a_bitmap_is_a_set_of_numbers():
-    """Numbers beyond its end, or not asked for, are left out."""
-    found = Bitmap(20)
-    found.add(["0", "7", "8", "20", "21", "1000"])
-    found.add(["3", "4"], only={4})
-    assert [number for number in range(21) if number in found] == [0, 4, 7, 8, 20]
-    assert found.count() == 5
