@@ -233,7 +233,8 @@ class SettingsInForce:
 
     async def unread_style(self, user: str) -> UnreadStyle:
         """The style of unread counts of this user's channels that have none of their own."""
-        return (await self.of_users())(user).unread or "count"
+        everywhere = await self.everything()
+        return everywhere.users.get(user, UserSettings()).unread or everywhere.instance.unread or "count"
 
     def forget(self) -> None:
         """Ask again next time: something was changed by this process."""
