@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx
 import pytest
@@ -30,6 +30,11 @@ class World:
     installed: Installation
     url: str
     lines: list[str]
+    browsers: dict[str, Surfer] = field(default_factory=dict)
+
+    def person(self, user: str) -> Approver:
+        """The user, in a browser that stays signed in."""
+        return Approver(self.site, user, surfer=self.browsers.setdefault(user, Surfer()))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -71,9 +76,9 @@ async def test_with_this_server_as_provider(world: World, kind: type[App], user:
     profile = f"{world.site.listening.base}/ann/" if user == "ann" else f"{world.url}/u/carol"
     if "micropub" in kind.wants:
         with pytest.raises(AppBreaks, match="finds no micropub"):
-            await app.sign_in(profile, Approver(world.site, user))
+            await app.sign_in(profile, world.person(user))
         return
-    signed = await app.sign_in(profile, Approver(world.site, user))
+    signed = await app.sign_in(profile, world.person(user))
     assert signed.me == profile
     assert signed.microsub == f"{world.url}/microsub/{user}"
     assert await signed.read("notifications") == []
@@ -120,6 +125,6 @@ async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
 async def test_who_gets_a_site_later_stays_signed_in(world: World) -> None:
     """A token that was given to the page here goes on reading."""
     app = Monocle(world.http, world.site.home("Monocle"))
-    signed = await app.sign_in(f"{world.url}/u/carol", Approver(world.site, "carol"))
+    signed = await app.sign_in(f"{world.url}/u/carol", world.person("carol"))
     await world.installed.run_each("user me carol https://carol.example/")
     assert await signed.read("notifications") == []

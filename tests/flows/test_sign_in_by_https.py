@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from urllib.parse import urlsplit
 
 import httpx
@@ -27,6 +28,11 @@ class World:
     inside: str
     site: AppSite
     installed: Installation
+
+    @cached_property
+    def browser(self) -> Surfer:
+        """Ann's, which stays signed in."""
+        return Surfer(http=self.http())
 
     @property
     def profile(self) -> str:
@@ -67,7 +73,7 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 async def test_apps_sign_in_and_read(world: World, kind: type[App]) -> None:
     """Monocle too, which wants the issuer to be https."""
     async with world.http() as http:
-        visitor = Approver(world.site, "ann", surfer=Surfer(http=world.http()))
+        visitor = Approver(world.site, "ann", surfer=world.browser)
         more = {"loopback": False} if kind is Monocle else {}
         app = kind(http, world.site.home(kind.name), **more)
         signed = await app.sign_in(world.profile, visitor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -34,6 +34,7 @@ class World:
     own_url: str
     other: Installation
     other_url: str
+    browsers: dict[str, Surfer] = field(default_factory=dict)
 
     def app(self, kind: type[App], **more: bool) -> App:
         return kind(self.http, self.site.home(kind.name), **more)
@@ -67,7 +68,9 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 
 def person(world: World, user: str, **more: object) -> Approver:
-    return Approver(world.site, user, **more)  # type: ignore[arg-type]
+    """The user, in a browser that stays signed in; by `more` they decide otherwise than to allow everything."""
+    surfer = world.browsers.setdefault(user, Surfer())
+    return Approver(world.site, user, surfer=surfer, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("user", ["ann", "beth"])
@@ -154,19 +157,19 @@ async def test_signing_in_to_another_instance(world: World) -> None:
         assert "signed in as bee" in surfer.text
 
 
-@pytest.mark.parametrize(
-    "accept",
-    [
-        *(
-            "application/json",
-            "*/*",
-            "",
-            "text/html,application/xhtml+xml,*/*;q=0.8",
-            "application/json;q=0.5, */*;q=0.1",
-        ),
-        *("application/json, application/x-www-form-urlencoded", "text/plain", "application/x-www-form-urlencoded"),
-    ],
+ACCEPTS = (
+    "application/json",
+    "*/*",
+    "",
+    "text/html,application/xhtml+xml,*/*;q=0.8",
+    "application/json;q=0.5, */*;q=0.1",
+    "application/json, application/x-www-form-urlencoded",
+    "text/plain",
+    "application/x-www-form-urlencoded",
 )
+
+
+@pytest.mark.parametrize("accept", ACCEPTS)
 async def test_whatever_an_app_accepts_tokens_come_as_json(world: World, accept: str) -> None:
     """By exactly that type, and not to be kept, because apps differ in what they say and agree in what they read."""
 
