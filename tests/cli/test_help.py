@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from microsub.cli import main
 from microsub.cli.groups import COMMON
 from microsub.redis.embedded.server import start_embedded
+from tests.support.waiting import PATIENCE
 
 HEAVY = (
     *("argon2", "bs4", "feedparser", "fido2", "h11", "httpx", "jinja2", "mf2py", "nh3", "pydantic"),
@@ -46,7 +47,7 @@ def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> list[tu
 def loaded(*lines: tuple[str, ...]) -> set[str]:
     """Which heavy packages a fresh process has loaded when it has run these commands."""
     program = LOADED.format(commands=[list(line) for line in lines], heavy=set(HEAVY))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
     return set(done.stdout.split())
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 PARSED_HERE = "parsed in the process that serves or polls:"
 HELD_UP = "everybody was kept waiting for"
-MOMENT = 1.0
-"""Seconds of processor time that everybody may wait for: a tenth of it is usual, and a parser without a guard takes
-several for one of the documents.
+MOMENT = 3.0
+"""Seconds of processor time that everybody may wait for: hundredths are usual, and a parser without a guard takes more
+for some of the documents.
 """
 QUICK, SECONDS = 1.2, 1.5
 """The first page that a process reads loads half a second of code on a busy machine."""

@@ -80,7 +80,7 @@ async def others_are_polled(it: World, name: str, number: int, good: Publisher) 
 
 
 async def wait_of(it: World, feed: FeedRecord) -> float | None:
-    """Seconds until the schedule lets the feed be polled again; None when it never will be."""
+    """Seconds from the last poll to the next one in record and schedule; None when there will be none."""
     key = keys.host_due(host_of(feed.url))
 
     async def settled() -> list[float | None]:
@@ -88,7 +88,7 @@ async def wait_of(it: World, feed: FeedRecord) -> float | None:
         if record.next_poll is None:
             return [None] if due is None else []
         planned = due is not None and abs(float(due) - record.next_poll) < 1
-        return [record.next_poll - time.time()] if planned else []
+        return [record.next_poll - (record.last_poll or 0.0)] if planned else []
 
     found: list[float | None] = await wait_until(settled)
     return found[0]

@@ -21,7 +21,8 @@ FEED = "application/rss+xml"
 SPINS = b"<rss><channel><title>t</title>" + b"<" * 5_000_000
 LARGE = rss([(f"e{number}", f"Entry {number} " + "word " * 300, None) for number in range(400)])
 SECONDS = 2.0
-"""Enough to read what is only large."""
+ENOUGH = 600.0
+"""For what is only large."""
 
 
 @pytest.fixture
@@ -49,6 +50,7 @@ async def test_without_a_parser_documents_are_refused_for_a_moment(
 ) -> None:
     """Apps get a plain 503, and so do people who sign in; afterwards documents are read as before."""
     alice = await server.reader("alice", "home")
+    server.parser._seconds = ENOUGH
     server.web.documents[URL] = (LARGE, FEED)
 
     def out_of_descriptors(_memory: int) -> ParserProcess:
@@ -68,6 +70,7 @@ async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> 
     alice = await server.reader("alice", "home")
     server.web.documents[URL] = (SPINS, FEED)
     assert (await alice.post(action="search", query=URL))["results"] == []
+    server.parser._seconds = ENOUGH
     server.web.documents[URL] = (LARGE, FEED)
     found = await alice.post(action="search", query=URL)
     assert [result["url"] for result in found["results"]] == [URL]
@@ -77,7 +80,7 @@ async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> 
 async def test_small_documents_do_not_wait_for_one_that_spins(server: Instance) -> None:
     """They are read in a process that is kept for them."""
     alice = await server.reader("alice", "home")
-    server.parser._seconds = 600.0
+    server.parser._seconds = ENOUGH
     server.web.documents[URL] = (SPINS, FEED)
     server.web.documents["https://good.example/feed"] = (rss(dated(3)), FEED)
     preview = asyncio.create_task(alice.get(400, action="preview", url=URL))
