@@ -6,8 +6,9 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,7 +22,7 @@ from tests.support.provider import Fault, Provider, Variant, provider
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 QUOTAS = {"channels": 2, "feeds": 2, "tokens": 5, "requests": 8}
-REGISTRATION = {"open": "everybody", "refuse": ["http://127.0.0.1:1/refused/"], "most": 9, "quotas": QUOTAS}
+REGISTRATION = {"open": "everybody", "refuse": ["http://127.0.0.1:1/refused/"], "quotas": QUOTAS}
 
 AT_ONCE = 5
 """Sign-ins of one person that may be under way (`identity.provider.client_limits`)."""
@@ -58,16 +59,26 @@ class World:
         return {user["name"]: user["me"] for user in found}
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+@asynccontextmanager
+async def running(folder: Path, most: int) -> AsyncIterator[World]:
+    """An instance that takes so many people in."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         http = await enter(httpx.AsyncClient(timeout=60))
         honest, evil = await enter(provider(Variant.lenient())), await enter(provider(Variant.lenient()))
         evil.person("mallory")
-        backend = {"users": {"ann": {"me": honest.person("ann").me}}, "settings": {"registration": REGISTRATION}}
-        installed = await enter(installation(tmp_path_factory.mktemp("open"), backend))
+        backend = {
+            "users": {"ann": {"me": honest.person("ann").me}},
+            "settings": {"registration": {**REGISTRATION, "most": most}},
+        }
+        installed = await enter(installation(folder, backend))
         yield World(http, honest, evil, installed, await installed.serve("web"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with running(tmp_path_factory.mktemp("open"), 100) as made:
+        yield made
 
 
 async def test_one_person_is_one_account(world: World) -> None:
@@ -75,23 +86,23 @@ async def test_one_person_is_one_account(world: World) -> None:
     me = world.honest.person("new").me
     alias = world.honest.redirect("/new-alias", me, 301)
     for_now = world.honest.redirect("/new-for-now", me, 302)
-    users = set()
+    before, users = await world.users(), set()
     for entered in (me, me.upper().replace("/NEW/", "/new/"), alias, for_now, me):
         users.add(await world.user_of(await world.sign_in(entered, world.honest, "new")))
     surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "new") for _ in range(AT_ONCE)))
     users |= {await world.user_of(surfer) for surfer in surfers}
     assert len(users) == 1
     assert None not in users
-    assert len(await world.users()) == 2
+    assert (await world.users()).keys() - before.keys() == users
 
 
 async def test_many_at_once_who_are_new_make_one_account(world: World) -> None:
     """As many browsers as may sign in at a time, of a person whom nobody knows yet."""
-    me = world.honest.person("fresh").me
+    before, me = await world.users(), world.honest.person("fresh").me
     surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "fresh") for _ in range(AT_ONCE)))
     users = {await world.user_of(surfer) for surfer in surfers}
     assert len(users) == 1
-    assert sorted((await world.users()).values()) == sorted([world.honest.people["ann"].me, me])
+    assert {name: of for name, of in (await world.users()).items() if name not in before} == dict.fromkeys(users, me)
 
 
 async def test_nobody_comes_into_anns_account(world: World) -> None:
@@ -152,7 +163,7 @@ async def test_who_moves_keeps_the_account(world: World) -> None:
 
 async def test_a_taken_name_is_not_given_twice(world: World) -> None:
     """Two people whose addresses read alike, and those who would be called as the protocol calls things."""
-    seen: dict[str, str] = {"ann": world.honest.people["ann"].me}
+    seen = await world.users()
     for made in (world.honest, world.evil):
         for name in ("same", "global"):
             me = made.person(name).me
@@ -165,18 +176,19 @@ async def test_a_taken_name_is_not_given_twice(world: World) -> None:
     assert await world.users() == seen
 
 
-async def test_there_is_an_end_to_accounts(world: World) -> None:
+async def test_there_is_an_end_to_accounts(tmp_path: Path) -> None:
     """One who has many addresses fills the places that there are, and no more; who is in stays in."""
-    users = []
-    for number in range(12):
-        me = world.evil.person(f"sock{number}").me
-        users.append(await world.user_of(await world.sign_in(me, world.evil, f"sock{number}")))
-    assert len([user for user in users if user]) == REGISTRATION["most"]
-    assert users[9:] == [None] * 3
-    me = world.evil.people["sock0"].me
-    assert await world.user_of(await world.sign_in(me, world.evil, "sock0")) == users[0]
-    ann = await world.sign_in(world.honest.people["ann"].me, world.honest, "ann")
-    assert await world.user_of(ann) == "ann"
+    async with running(tmp_path, 3) as world:
+        users = []
+        for number in range(5):
+            me = world.evil.person(f"sock{number}").me
+            users.append(await world.user_of(await world.sign_in(me, world.evil, f"sock{number}")))
+        assert None not in users[:3]
+        assert users[3:] == [None] * 2
+        me = world.evil.people["sock0"].me
+        assert await world.user_of(await world.sign_in(me, world.evil, "sock0")) == users[0]
+        ann = await world.sign_in(world.honest.people["ann"].me, world.honest, "ann")
+        assert await world.user_of(ann) == "ann"
 
 
 async def test_what_a_registered_user_may_have(world: World) -> None:
@@ -206,18 +218,19 @@ async def test_what_a_registered_user_may_have(world: World) -> None:
 
 async def test_who_lies_registers_nobody(world: World) -> None:
     """A provider that answers wrongly leaves no account behind, and an instance that is closed makes none."""
-    mallory = world.evil.people["mallory"].me
+    before = await world.users()
+    liar = world.evil.person("liar").me
     lies = [
         ("redeemed", Fault(change={"me": world.evil.url("/nobody/")})),
         ("redeemed", Fault(change={"me": "https://unreachable.example/"})),
         ("redeemed", Fault(change={"me": "http://10.0.0.1/"})),
-        ("redeemed", Fault(change={"me": mallory + "#x"})),
+        ("redeemed", Fault(change={"me": liar + "#x"})),
         ("redirect", Fault(change={"iss": "https://other.example/"})),
         ("redeemed", Fault(status=500)),
     ]
     for where, fault in lies:
         world.evil.fault(where, fault)
-        surfer = await world.sign_in(mallory, world.evil, "mallory")
+        surfer = await world.sign_in(liar, world.evil, "liar")
         world.evil.end_faults()
         assert await world.user_of(surfer) is None, fault
-    assert set(await world.users()) == {"ann"}
+    assert await world.users() == before
