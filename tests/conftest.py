@@ -46,7 +46,7 @@ os.environ["MICROSUB_ENV_FILE"] = os.devnull
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_LONGEST_FIRST = ("chaos", "flows", "browser", "hostile", "conformance", "cache", "parsing", "timelines")
+_LONGEST_FIRST = ("chaos", "flows", "fuzz", "browser", "hostile", "conformance", "cache", "parsing")
 """Folders whose modules take long, in the order in which they are begun: short ones fill the gap at the end between the
 test processes.
 """
