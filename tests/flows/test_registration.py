@@ -72,7 +72,9 @@ async def _meets_limits(site: Provider, urls: list[str], name: str) -> None:
         uid = next(reply.json()["uid"] for reply in made if reply.status_code == 200)
         feeds = await asyncio.gather(*(ask(n, action="follow", channel=uid, url=FEED.format(n)) for n in range(6)))
         assert sorted(reply.status_code for reply in feeds) == [200] * 2 + [403] * 4
-        assert "feeds is reached: 2 of 2" in next(reply.json()["error_description"] for reply in feeds if reply.status_code == 403)
+        assert "feeds is reached: 2 of 2" in next(
+            reply.json()["error_description"] for reply in feeds if reply.status_code == 403
+        )
 
         async def exhausted() -> bool:
             reply = await http.get(f"{urls[0]}/microsub/{name}", params={"action": "channels"})
