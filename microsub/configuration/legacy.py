@@ -7,7 +7,7 @@ It has `Channels` (uid → channel), `Feeds` (uid → list of feeds), `Settings`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from microsub.configuration.json_text import Path
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 ENDPOINT_UNUSED = "has no effect without 'me', which says whose tokens to accept"
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
-_IN_CHANNEL = frozenset({"uid", "name"})
-_IN_FEED = frozenset({"type", "url", "name"})
-_IN_SETTINGS = frozenset({"includeregex", "excluderegex", "excludetype"})
 _NOTES = ("x-", "_", "//", "$")
 _OWN = "notifications"
 _RESERVED = frozenset({"global", "saved"})
@@ -37,14 +34,12 @@ def is_legacy(document: Any) -> bool:
     return "users" not in keys and bool(keys & _KEYS)
 
 
-def upgrade(document: Mapping[str, Any], findings: BackendFindings | None = None) -> dict[str, Any]:
-    """Today's form of an old document; one that is today's already comes back as it is.
+def upgrade(document: Mapping[str, Any], findings: BackendFindings) -> dict[str, Any]:
+    """Today's form of an old document.
 
     The user is named after the host of `Me`, else `default`. Channels keep their uids and order. What is not usable is
     noted in `findings` and left out.
     """
-    if not is_legacy(document):
-        return dict(document)
     top = _Object(document, (), findings)
     me, endpoint = top.url("me"), top.url("tokenendpoint")
     user: dict[str, Any] = {}
@@ -52,13 +47,26 @@ def upgrade(document: Mapping[str, Any], findings: BackendFindings | None = None
         user["me"] = me
     if endpoint:
         user["token_endpoint"] = endpoint
-    user["channels"] = _channels(top)
-    if findings and top.get("authenabled") is not None:
+    settings = top.object("settings")
+    parts: list[_Object] = []
+    user["channels"] = _channels(top, settings, parts)
+    if top.get("authenabled") is not None:
         findings.warn((top.key("authenabled"),), "is not taken over: requests always need a token here")
-    if findings and endpoint and not me:
+    if endpoint and not me:
         findings.warn((top.key("tokenendpoint"),), ENDPOINT_UNUSED)
-    if findings:
-        _tell_what_is_lost(top, {channel["uid"] for channel in user["channels"]}, findings)
+    if top.get("nextuid") is not None:
+        findings.warn((top.key("nextuid"),), "is not taken over: new channels get their uids otherwise here")
+    for key in top.strays():
+        findings.warn((key,), "is not known and not taken over")
+    for key in settings.strays():
+        findings.warn((*settings.path, key), "belongs to no channel and is not taken over")
+    places: dict[tuple[str | int, str], list[Path]] = {}
+    for part in parts:
+        for key in part.strays():
+            places.setdefault((part.path[0], key.lower()), []).append((*part.path, key))
+    for first, *others in places.values():
+        more = f", here and in {len(others)} other place{'s' if len(others) > 1 else ''}" if others else ""
+        findings.warn(first, f"is not taken over{more}")
     kept = {key: value for key, value in document.items() if key.startswith(_NOTES)}
     return kept | {"users": {user_name(me): user}}
 
@@ -66,41 +74,6 @@ def upgrade(document: Mapping[str, Any], findings: BackendFindings | None = None
 def channel_uids(document: Mapping[str, Any]) -> dict[str, str]:
     """Uid of each channel in the old database → uid that `upgrade` gives it, in order."""
     return {old: uid for _, old, uid, _ in _named(_Object(document, (), None))}
-
-
-def _tell_what_is_lost(top: _Object, uids: Collection[str], findings: BackendFindings) -> None:
-    """Warn of what has no place in today's form."""
-    if top.get("nextuid") is not None:
-        findings.warn((top.key("nextuid"),), "is not taken over: new channels get their uids otherwise here")
-    for key in top.value:
-        if key.lower() not in _KEYS | {"settings"} and not key.startswith(_NOTES):
-            findings.warn((key,), "is not known and not taken over")
-    for key in top.object("settings").value:
-        if key not in uids and not key.startswith(_NOTES):
-            findings.warn((top.key("settings"), key), "belongs to no channel and is not taken over")
-    for first, *others in _strays(top, uids):
-        places = f", here and in {len(others)} other place{'s' if len(others) > 1 else ''}" if others else ""
-        findings.warn(first, f"is not taken over{places}")
-
-
-def _strays(top: _Object, uids: Collection[str]) -> Iterable[list[Path]]:
-    """All places of each unknown key in channels, feeds and settings, in order."""
-    channels, feeds, settings = top.object("channels"), top.object("feeds"), top.object("settings")
-    parts: list[tuple[frozenset[str], Path, Any]] = [
-        *((_IN_CHANNEL, (*channels.path, uid), part) for uid, part in channels.value.items()),
-        *(
-            (_IN_FEED, (*feeds.path, uid, index), part)
-            for uid, listed in feeds.value.items()
-            for index, part in enumerate(listed if isinstance(listed, list) else ())
-        ),
-        *((_IN_SETTINGS, (*settings.path, uid), part) for uid, part in settings.value.items() if uid in uids),
-    ]
-    places: dict[tuple[frozenset[str], str], list[Path]] = {}
-    for known, path, part in parts:
-        for key in part if isinstance(part, Mapping) else ():
-            if key.lower() not in known and not key.startswith(_NOTES):
-                places.setdefault((known, key.lower()), []).append((*path, key))
-    return places.values()
 
 
 def user_name(me: str) -> str:
@@ -121,11 +94,17 @@ class _Object:
         self.findings = findings
         self.value: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
         self.spelling = {key.lower(): key for key in self.value}
+        self.asked: set[str] = set()
         if value is not None and not isinstance(value, Mapping):
             self.wrong(path, value, "an object")
 
     def key(self, name: str) -> str:
+        self.asked.add(name)
         return self.spelling.get(name, name)
+
+    def strays(self) -> list[str]:
+        """The keys that nobody has asked for, without notes."""
+        return [key for key in self.value if not {key, key.lower()} & self.asked and not key.startswith(_NOTES)]
 
     def get(self, name: str) -> Any:
         return self.value.get(self.key(name))
@@ -152,15 +131,19 @@ class _Object:
             self.findings.wrong(path, self.findings.written(path, value), expected)
 
 
-def _channels(top: _Object) -> list[dict[str, Any]]:
-    feeds, settings = top.object("feeds"), top.object("settings")
+def _channels(top: _Object, settings: _Object, parts: list[_Object]) -> list[dict[str, Any]]:
+    """Today's channels; `parts` gets all objects of which they are made."""
+    feeds = top.object("feeds")
     channels = []
     for key, _, uid, entry in _named(top):
         channel: dict[str, Any] = {"uid": uid, "name": entry.text("name") or key}
-        urls = _feeds(feeds, key)
+        parts.append(entry)
+        urls = _feeds(feeds, key, parts)
         if urls:
             channel["feeds"] = urls
-        filters = _filters(_Object(settings.value.get(key), (*settings.path, key), top.findings))
+        parts.append(own := _Object(settings.value.get(key), (*settings.path, key), top.findings))
+        settings.asked.add(key)
+        filters = _filters(own)
         if filters:
             channel["settings"] = {"filters": filters}
         if uid != _OWN or urls or filters:  # it exists anyway
@@ -191,7 +174,7 @@ def _uid(text: str, taken: set[str]) -> str:
     return uid
 
 
-def _feeds(feeds: _Object, key: str) -> list[Any]:
+def _feeds(feeds: _Object, key: str, parts: list[_Object]) -> list[Any]:
     listed = feeds.value.get(key)
     path = (*feeds.path, key)
     if not isinstance(listed, list):
@@ -202,11 +185,13 @@ def _feeds(feeds: _Object, key: str) -> list[Any]:
     for index, part in enumerate(listed):
         here: tuple[str | int, ...] = (*path, index)
         entry = _Object({} if isinstance(part, str) else part, here, feeds.findings)
+        entry.asked.add("type")
+        parts.append(entry)
         url = part if isinstance(part, str) else entry.text("url")
+        name = entry.text("name")
         if not is_usable(url) and "${" not in url:
             feeds.wrong(here, url or part, "a feed with an http or https URL")
             continue
-        name = entry.text("name")
         urls.setdefault(canonical_feed_url(url), {"url": url, "name": name} if name else url)
     return list(urls.values())
 

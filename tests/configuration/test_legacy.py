@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from microsub.configuration.document import BackendReport, examine
-from microsub.configuration.legacy import is_legacy, upgrade, user_name
+from microsub.configuration.legacy import is_legacy, user_name
 from microsub.configuration.model import ChannelConfig, FeedConfig
 from microsub.model.settings import Filters, OwnChannelSettings
 
@@ -34,6 +34,12 @@ OLD: dict[str, Any] = {
 
 def look(document: Any, **environ: str) -> BackendReport:
     return examine(json.dumps(document, indent=1).encode(), "old.json", environ)
+
+
+def upgrade(document: Any, **environ: str) -> Any:
+    found = look(document, **environ).document
+    assert found is not None
+    return found.raw
 
 
 def test_everything_in_it_is_taken_over() -> None:
@@ -135,7 +141,10 @@ def test_strange_uids_become_usable_ones() -> None:
 def test_variables_stay_variables() -> None:
     """They are expanded when the file is read, never when it is upgraded."""
     document = {"Feeds": {"home": [{"url": "${FEED}"}, {"url": "https://${HOST}/"}]}}
-    assert upgrade(document)["users"]["default"]["channels"][0]["feeds"] == ["${FEED}", "https://${HOST}/"]
+    assert upgrade(document, FEED=A, HOST="h.example")["users"]["default"]["channels"][0]["feeds"] == [
+        "${FEED}",
+        "https://${HOST}/",
+    ]
     report = look(document, FEED=A, HOST="h.example")
     assert report.document
     feeds = report.document.backend.users["default"].channels[0].feeds
