@@ -1,4 +1,4 @@
-"""The invented publisher of `make demo`: blogs in every format, on loopback, that post something every few seconds.
+"""The invented publisher of `make demo`: blogs in every format that post every few seconds.
 
 Read it in this order: `cast` (who writes, and what stands where at which time: pure), `documents` (a path and an
 instant → bytes: pure), `publisher` (HTTP, and a backend.json that follows it all).

@@ -1,4 +1,4 @@
-"""Who writes in the demo, how often, in which format and in what words; and what each blog has posted at an instant.
+"""The demo's blogs: who writes when, in which format and words; their posts at an instant.
 
 All people and places are invented here. A blog's `lines` are sentences with slots: `{thing}` is filled from
 `words["thing"]`. Post `n` appears `n * every + offset` seconds after `BEGINNING`, and takes its sentences and fillings
@@ -316,7 +316,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class InventedPost:
-    """One post as its blog shows it at one instant. `target` is the post that it answers, likes or bookmarks."""
+    """A post as its blog shows it at an instant; `target`: what it answers, likes or bookmarks."""
 
     blog: Blog
     number: int

@@ -1,4 +1,4 @@
-"""From a path and an instant to bytes: all that the demo's publisher can serve, as one pure function, `document`.
+"""All that the demo's publisher serves, by path and instant: one pure function, `document`.
 
 Feeds in RSS 2.0 (https://www.rssboard.org/rss-specification), RSS 0.91, RDF (RSS 1.0,
 https://web.resource.org/rss/1.0/spec), Atom (RFC 4287) and JSON Feed (https://www.jsonfeed.org/version/1.1/), each with
@@ -65,7 +65,7 @@ def feed_path(blog: Blog) -> str:
 
 
 def body_html(post: InventedPost, prefix: str = "") -> str:
-    """The post's text as HTML; `prefix` stands before paths, so that it may be relative (empty) or absolute."""
+    """The post's text as HTML; `prefix` stands before paths, empty for relative ones."""
     texts = (EMPHASIS.sub(r"<em>\1</em>", escape(text, quote=False)) for text in post.paragraphs)
     paragraphs = "".join(f"<p>{text}</p>" for text in texts)
     link = ""
@@ -152,7 +152,7 @@ def _element(name: str, text: str, attributes: str = "") -> str:
 
 
 def rss(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
-    """RSS 2.0 with `content:encoded`, `dc:creator`, categories and, for a podcast, enclosures and iTunes elements."""
+    """RSS 2.0 with `content:encoded`, `dc:creator`, categories, and a podcast's elements."""
     lines = [
         '<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/"'
         ' xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:atom="http://www.w3.org/2005/Atom"'
@@ -197,7 +197,7 @@ def _rss_item(post: InventedPost, base: str) -> list[str]:
 
 
 def rss091(blog: Blog, posts: Sequence[InventedPost], base: str) -> bytes:
-    """RSS 0.91: title, link and description are all that an item has, so its time is unknown to readers."""
+    """RSS 0.91: items have title, link and description, so their time is unknown."""
     lines = [
         '<rss version="0.91">',
         "<channel>",
@@ -339,7 +339,7 @@ def index() -> bytes:
 
 
 def front(blog: Blog, posts: Sequence[InventedPost]) -> bytes:
-    """A blog's front page: an h-feed for the blog that has no other feed, else a plain list with `rel=alternate`."""
+    """A blog's front page: an h-feed, or, beside another feed, a list with `rel=alternate`."""
     card = _card(blog)
     if blog.format == "h-feed":
         entries = "\n".join(entry(post) for post in posts)
@@ -369,7 +369,7 @@ def _card(blog: Blog, kind: str = "p-author") -> str:
 
 
 def _cite(kind: str, blog: Blog, number: int) -> str:
-    """The post that another one answers, with as much context as sites usually give: author and name."""
+    """The post that another one answers, as sites show it: author and name."""
     return (
         f'<div class="{kind} h-cite"><a class="u-url p-name" href="{path_of(blog, number)}">'
         f'{escape(blog.title)}, no. {number}</a> by <a class="p-author h-card" href="{home_path(blog)}">'
@@ -438,7 +438,7 @@ FOREVER = datetime(2020, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a path shows at one instant. `changed` is the time of its last change, in whole seconds."""
+    """What a path shows at one instant; `changed`: its last change, in whole seconds."""
 
     body: bytes
     content_type: str

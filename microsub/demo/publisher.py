@@ -1,4 +1,4 @@
-"""The demo's web server: `documents` over HTTP with validators, as a small ASGI application of its own.
+"""The demo's web server: `documents` over HTTP with validators, an ASGI application.
 
 Conditional requests follow RFC 9110, section 13: `If-None-Match` decides where it is given, else `If-Modified-Since`.
 The `ETag` is a hash of the body, `Last-Modified` the time of the newest post or edit. `write_backend` makes a
@@ -52,7 +52,7 @@ class Publisher:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     def answer(self, method: str, path: str, request: Mapping[str, str], address: str) -> Answer:
-        """What to say to a request; its header names are in lower case, `address` is where it came in."""
+        """The reply to a request; header names are in lower case, `address` is where it came in."""
         if method not in {"GET", "HEAD"}:
             return 405, [(b"allow", b"GET, HEAD")], b""
         found = document(path, self.clock(), self.base or address, self.seed)
@@ -161,7 +161,7 @@ _LOCK = "demo.lock"
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Lock `folder`, which exists, within the block; the lock ends with the process. Changes nothing else in it.
+    """Lock `folder`, which exists, within the block; the lock ends with the process.
 
     Raises MicrosubError where another demo holds it, and OSError.
     """

@@ -134,8 +134,9 @@ def looks_like_feed(url: str) -> bool:
 
 
 def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | None:
-    """The feed that an ordinary link leads to, going by its type, its scheme (`feed:`, `itpc:` …), its address, that of
-    a subscribing service which has the feed's in it, or by what the link is called; None for all other links.
+    """The feed that an ordinary link leads to; None for all other links.
+
+    By its type, scheme (`feed:`, `itpc:` …), address, the address in that of a subscribing service, or its text.
     """
     name = " ".join(text.split())[:200] or None
     address = from_subscribe_scheme(target)

@@ -148,9 +148,7 @@ def _from_header(header: str | None, url: str) -> list[FeedLink]:
 
 
 def _named_on(tree: LexborHTMLParser, text: str, url: str, *, near: bool = False) -> list[FeedLink]:
-    """What a page declares, what its site is known for, and, without either, what its text links to, other sites' feeds
-    last, or, if `near`, not at all: a blogroll's first entry isn't what a reader wants who follows the page.
-    """
+    """What a page declares and its site is known for, else its links; `near`: no blogroll's."""
     base = base_of(tree, url)
     if named := [*_declared(tree, base), *feeds_of_site(url, text[:MAX_PAGE], tree)]:
         return named

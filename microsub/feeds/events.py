@@ -1,4 +1,4 @@
-"""What happened to feeds and posts: a stream that other programs may follow, capped, and calls of code in this process.
+"""Events of feeds and posts: a capped stream for programs, and calls in this process.
 
 Events come at least once, in the order of their ids. A reader that falls behind by more than the cap misses some,
 and sees that by the oldest id there is. Listeners in this process get what it stored itself; the stream has the events
@@ -77,12 +77,12 @@ class Events:
         return [_event(row) for row in rows]
 
     async def is_before_all(self, event_id: str) -> bool:
-        """Whether the event of that id isn't kept any more, so that others behind it may be gone too."""
+        """Whether the event of that id is no longer kept, so that later ones may be gone too."""
         rows = await self._redis.command("XRANGE", keys.events_stream(), "-", "+", "COUNT", 1)
         return bool(rows) and _numbers(event_id) < _numbers(text_of(rows[0][0]))
 
     async def last(self) -> str:
-        """The id of the newest event, `0` where there is none: who follows from now on begins behind it."""
+        """The id of the newest event, `0` where there is none."""
         rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)
         return text_of(rows[0][0]) if rows else "0"
 
@@ -123,7 +123,7 @@ log = structlog.get_logger(__name__)
 
 
 class Announcing:
-    """Publishes events. An event may come twice, after a crash; it comes after the change is stored."""
+    """Publishes events, after the change is stored; after a crash one may come twice."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -167,7 +167,7 @@ async def describe(
     reading: float | None = None,
     is_new: bool = False,
 ) -> tuple[str, ...]:
-    """Keep what is said of a feed, and announce what of it is news, with what an earlier attempt left untold.
+    """Keep what is said of a feed; announce what is news, and what was left unannounced.
 
     Returns the names of the fields that changed now. `if_changed` is written in the same step where any did. A feed
     that is new is announced as such. A `reading` that a later one has overtaken changes nothing. Raises StoreError; to

@@ -67,8 +67,9 @@ class HostLease:
 
 @dataclass(frozen=True, slots=True)
 class DueFeeds:
-    """Feeds of a host that are due, the earliest first; when a `further` one is, as a Unix time or None, and until when
-    the host is held, 0 for not at all.
+    """Feeds of a host that are due, the earliest first.
+
+    `further` is when another one is, as a Unix time or None; `hold` until when the host is held, 0 for not at all.
     """
 
     ids: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ class Schedule:
         await self._add([(feed_id, host)], due)
 
     async def bump(self, feeds: Iterable[tuple[str, str]], now: float) -> None:
-        """Make (feed, host) pairs due at once; the spacing and the holds of their hosts stay in force."""
+        """Make (feed, host) pairs due at once; spacing and holds of hosts stay in force."""
         await self._add(feeds, now)
 
     async def set_right(self, now: float, lease: float = LEASE) -> int:
@@ -117,7 +118,7 @@ class Schedule:
         return count
 
     async def holds(self, feeds: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each of the (feed, host) pairs will have its turn: the feed waits at its host, and that in line."""
+        """Whether each (feed, host) pair will have its turn: feed and host both wait for one."""
         commands: list[Command] = []
         for feed_id, host in feeds:
             commands += [("ZSCORE", keys.host_due(host), feed_id), ("ZSCORE", keys.hosts_due(), host)]
@@ -125,7 +126,7 @@ class Schedule:
         return [feed is not None and host is not None for feed, host in zip(times[0::2], times[1::2], strict=True)]
 
     async def take(self, now: float, count: int, lease: float, among: Iterable[str] | None = None) -> list[HostLease]:
-        """At most `count` hosts that are due, the longest waiting first, for `lease` seconds. Each to one worker only.
+        """At most `count` hosts that are due, the longest waiting first, each leased for `lease` s.
 
         `among` asks for these hosts alone, in their order; those that aren't due or belong to a worker stay out.
         """
@@ -164,7 +165,7 @@ class Schedule:
         return await self._lease(lease, "renew", _time(now + lease_seconds)) > 0
 
     async def finish(self, lease: HostLease, feed_id: str, next_due: float | None) -> bool:
-        """A feed was polled: it is due again at `next_due`, or never (None). False where the lease was lost."""
+        """Plan a polled feed for `next_due`, or never (None). False where the lease was lost."""
         if not await self._holds(lease):
             return False
         return bool(await self._host(lease, "finish", feed_id, _time_or_never(next_due)))
@@ -172,7 +173,7 @@ class Schedule:
     async def release(
         self, lease: HostLease, now: float, interval: float, finished: tuple[str, float | None] | None = None
     ) -> bool:
-        """Give the host back; its next request is `interval` seconds away at least. False where the lease was lost.
+        """Give the host back, for `interval` seconds at least. False where the lease was lost.
 
         `finished`, a feed and when it is due again, spares a `finish` before. Where the lease has run out, and nobody
         who took it since has looked at the host yet, that counts: the feed was polled.
@@ -186,10 +187,10 @@ class Schedule:
     def ending(
         self, lease: HostLease, now: float, interval: float, finished: tuple[str, float], due: DueFeeds
     ) -> list[ScriptCall]:
-        """`release` as calls that need no reply in between, to be sent with others; `ended` reads the
-        replies. `due` is what `due_feeds` said, whose only feed is finished, and no hold has come since.
+        """`release` as calls without a reply in between, to be sent with others; `ended` reads them.
 
-        Feeds that were added meanwhile are looked for at the end, as `release` does.
+        `due` is what `due_feeds` said, whose only feed is finished, and no hold has come since. Feeds that were added
+        meanwhile are looked for at the end, as `release` does.
         """
         feed_id, next_due = finished
         first = next_due if due.further is None else min(next_due, due.further)

@@ -49,7 +49,7 @@ UNTOLD = "untold"
 
 @dataclass(frozen=True, slots=True)
 class FeedRecord:
-    """What is known of a feed. Times are Unix seconds, `interval` seconds, validators as they were received (latin-1).
+    """What is known of a feed: Unix times, `interval` in seconds, validators as received.
 
     `gone` says that the publisher answered 410; `moved_to` is a permanent redirect under observation, seen
     `moved_seen` times since `moved_since`. `reading` is the number of the last reading that has begun: about its time,
@@ -92,8 +92,10 @@ FEW_MARKS = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FeedToRead:
-    """A feed at the beginning of a reading, whose number `feed` has; the `users` who follow it; and the `marks` of its
-    last document, None where there are none or too many to be read by the way (`Feeds.marks`).
+    """A feed at the beginning of a reading, whose number `feed` has.
+
+    `users` follow it; `marks` are those of its last document, None where there are none or too many to be read by the
+    way (`Feeds.marks`).
     """
 
     feed: FeedRecord
@@ -112,7 +114,7 @@ _NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a description has changed, and the note of what is to be told, earlier changes included; '' for nothing."""
+    """What a description has changed, and the note of all that is to be told, or ''."""
 
     changed: tuple[str, ...] = ()
     untold: str = ""
@@ -126,7 +128,7 @@ class Feeds:
         self._audience = Audience(redis)
 
     async def ensure(self, url: str, now: float) -> FeedRecord:
-        """The feed of that URL (compared in canonical form), created where there is none. Safe to run twice at once."""
+        """The feed of that URL in canonical form, created where there is none. Safe to run twice."""
         canonical = canonical_feed_url(url)
         address = await url_index.find(self._redis, canonical)
         if address is not None:
@@ -200,9 +202,10 @@ class Feeds:
         if_changed: Mapping[str, str | None] | None = None,
         reading: float | None = None,
     ) -> Described:
-        """Set what is said of a feed, or delete what is None, and note what of it is to be told (`told`). `if_changed`
-        is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any more), or a
-        later reading than `reading` has begun.
+        """Set what is said of a feed, or delete what is None, and note what is to be told (`told`).
+
+        `if_changed` is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any
+        more), or a later reading than `reading` has begun.
         """
         fields = [*set_or_deleted(said), *set_or_deleted(if_changed or {})]
         args: list[Arg] = [reading_text(reading), secrets.token_hex(8), len(said), *fields]
@@ -230,7 +233,7 @@ class Feeds:
         reading: float | None = None,
         then: Sequence[ScriptCall] = (),
     ) -> tuple[bool, list[Any]]:
-        """Update fields at the end of a reading; `marks` are those of the document whose hash is among them.
+        """Update fields at the end of a reading; `marks` are of the document whose hash they hold.
 
         False as in `update`. The calls of `then` follow in the same round trip, whatever becomes of the update (on a
         cluster, at the same time); their replies.
@@ -272,7 +275,7 @@ class Feeds:
         await self._follower(feed_id, user, uid, "follow")
 
     async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None:
-        """Note that this channel doesn't follow the feed any more; without followers the feed gets a time to live."""
+        """Remove a follower; a feed without followers gets a time to live."""
         await self._follower(feed_id, user, uid, "unfollow")
 
     async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
@@ -288,7 +291,7 @@ class Feeds:
         return bool(await self._redis.script(_FOLLOWERS, _slot(feed_id), ["release", KEEP_UNFOLLOWED]))
 
     async def page(self, limit: int, after: int = 0) -> tuple[list[FeedRecord], int | None]:
-        """Up to `limit` feeds with ids greater than `after`, by id, and the id to go on from; None at the end.
+        """Up to `limit` feeds with ids above `after`, and the id to go on from; None at the end.
 
         A page may be short though more follow. Records that their own URL doesn't lead to are left out: they gave their
         followers to another feed.
@@ -318,8 +321,9 @@ class Feeds:
         return self._audience.asking(feed_id)
 
     async def audience_at(self, feed_id: str, edition: bytes | None) -> Places:
-        """`subscribers` for a caller that has just read their edition: from memory, or one round trip for a list that
-        changed; see `feeds.record`.
+        """`subscribers` for a caller that has just read their edition; see `feeds.record`.
+
+        They come from memory, or for a list that changed by one round trip.
         """
         return await self._audience.at(feed_id, edition)
 
@@ -416,7 +420,7 @@ class Audience:
         self._held = 0
 
     async def of(self, feed_id: str) -> Places:
-        """The feed's subscribers at a moment after the call. One round trip, another one for a list that changed."""
+        """The feed's subscribers after the call: one round trip, two for a list that changed."""
         edition = await self._edition(feed_id) if feed_id in self._known else None
         return await self.at(feed_id, edition)
 

@@ -63,7 +63,7 @@ async def walk(redis: Redis) -> AsyncIterator[list[Address]]:
 
 
 async def spare(redis: Redis, address: Address) -> bool:
-    """Take the mark away; False where the entry isn't as it was read, so that it must be read again."""
+    """Take the mark away; False where the entry isn't as it was read, and must be read again."""
     if address.condemned is None:
         return True
     return bool(await redis.script(_CHANGE, [keys.feeds_by_url()], [address.url, address.text, address.feed]))
@@ -72,8 +72,10 @@ async def spare(redis: Redis, address: Address) -> bool:
 async def forget_gone(
     redis: Redis, batch: Sequence[Address], followed: Collection[str], now: float, grace: float
 ) -> int:
-    """Condemn the entries whose feed has neither record nor guids nor followers, and forget those that were condemned
-    `grace` seconds ago; how many. `followed` are the feeds that any subscription names, also of who may come back.
+    """Condemn entries of feeds that are gone, forget those condemned `grace` s ago; how many.
+
+    Gone is a feed without record, guids and followers; `followed` are those that any subscription names, also of who
+    may come back.
     """
     parts = (keys.feed, keys.feed_guids, keys.feed_subscribers)
     left = await redis.pipeline([("EXISTS", *(key(one.feed) for key in parts)) for one in batch])

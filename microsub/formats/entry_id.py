@@ -1,4 +1,4 @@
-"""Which post is which, across polls, edits, and two feeds of a site; and of which kind it is.
+"""Which post is which across polls, edits and two feeds of a site; and of which kind it is.
 
 An identity is a string that stays the same as long as the post does. It is a key, never shown.
 """
@@ -139,8 +139,10 @@ def body_text(entry: Entry) -> str:
 
 
 def says_no_more(name: str | None, body: str) -> bool:
-    """Whether `name` is no title of `body` but nearly all of it, or its beginning as an engine cut it off: with an
-    ellipsis, or inside a word. A headline with which a longer text begins is a title. True for an empty name.
+    """Whether `name` is no title of `body` but nearly all of it, or its cut-off beginning.
+
+    An engine cuts with an ellipsis, or inside a word; a headline that a longer text begins with is a title. True for
+    an empty name.
     """
     folded, body = fold(name or ""), fold(body)
     if not _begins(folded, body):

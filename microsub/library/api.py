@@ -1,4 +1,4 @@
-"""The post store over HTTP, for other programs and to be read only: feeds, their posts, and what happened to them.
+"""The post store over HTTP, to be read only: feeds, their posts, and their events.
 
 Tokens are those of `identity.store.accounts`, by RFC 6750 in the header alone; a reader's token is worth nothing
 here, and these are worth nothing at the Microsub endpoint. Replies and errors are those of the Microsub endpoint, and

@@ -1,4 +1,4 @@
-"""The post store for Python programs that bring posts of their own or read them: `open_post_store`.
+"""The post store for Python programs that save or read posts: `open_post_store`.
 
 It works on the server's own Redis, beside the server or without one. Saved posts go the way of polled ones
 (`posts.ingest`): a post is stored under its guid, stands in the timelines of all who follow its feed as soon as a
@@ -68,9 +68,7 @@ _FEED_FIELDS = ("title", "home", "photo", "description")
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What became of a post: whether it is new, and else the names of the fields, saved or shown, that are not as they
-    were.
-    """
+    """What became of a post: whether it is new, else the fields, saved or shown, that changed."""
 
     post: Post
     created: bool
@@ -107,7 +105,7 @@ class PostStore(Posts):
     # --- posts -------------------------------------------------------------------------------------------------------
 
     async def save(self, feed: str, fields: Mapping[str, Any]) -> Saved:
-        """Save a post with all of its fields: a new one, or in place of what was saved under its guid.
+        """Save a post with all of its fields, in place of what was saved under its guid.
 
         `guid` (text) and `timestamp` (Unix seconds, aware datetime, or ISO 8601 with an offset) are required. What jf2
         names is shown to readers; all other fields are kept, and come back as they were saved. The post's place in
@@ -119,7 +117,7 @@ class PostStore(Posts):
             return await self._save(record, guid, fields)
 
     async def update_or_create(self, feed: str, guid: str, fields: Mapping[str, Any]) -> Saved:
-        """Set these fields of the post, leaving all others as they are, or save it where there is none yet.
+        """Set these fields of the post and leave all others, or save it where there is none.
 
         A `timestamp` is required for a new post only. Of several calls at the same time, in any processes, none is
         lost. A post that was polled keeps what its feed says in all other fields.
@@ -131,7 +129,7 @@ class PostStore(Posts):
             return await self._save(record, guid, fields, merge=True)
 
     async def delete(self, post_id: str) -> bool:
-        """Delete a post: it leaves the timelines of all users and the store, and never comes back under its guid.
+        """Delete a post from all timelines and the store; it never comes back under its guid.
 
         Whether there was one. To be repeated where it broke off.
         """
@@ -146,7 +144,7 @@ class PostStore(Posts):
         return True
 
     async def expire(self, feed: str, limit: int) -> int:
-        """Let all but the `limit` newest posts of a feed go, sparing those that stand in somebody's timeline.
+        """Delete all posts of a feed but the `limit` newest and those in somebody's timeline.
 
         Returns how many left the store; their guids are known, and don't come back.
         """
@@ -157,8 +155,9 @@ class PostStore(Posts):
     # --- feeds -------------------------------------------------------------------------------------------------------
 
     async def describe(self, feed: str, fields: Mapping[str, str]) -> tuple[str, ...]:
-        """Say what a feed is called and looks like (`title`, `home`, `photo`, `description`); it is made where there is
-        none. Returns the names of the fields that changed.
+        """Say what a feed is called and looks like; it is made where there is none.
+
+        By `title`, `home`, `photo`, `description`. Returns the names of the fields that changed.
         """
         for name, value in as_mapping("fields", fields).items():
             if name not in _FEED_FIELDS or not isinstance(value, str):
@@ -169,7 +168,7 @@ class PostStore(Posts):
             return await describe(self._feeds, self._announcing, record.id, said, self._clock())
 
     async def release(self, feed: str) -> bool:
-        """Keep a feed no longer for its own sake: without followers, it and its posts leave after 30 days.
+        """Keep a feed for its followers alone: without any, it and its posts leave after 30 days.
 
         The next post that is saved into it undoes that. Whether it was kept.
         """
@@ -219,7 +218,7 @@ class PostStore(Posts):
 
     @contextlib.asynccontextmanager
     async def _alone(self, feed: str) -> AsyncIterator[FeedRecord]:
-        """The feed, made and kept where that is due, while nobody else saves into it, in any process."""
+        """The feed, made and kept where that is due, locked against other savers in any process."""
         if not isinstance(feed, str) or not is_usable(feed):
             shown = mask_credentials(feed) if isinstance(feed, str) else feed
             raise wrong("feed", shown, "an absolute http or https URL")

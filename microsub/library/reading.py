@@ -57,7 +57,7 @@ class PostPage:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """Feeds by id; `after` leads to the next page, None at the end. A page may be short though more follow."""
+    """Feeds by id; `after` leads to the next page, None at the end. A page may be short."""
 
     feeds: tuple[FeedRecord, ...]
     after: int | None = None
@@ -65,7 +65,7 @@ class FeedPage:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Events, the oldest first. `after` is the id to go on from; `missed` that some may have been dropped before."""
+    """Events, the oldest first; `after` leads on, `missed`: some before may be dropped."""
 
     events: tuple[Event, ...]
     after: str
@@ -84,7 +84,7 @@ class Posts:
         self._events = events
 
     async def get(self, post_id: str) -> Post | None:
-        """The post of that id; None where there is none (any more), or one of no feed, which is its reader's own."""
+        """The post of that id; None where there is none, or it belongs to no feed."""
         row = await self._items.get(post_id) if is_id(text("post_id", post_id)) else None
         return _post(row) if row and row.get("feed") and "score" in row else None
 
@@ -104,7 +104,7 @@ class Posts:
         return None
 
     async def newest(self, feed: str, limit: int = 20, after: Cursor | None = None) -> PostPage:
-        """Up to `limit` posts of the feed from behind `after`, by time of publishing, or of the last change.
+        """Up to `limit` posts of the feed behind `after`, by time of publishing or last change.
 
         Who follows `after` meets every post that isn't changed meanwhile exactly once; changed ones move to the front.
         """
@@ -134,7 +134,7 @@ class Posts:
         return FeedPage(tuple(records), further)
 
     async def events(self, after: str = "0", limit: int = 100) -> EventPage:
-        """Up to `limit` events behind the one of that id; `0` for the oldest kept, `newest` for what will come."""
+        """Up to `limit` events behind that id; `0` for the oldest kept, `newest` for what will come."""
         limit = whole("limit", limit)
         if after == NEWEST:
             return EventPage((), await self._events.last())

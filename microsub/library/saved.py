@@ -1,4 +1,4 @@
-"""A post as a program saves it, fields by name, as an entry (https://jf2.spec.indieweb.org/ has the names).
+"""A post as a program saves it, by jf2's names (https://jf2.spec.indieweb.org/).
 
 What readers see of a post are the fields that jf2 names; a program may save any others beside them. Names may be
 written with `_` for `-`.
@@ -91,7 +91,7 @@ def moment(name: str, value: object) -> datetime:
 
 
 def dumps(value: object) -> bytes:
-    """JSON with whole numbers of any size. Raises orjson.JSONEncodeError for what JSON can't say."""
+    """JSON with whole numbers of any size. Raises orjson.JSONEncodeError."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError as error:

@@ -1,4 +1,4 @@
-"""A feed that has moved for good takes its new address, or becomes one with the feed that lives there already.
+"""A feed that has moved for good takes its new address, or merges with the feed there.
 
 A page that somebody follows moves in the same way to the feed that it names. Its address then leads to the feed, so
 that it needn't be asked again for the next follower. The record's `pages` are the addresses that it came through, its
@@ -51,14 +51,14 @@ _AS_NEW = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where a feed is polled from now on; `merged_into` is the feed that has taken its place, if one has."""
+    """Where a feed is polled from now on; `merged_into` is the feed that took its place."""
 
     host: str
     merged_into: str | None = None
 
 
 class Mover:
-    """Moves feeds. Everything it does may be done again: a move that broke off is finished by the next poll."""
+    """Moves feeds. All of it is idempotent: the next poll finishes a move that broke off."""
 
     def __init__(self, feeds: Feeds, items: Items, channels: Channels, schedule: Schedule, fan_out: FanOut) -> None:
         self._feeds = feeds
@@ -68,7 +68,7 @@ class Mover:
         self._fan_out = fan_out
 
     async def move(self, feed: FeedRecord, url: str, now: float) -> Moved:
-        """Let `feed` live at `url`. Ids, items and read state stay as they are where `url` was unknown."""
+        """Let `feed` live at `url`; where that was unknown, ids, items and read state stay."""
         owner = await self._feeds.rename(feed.id, url)
         log.info("feed moved", feed=feed.id, url=mask_credentials(feed.url), to=mask_credentials(url), known_as=owner)
         if owner is None:
@@ -81,7 +81,7 @@ class Mover:
         return Moved(host_of(feed.url), owner)
 
     async def from_page(self, page: FeedRecord, urls: Iterable[str], now: float) -> Moved | None:
-        """Let who follows `page` follow the first of the feeds at `urls` that will do; None where there is none.
+        """Let who follows `page` follow the first usable feed of `urls`; None without one.
 
         No feed that is gone will do, nor an address at which this record was before: two pages that name each other
         would send it to and fro.
@@ -146,7 +146,7 @@ _PATIENCE = 2
 
 
 def instead_of_page(feed: FeedRecord, links: Sequence[FeedLink]) -> list[str]:
-    """The addresses to follow instead of `feed`, which showed a page with these links; empty when it stays.
+    """The addresses to follow instead of `feed`, which showed a page with these links.
 
     What has the address of a feed stays until it has shown pages for a while.
     """
@@ -156,7 +156,7 @@ def instead_of_page(feed: FeedRecord, links: Sequence[FeedLink]) -> list[str]:
 
 
 def instead_of_failure(feed: FeedRecord, failure: FetchFailed | None) -> list[str]:
-    """The other addresses that the page of `feed` named, now that this one fails; empty when it stays.
+    """The other addresses that the page of `feed` named; empty when the feed stays.
 
     `failure` None is a document that is no feed. What may be an hour's trouble gets a few more polls.
     """

@@ -37,9 +37,11 @@ _EARLIEST = 0.0
 
 @dataclass(frozen=True, slots=True)
 class PollReport:
-    """What became of one feed. `url` is masked; `outcome` is polled, failed, gone, unfollowed, unknown, held (the
-    publisher asked for a pause), refused (its address isn't allowed to us; nothing was recorded) or late (the time was
-    over); `detail` explains. `new` and `updated` count the items of a feed that was polled.
+    """What became of one feed; `url` is masked, `detail` explains.
+
+    `outcome` is polled, failed, gone, unfollowed, unknown, held (the publisher asked for a pause), refused (its address
+    isn't allowed to us; nothing was recorded) or late (the time was over). `new` and `updated` count the items of a
+    feed that was polled.
     """
 
     feed: str
@@ -55,7 +57,7 @@ async def _nobody() -> bool:
 
 
 class PollNow:
-    """Makes feeds due at once and helps their hosts to a turn; a worker that has a host already is waited for.
+    """Makes feeds due at once and gives their hosts a turn, unless a worker has them already.
 
     `others` says whether other workers are alive, which then have the first chance. `refused` holds, by feed, why our
     own worker may not ask a publisher; it grows while that works.
@@ -79,10 +81,10 @@ class PollNow:
         self._clock = clock
 
     async def poll(self, feed_ids: Iterable[str], patience: float = 120.0) -> dict[str, PollReport]:
-        """Poll those feeds once from now on; returns when all are done and their posts stand in the timelines, or when
-        no poll ended for `patience` seconds.
+        """Poll those feeds once from now on; returns when their posts stand in the timelines.
 
-        A poll that some worker began before the call doesn't count. Raises StoreError.
+        Or when no poll ended for `patience` seconds. A poll that some worker began before the call doesn't count.
+        Raises StoreError.
         """
         start = self._clock()
         waiting, reports = await self._sort_out(feed_ids)
@@ -156,9 +158,10 @@ class PollNow:
         return None
 
     async def _look(self, waiting: dict[str, str], start: float, *, refusals: bool) -> dict[str, PollReport]:
-        """Reports on the feeds that were polled since `start`, or that can't be any more; `refusals` of our own are
-        among them or are left to others. A feed that lives on another host by now (it was a page that named one) is
-        waited for there.
+        """Reports on the feeds that were polled since `start`, or that can't be any more.
+
+        `refusals` of our own are among them or are left to others. A feed that lives on another host by now (it was a
+        page that named one) is waited for there.
         """
         reports: dict[str, PollReport] = {}
         records = await self._feeds.get_many(waiting)

@@ -54,14 +54,14 @@ class PollPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HostManners:
-    """Seconds from the end of one request to a host to the start of the next, and how many may run at a time."""
+    """Seconds between two requests to a host, and how many may run at a time."""
 
     interval: float = 1.0
     concurrency: int = 1
 
 
 def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
-    """What holds for the feed at the canonical `url`. A `feeds` setting counts under any spelling of the address."""
+    """The settings of the feed at the canonical `url`, by any spelling of its address."""
     polling = settings.polling
     own = settings.feeds.get(url)
     if own is None:
@@ -137,7 +137,7 @@ class FeedAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No document; `retry_after` in seconds where the publisher asked for a pause; `seconds` as in `FeedAnswered`."""
+    """No document; `retry_after`: the pause asked for, in s; `seconds` as in `FeedAnswered`."""
 
     reason: str
     detail: str
@@ -173,7 +173,7 @@ class PollPlan:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """Sightings of one permanent redirect; `move` says that it has been seen often and long enough."""
+    """Sightings of one permanent redirect; `move`: seen often and long enough."""
 
     moved_to: str | None = None
     seen: int = 0
@@ -197,7 +197,7 @@ def plan_next(
 
 
 def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePlan:
-    """Count a permanent redirect. An answer from the old address, a new target, or a clock set back starts afresh."""
+    """Count a permanent redirect; another target, or a clock set back, begins at one."""
     if moved_to is None:
         return MovePlan()
     if moved_to != history.moved_to or history.moved_since is None or history.moved_since > now:
@@ -208,8 +208,9 @@ def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePla
 
 
 def held_now(until: float | None, now: float) -> bool:
-    """Whether a publisher's wish to be left alone `until` a Unix time is in force. One that lies further ahead than any
-    hold can was written by a clock that was wrong; it counts for nothing.
+    """Whether a publisher's wish to be left alone `until` a Unix time is in force.
+
+    One further ahead than any hold can be was written by a clock that was wrong, and counts for nothing.
     """
     return until is not None and now < until <= now + LONGEST_HOLD + _CLOCKS_DIFFER
 
@@ -225,7 +226,7 @@ def interval_for(gap: float, policy: PollPolicy = DEFAULT_POLICY) -> float:
 
 
 def guess_gap(dates: Iterable[float], now: float) -> float | None:
-    """The time between two posts as the newest dates of a document suggest; None where there are none."""
+    """The time between two posts, by the newest dates of a document; None without dates."""
     newest = sorted((date for date in dates if date <= now), reverse=True)[:_DATES_FOR_FIRST_GUESS]
     if not newest:
         return None
@@ -301,14 +302,14 @@ def history_of(feed: FeedRecord) -> PollHistory:
 
 
 def held_until(feed: FeedRecord, now: float) -> float | None:
-    """Until when the publisher wants this URL left alone, as a Unix time after `now`; None: it may be asked."""
+    """The end of the pause that the publisher asked for, a Unix time after `now`; else None."""
     until = _number(feed.extra.get("hold_until"))
     # What was written while the clock was ahead counts for nothing.
     return until if held_now(until, now) and not is_ahead(feed.last_poll, now) else None
 
 
 def last_looked(feed: FeedRecord) -> float:
-    """The end of the last poll, as a Unix time. What a preview has fetched since is as good as asking again."""
+    """The end of the last poll, as a Unix time; a preview's copy since then is news."""
     # Times are kept in milliseconds, and what that poll itself has fetched is no news.
     return max(feed.last_success or 0.0, feed.last_error_at or 0.0) + 0.001
 

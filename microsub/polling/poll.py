@@ -1,4 +1,4 @@
-"""One poll of one feed: fetch, parse, store the news, plan. Every step may run twice; validators are written last.
+"""One poll of one feed: fetch, parse, store, plan. Each may run twice; validators come last.
 
 What a crash leaves behind is found by the next poll: the feed has lost its validators in the step that claimed the
 first guid, so the document is read once more. Delivery to timelines is for the stage behind it.
@@ -108,8 +108,10 @@ Ending = Callable[[float], "Sequence[ScriptCall]"]
 
 @dataclass(frozen=True, slots=True)
 class FeedDue:
-    """A feed as it was when its poll began, the Unix time when the publisher was asked, and for whom its document is
-    read: some of its followers; the marks of its last document; and what may follow the end of the poll.
+    """A feed as it was when its poll began, with the marks of its last document.
+
+    The publisher was `asked` at that Unix time; its document is read for `keys`, some of its followers; `ending` may
+    follow the end of the poll.
     """
 
     feed: FeedRecord
@@ -157,7 +159,7 @@ class Poller:
         self._on_refused = on_refused
 
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
-        """Poll a feed once, now, whether it is due or not; one that is gone or that nobody follows is left alone.
+        """Poll a feed once, now, due or not, unless it is gone or nobody follows it.
 
         Where the poll ends with a plan for the same feed on the same host, and nothing is held, `ending` follows in the
         round trip that writes the plan. Raises StoreError and what is a bug; the caller plans the next attempt then.
@@ -181,7 +183,7 @@ class Poller:
                 return self.put_off(feed.id, str(error))
 
     async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
-        """Plan the next attempt after a poll that ended in a bug of ours, so that it isn't tried every second."""
+        """Plan the next attempt after a poll that ended in a bug of ours, or it would be at once."""
         feed = await self._feeds.get(feed_id)
         if feed is None:
             return PollResult(feed_id, "gone", None, "")
@@ -189,7 +191,7 @@ class Poller:
             return await self._settle(FeedDue(feed, self._clock()), Failed(reason, detail), {}, None)
 
     def put_off(self, feed_id: str, detail: str) -> PollResult:
-        """Leave the feed as it was, and have it asked again soon: what was missing is ours, so nothing is counted."""
+        """Leave the feed as it was, to be asked soon; what we lack isn't counted as its failure."""
         return PollResult(feed_id, "local", self._clock() + PUT_OFF_SECONDS, "", detail=detail)
 
     async def _fetch(self, feed: FeedRecord, subscribers: int) -> FetchResult:
@@ -226,7 +228,7 @@ class Poller:
                 return await self._take(due, reply)
 
     def _refused(self, feed: FeedRecord, detail: str) -> PollResult:
-        """Leave the feed to a worker that may ask its publisher, when it was due, in a second at the earliest."""
+        """Leave the feed, when it was due, to a worker that may ask its publisher."""
         due = max(feed.next_poll or 0.0, self._clock() + 1.0)
         result = PollResult(feed.id, "blocked", due, host_of(feed.url), detail=detail)
         if self._on_refused is not None:
@@ -289,10 +291,10 @@ class Poller:
         return PollResult(feed.id, "moved", None, moved.host)
 
     async def _store(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool) -> Ingested:
-        """Store what is news, all of a document at once. If that fails, each post is stored alone, and those for which
-        it fails again become dead letters: one of them doesn't stop the others, and doesn't make the poll repeat.
+        """Store what is news, all of a document at once, else post by post.
 
-        Raises StoreError where Redis doesn't serve us.
+        Posts that fail alone too become dead letters, which neither stop the others nor make the poll repeat. Raises
+        StoreError where Redis doesn't serve us.
         """
         try:
             # How many of a first fill stay unread is decided over all of a document.
@@ -416,7 +418,7 @@ def _moment(time: float | None) -> str | None:
 
 
 def description_of(parsed: Feed) -> dict[str, str | None]:
-    """What the document says of the feed. What it no longer says stays as it was, but for the WebSub links."""
+    """What the document says of the feed; but for WebSub links, what it leaves out stays."""
     found = {
         "title": parsed.name,
         "photo": parsed.photo,

@@ -1,4 +1,4 @@
-"""The worker: takes hosts that are due and gives them their turns. Any number of workers share one schedule.
+"""The worker: gives due hosts their turns. Any number of workers share one schedule.
 
 A host belongs to one worker while its lease lasts, so it gets one request at a time and no feed is polled twice; a
 worker that dies gives its hosts back by letting the leases run out, one that stops hands them back at once. In its turn
@@ -54,8 +54,9 @@ REST_SECONDS = 10.0
 
 @dataclass(slots=True)
 class _Left:
-    """What the end of a turn has still to write: the last feed, and when it is due again; nothing where the host was
-    handed back with the end of its poll.
+    """What the end of a turn still writes: the last feed, and when it is due again.
+
+    Nothing where the host was handed back with the end of its poll.
     """
 
     finished: tuple[str, float | None] | None = None
@@ -91,7 +92,7 @@ class Turn:
 
     @property
     def rests(self) -> bool:
-        """Whether no turn shall begin at present, because this process had no file descriptor left, or no parser."""
+        """Whether no turn shall begin now: this process had no file descriptor or parser left."""
         return self._clock() < self._rests_until
 
     def stop(self) -> None:
@@ -212,7 +213,7 @@ class Turn:
                 return
 
     async def _hand_back(self, lease: HostLease, pause: float, left: _Left, after: float = 0.0) -> None:
-        """Give the host back; while the store fails, again in the background: nobody else could poll it till then."""
+        """Give the host back, or nobody could poll it; while the store fails, in the background."""
         await asyncio.sleep(after)
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(HAND_BACK_SECONDS):
@@ -250,7 +251,7 @@ def worker_name() -> str:
 
 
 class Worker:
-    """Polls what is due, `hosts_at_once` hosts at a time, and runs the stages that the news go through."""
+    """Polls what is due, `hosts_at_once` hosts at a time, and runs the stages behind it."""
 
     def __init__(
         self,
@@ -279,7 +280,7 @@ class Worker:
         self._hosts: set[asyncio.Task[int]] = set()
 
     async def run(self, grace: float = GRACE_SECONDS) -> None:
-        """Poll until `stop`; then let polls in flight end for `grace` seconds, and hand back what is left."""
+        """Poll until `stop`; then give polls in flight `grace` seconds, and hand back the rest."""
         beat = asyncio.create_task(self._beat())
         stages = asyncio.create_task(self._stages.run(STAGES_GRACE_SECONDS), name="stages")
         stages.add_done_callback(lambda _: self._wake.set())
@@ -317,7 +318,7 @@ class Worker:
         return len(self._hosts)
 
     async def run_once(self, among: Sequence[str] | None = None) -> int:
-        """Give every host that is due one turn, or those of `among`, and let the stages handle all that waits.
+        """Give every due host, or those of `among`, one turn; let the stages handle what waits.
 
         Returns how many feeds were polled. Raises StoreError.
         """

@@ -280,9 +280,7 @@ def _has_doubts(cleaned: str) -> bool:
 
 
 def _decided(cleaned: str) -> str:
-    """The sanitiser's result without pictures, frames and players that have no source, and with formulas of MathML
-    alone.
-    """
+    """The sanitiser's result without what has no source, and with formulas of MathML alone."""
     tokens = _tokens(cleaned)
     if tokens is None:
         return _as_text(cleaned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html as entities
 import re
 
-_TAG = re.compile(r'<(/?)([a-zA-Z][a-zA-Z0-9]*)[^>"]*(?:"[^"]*"[^>"]*)*>')
+_TAG = re.compile(r'<(/?)([a-zA-Z][a-zA-Z0-9]*+)[^>"]*+(?:"[^"]*+"[^>"]*+)*+>')
 _ALT = re.compile(r'\salt="([^"]*)"')
 _PRE = re.compile(r"(<pre\b[^>]*>.*?</pre>)", re.S)
 _SILENT = re.compile(r"<(video|audio|iframe)\b[^>]*>.*?</\1>", re.S)
