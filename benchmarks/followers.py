@@ -17,7 +17,7 @@ from benchmarks.shelves import entry
 from benchmarks.world import rewritten
 from microsub.delivery.fan_out import FanOut
 from microsub.delivery.stage import Stages
-from microsub.feeds.events import Announcing, Events
+from microsub.feeds.events import Events
 from microsub.feeds.record import FeedRecord
 from microsub.model.jf2 import Feed
 from microsub.model.settings import OwnChannelSettings
@@ -146,15 +146,15 @@ class Followers:
         feed, post, now = await self._post(followers)
         stores = Stores(self._redis, self._stores.url, self._stores.where, self._stores.watch)
         last = _Noting(fan_out(stores))
-        announcing = Announcing(Events(self._redis))
+        events = Events(self._redis)
         stages = Stages(
-            *(self._redis, stores.feeds, stores.items, cast(FanOut, last), announcing, None),
+            *(self._redis, stores.feeds, stores.items, cast(FanOut, last), events, None),
             consumer="bench",
         )
         running = asyncio.create_task(stages.run(1.0))
         await asyncio.sleep(_BREATH)
         redis, worker, began = await self._redis_time(), _own_time(), time.perf_counter()
-        await Ingest(self._redis, stores.feeds, stores.items, announcing, notify=stages.wake).add(feed, [post], now, "")
+        await Ingest(self._redis, stores.feeds, stores.items, events, notify=stages.wake).add(feed, [post], now, "")
         async with asyncio.timeout(_LATE):
             await last.over.wait()
         turn = Turn(

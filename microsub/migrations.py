@@ -133,7 +133,7 @@ def _field(value: Any) -> bytes:
 async def store_waiting_posts(redis: Redis) -> None:
     """To version 4: what waits in the stream of entries is stored, or a dead letter."""
     from microsub.delivery.dead_letters import DeadLetters
-    from microsub.feeds.events import Announcing, Events
+    from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
@@ -141,7 +141,7 @@ async def store_waiting_posts(redis: Redis) -> None:
     from microsub.redis.streams import message_of
 
     key, feeds = keys.stream("entries"), Feeds(redis)
-    ingest, dead = Ingest(redis, feeds, Items(redis), Announcing(Events(redis))), DeadLetters(redis)
+    ingest, dead = Ingest(redis, feeds, Items(redis), Events(redis)), DeadLetters(redis)
     while rows := await redis.command("XRANGE", key, "-", "+", "COUNT", 1):
         message = message_of(rows[0])
         try:

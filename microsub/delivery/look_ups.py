@@ -42,7 +42,7 @@ from microsub.redis.streams import Stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from microsub.feeds.events import Announcing
+    from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
     from microsub.redis.protocol import Arg, ScriptCall
     from microsub.redis.streams import Message
@@ -176,7 +176,7 @@ class Populate:
         items: Items,
         completing: Completing,
         stored: Stream,
-        announcing: Announcing,
+        events: Events,
         *,
         clock: Callable[[], float] = time.time,
         told: Callable[[], object] = lambda: None,
@@ -186,7 +186,7 @@ class Populate:
         self._items = items
         self._completing = completing
         self._stored = stored
-        self._announcing = announcing
+        self._events = events
         self._clock = clock
         self._told = told
 
@@ -229,7 +229,7 @@ class Populate:
             await self._stored.add([ItemsStored(news.feed, edited=(news.item,)).to_fields()])
             self._told()
         event = Event("post_modified", news.feed, self._clock(), news.item, news.guid, changed)
-        await self._announcing.tell([event])
+        await self._events.tell([event])
         await self._write(news, {"incomplete": ""})
 
 

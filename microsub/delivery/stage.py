@@ -26,7 +26,7 @@ from microsub.redis.streams import Bounds, Stream
 if TYPE_CHECKING:
     from microsub.delivery.fan_out import FanOut
     from microsub.delivery.look_ups import Completing
-    from microsub.feeds.events import Announcing
+    from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis, ScriptCall
@@ -292,7 +292,7 @@ class Stages:
         feeds: Feeds,
         items: Items,
         fan_out: FanOut,
-        announcing: Announcing,
+        events: Events,
         completing: Completing | None,
         *,
         consumer: str,
@@ -307,7 +307,7 @@ class Stages:
         stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
         self._stages = [stage(self.stored, fan_out.handle)]
         if completing is not None:
-            populate = Populate(feeds, items, completing, self.stored, announcing, clock=clock, told=self.wake)
+            populate = Populate(feeds, items, completing, self.stored, events, clock=clock, told=self.wake)
             self._stages.append(stage(Stream(redis, "incomplete"), populate, at_once=LOOK_UPS_AT_ONCE))
 
     async def run(self, grace: float) -> None:

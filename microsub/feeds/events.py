@@ -23,6 +23,8 @@ from microsub.redis.scripts import load
 if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
 
+log = structlog.get_logger(__name__)
+
 KEPT = 10_000
 """Events that are kept at least; Redis trims in blocks, so there may be a few more."""
 
@@ -52,24 +54,49 @@ class Event:
     id: str = ""
 
 
+Listener = Callable[[Event], Awaitable[None]]
+
+
 class Events:
-    """Writes and reads the stream of events."""
+    """Writes and reads the stream of events, and calls the listeners of this process.
+
+    An event may come twice, after a crash; it comes after the change is stored.
+    """
 
     def __init__(self, redis: Redis, kept: int = KEPT) -> None:
         self._redis = redis
         self._kept = kept
+        self._listeners: list[Listener] = []
 
-    async def publish(self, events: Sequence[Event]) -> None:
-        """Append events. Raises StoreError."""
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every event of this process; call the result to end that.
+
+        One that raises is logged and hears the next event all the same. It should be quick: the pipeline waits.
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    async def tell(self, events: Sequence[Event]) -> None:
+        """Append events, then call the listeners in the order of their arrival. Raises StoreError."""
         await self._redis.scripts(self.publishing(events))
+        await self.published(events)
 
     def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
-        """The calls that `publish` makes, to be sent with others."""
+        """The calls that append events, to be sent with others; then `published` must be called."""
         args: list[Arg] = [self._kept]
         for event in events:
             fields = _fields(event)
             args += (len(fields), *fields)
         return [(_ADD, [keys.events_stream()], args)] if events else []
+
+    async def published(self, events: Sequence[Event]) -> None:
+        """Call the listeners with events that were appended."""
+        for event in events:
+            for listener in list(self._listeners):
+                try:
+                    await listener(event)
+                except Exception:
+                    log.exception("a listener failed", event_kind=event.kind, feed=event.feed, post=event.post)
 
     async def since(self, event_id: str, count: int = 100) -> list[Event]:
         """Up to `count` events behind that id, the oldest first; `0` for all that are kept."""
@@ -117,48 +144,9 @@ def _event(row: Sequence[Any]) -> Event:
         )
 
 
-Listener = Callable[[Event], Awaitable[None]]
-
-log = structlog.get_logger(__name__)
-
-
-class Announcing:
-    """Publishes events, after the change is stored; after a crash one may come twice."""
-
-    def __init__(self, events: Events) -> None:
-        self._events = events
-        self._listeners: list[Listener] = []
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every event of this process; call the result to end that.
-
-        One that raises is logged and hears the next event all the same. It should be quick: the pipeline waits.
-        """
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
-
-    async def tell(self, events: Sequence[Event]) -> None:
-        """Publish events, then call the listeners in the order of their arrival. Raises StoreError."""
-        await self._events.publish(events)
-        await self.published(events)
-
-    def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
-        """The calls that publish events, to be sent with others; then `published` must be called."""
-        return self._events.publishing(events)
-
-    async def published(self, events: Sequence[Event]) -> None:
-        """Call the listeners with events that were published."""
-        for event in events:
-            for listener in list(self._listeners):
-                try:
-                    await listener(event)
-                except Exception:
-                    log.exception("a listener failed", event_kind=event.kind, feed=event.feed, post=event.post)
-
-
 async def describe(
     feeds: Feeds,
-    announcing: Announcing,
+    events: Events,
     feed_id: str,
     said: Mapping[str, str | None],
     now: float,
@@ -175,15 +163,15 @@ async def describe(
     """
     described = await feeds.describe(feed_id, said, if_changed, reading)
     if is_new:
-        await announcing.tell([Event("feed_created", feed_id, now)])
+        await events.tell([Event("feed_created", feed_id, now)])
         if described.untold:
             await feeds.told(feed_id, described.untold)
     elif described.untold:
-        await tell(feeds, announcing, feed_id, described.untold, now)
+        await tell(feeds, events, feed_id, described.untold, now)
     return described.changed
 
 
-async def tell(feeds: Feeds, announcing: Announcing, feed_id: str, note: str, now: float) -> None:
+async def tell(feeds: Feeds, events: Events, feed_id: str, note: str, now: float) -> None:
     """Announce what a note says. Raises StoreError."""
-    await announcing.tell([Event("feed_modified", feed_id, now, changed=tuple(note.split()[1:]))])
+    await events.tell([Event("feed_modified", feed_id, now, changed=tuple(note.split()[1:]))])
     await feeds.told(feed_id, note)

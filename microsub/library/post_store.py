@@ -21,7 +21,7 @@ import orjson
 
 from microsub import wiring
 from microsub.errors import InvalidRequest, NotFound, PostDeleted, StoreError
-from microsub.feeds.events import Announcing, Event, Events, describe
+from microsub.feeds.events import Event, Events, describe
 from microsub.feeds.record import FeedRecord
 from microsub.kit.digests import short_digest
 from microsub.kit.urls import is_usable, mask_credentials, normalise_url
@@ -88,16 +88,15 @@ class PostStore(Posts):
         items: Items,
         accounts: Accounts,
         ingest: Ingest,
-        announcing: Announcing,
+        events: Events,
         sweeping: Sweeping,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(feeds, items, Events(redis))
+        super().__init__(feeds, items, events)
         self._redis = redis
         self._accounts = accounts
         self._ingest = ingest
-        self._announcing = announcing
         self._sweeping = sweeping
         self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -140,7 +139,7 @@ class PostStore(Posts):
         ((written,),) = await self._items.fields([one.id], (WRITTEN_GUID,))
         await erase(self._redis, self._accounts, [one], now, wanted_too=True)
         guid = written.decode() if written else one.guid
-        await self._announcing.tell([Event("post_deleted", one.feed, now, one.id, guid)])
+        await self._events.tell([Event("post_deleted", one.feed, now, one.id, guid)])
         return True
 
     async def expire(self, feed: str, limit: int) -> int:
@@ -165,7 +164,7 @@ class PostStore(Posts):
             text(name, value)
         async with self._alone(feed) as record:
             said = {name: fields[name] for name in _FEED_FIELDS if name in fields}
-            return await describe(self._feeds, self._announcing, record.id, said, self._clock())
+            return await describe(self._feeds, self._events, record.id, said, self._clock())
 
     async def release(self, feed: str) -> bool:
         """Keep a feed for its followers alone: without any, it and its posts leave after 30 days.
@@ -182,7 +181,7 @@ class PostStore(Posts):
         """
         if not callable(listener):
             raise wrong("listener", listener, "an asynchronous function of one event")
-        return self._announcing.listen(listener)
+        return self._events.listen(listener)
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
@@ -228,7 +227,7 @@ class PostStore(Posts):
                 # Somebody may have told while we waited; and who dies here hasn't kept it, so that it is told again.
                 latest = await self._feeds.get(record.id)
                 if latest is not None and not latest.kept:
-                    await self._announcing.tell([Event("feed_created", record.id, self._clock())])
+                    await self._events.tell([Event("feed_created", record.id, self._clock())])
             await self._feeds.keep(record.id)
             yield record
 
@@ -307,13 +306,13 @@ async def open_post_store(
 def post_store(stores: wiring.stores.Stores) -> PostStore:
     """The post store on stores that are open."""
     redis = stores.redis
-    announcing = Announcing(Events(redis))
+    events = Events(redis)
     return PostStore(
         redis,
         stores.feeds,
         stores.items,
         stores.accounts,
-        wiring.stores.ingest(stores, announcing),
-        announcing,
+        wiring.stores.ingest(stores, events),
+        events,
         wiring.worker.sweeping(stores),
     )

@@ -208,10 +208,7 @@ def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePla
 
 
 def held_now(until: float | None, now: float) -> bool:
-    """Whether a publisher's wish to be left alone `until` a Unix time is in force.
-
-    One further ahead than any hold can be was written by a clock that was wrong, and counts for nothing.
-    """
+    """Whether a pause `until` a Unix time is in force; one beyond any hold is a wrong clock's."""
     return until is not None and now < until <= now + LONGEST_HOLD + _CLOCKS_DIFFER
 
 

@@ -47,7 +47,7 @@ from microsub.redis.streams import Message
 if TYPE_CHECKING:
     from microsub.delivery.dead_letters import DeadLetters
     from microsub.discovery.feedlinks import FeedLink
-    from microsub.feeds.events import Announcing
+    from microsub.feeds.events import Events
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
@@ -108,10 +108,9 @@ Ending = Callable[[float], "Sequence[ScriptCall]"]
 
 @dataclass(frozen=True, slots=True)
 class FeedDue:
-    """A feed as it was when its poll began, with the marks of its last document.
+    """A feed as its poll began, with the marks of its last document; `asked` is a Unix time.
 
-    The publisher was `asked` at that Unix time; its document is read for `keys`, some of its followers; `ending` may
-    follow the end of the poll.
+    Its document is read for `keys`, some of its followers; `ending` may follow the end of the poll.
     """
 
     feed: FeedRecord
@@ -130,7 +129,7 @@ class Poller:
         items: Items,
         ingest: Ingest,
         dead: DeadLetters,
-        announcing: Announcing,
+        events: Events,
         fetcher: Fetching,
         parser: ParsePool,
         *,
@@ -149,7 +148,7 @@ class Poller:
         self._items = items
         self._ingest = ingest
         self._dead = dead
-        self._announcing = announcing
+        self._events = events
         self._fetcher = fetcher
         self._parser = parser
         self._mover = mover
@@ -323,7 +322,7 @@ class Poller:
         if is_new or UNTOLD in feed.extra or any(value != described(feed, name) for name, value in said.items()):
             await describe(
                 self._feeds,
-                self._announcing,
+                self._events,
                 feed.id,
                 said,
                 now,

@@ -54,10 +54,7 @@ REST_SECONDS = 10.0
 
 @dataclass(slots=True)
 class _Left:
-    """What the end of a turn still writes: the last feed, and when it is due again.
-
-    Nothing where the host was handed back with the end of its poll.
-    """
+    """What the end of a turn still writes, unless `is_over`: its last feed, and when it is due."""
 
     finished: tuple[str, float | None] | None = None
     is_over: bool = False

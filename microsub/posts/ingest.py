@@ -46,7 +46,7 @@ from microsub.redis.scripts import load
 from microsub.redis.streams import Bounds, Stream
 
 if TYPE_CHECKING:
-    from microsub.feeds.events import Announcing
+    from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
     from microsub.posts.items import Items
 
@@ -394,7 +394,7 @@ class Ingest:
         redis: Redis,
         feeds: Feeds,
         items: Items,
-        announcing: Announcing,
+        events: Events,
         *,
         clock: Callable[[], float] = time.time,
         notify: Callable[[], object] = lambda: None,
@@ -405,7 +405,7 @@ class Ingest:
         self._items = items
         self._writer = PostWriter(redis)
         self._stored, self._incomplete = Stream(redis, "stored"), Stream(redis, "incomplete")
-        self._announcing = announcing
+        self._stream = events
         self._clock = clock
         self._notify = notify
 
@@ -479,11 +479,11 @@ class Ingest:
             calls.append(self._incomplete.adding_within(LOOK_UPS, [one.to_fields() for one in wanted]))
         events = self._events(feed.id, stored, await self._guids_of(left))
         # In one round trip, and in this order: what nobody who waits for the post has to wait for comes last.
-        replies = await self._redis.scripts([*calls, *self._announcing.publishing(events)])
+        replies = await self._redis.scripts([*calls, *self._stream.publishing(events)])
         self._notify()
         if wanted and not replies[len(calls) - 1]:
             log.info("the queue of look-ups is full; look-ups are postponed", posts=len(wanted))
-        await self._announcing.published(events)
+        await self._stream.published(events)
         await self._writer.announced(stored.updated)
         return [(_HANDED_ON, [keys.feed_pending(feed.id)], pending)]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from microsub.feeds.events import Announcing, tell
+from microsub.feeds.events import Events, tell
 from microsub.feeds.record import Feeds
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.posts.items import Items
@@ -37,14 +37,14 @@ class Reminding:
         feeds: Feeds,
         items: Items,
         stored: Stream,
-        announcing: Announcing,
+        events: Events,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._feeds = feeds
         self._items = items
         self._stored = stored
-        self._announcing = announcing
+        self._events = events
         self._clock = clock
         self._before: Mapping[str, frozenset[str]] = {}
         self._notes: Mapping[str, str] = {}
@@ -74,7 +74,7 @@ class Reminding:
         """Announce changes whose notes were there in the last round; the notes that weren't, by feed."""
         notes = await self._feeds.untold_of(feeds)
         for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
-            await tell(self._feeds, self._announcing, feed_id, notes.pop(feed_id), self._clock())
+            await tell(self._feeds, self._events, feed_id, notes.pop(feed_id), self._clock())
             log.warning("a change of a feed was announced late", feed=feed_id)
         return notes
 

@@ -16,7 +16,7 @@ from microsub.settings import Settings, mask_password
 if TYPE_CHECKING:  # most commands need a few of these, and each takes its time to load
     from microsub.configuration.store import Applied, SettingsInForce
     from microsub.delivery.fan_out import FanOut
-    from microsub.feeds.events import Announcing
+    from microsub.feeds.events import Events
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
@@ -146,12 +146,12 @@ def following(stores: Stores) -> Following:
     )
 
 
-def ingest(stores: Stores, announcing: Announcing | None = None, notify: Callable[[], object] = lambda: None) -> Ingest:
+def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], object] = lambda: None) -> Ingest:
     """The one way in for posts; `notify` is called when there is something to deliver."""
-    from microsub.feeds.events import Announcing, Events
+    from microsub.feeds.events import Events
     from microsub.posts.ingest import Ingest
 
-    heard = announcing or Announcing(Events(stores.redis))
+    heard = events or Events(stores.redis)
     return Ingest(stores.redis, stores.feeds, stores.items, heard, notify=notify)
 
 

@@ -53,7 +53,7 @@ async def open_worker(
     """A worker that hasn't begun yet. `on_refused`: see `Poller`."""
     from microsub.delivery.dead_letters import DeadLetters
     from microsub.delivery.stage import Stages
-    from microsub.feeds.events import Announcing, Events
+    from microsub.feeds.events import Events
     from microsub.parsing.pool import ParsePool
     from microsub.polling.moving import Mover
     from microsub.polling.poll import Poller
@@ -67,15 +67,15 @@ async def open_worker(
         open_completing(settings, parser, stores) as completing,
     ):
         name = worker_name()
-        announcing = Announcing(Events(stores.redis))
+        events = Events(stores.redis)
         filling = fan_out(stores)
-        stages = Stages(stores.redis, stores.feeds, stores.items, filling, announcing, completing, consumer=name)
+        stages = Stages(stores.redis, stores.feeds, stores.items, filling, events, completing, consumer=name)
         poller = Poller(
             stores.feeds,
             stores.items,
-            ingest(stores, announcing, stages.wake),
+            ingest(stores, events, stages.wake),
             DeadLetters(stores.redis),
-            announcing,
+            events,
             fetcher,
             parser,
             mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
@@ -172,7 +172,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
     Only reminding remembers its last round, so that each has its own.
     """
     from microsub.delivery.look_ups import AskingAgain
-    from microsub.feeds.events import Announcing, Events
+    from microsub.feeds.events import Events
     from microsub.kit.periodic import RoundTiming
     from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
@@ -191,7 +191,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "follow_repair": repair.run_for_ever(),
         "daily": run_daily(stores.redis, daily),
         "reminding": Reminding(
-            stores.feeds, stores.items, Stream(stores.redis, "stored"), Announcing(Events(stores.redis))
+            stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis)
         ).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "figures": figures(stores).publish_for_ever(),

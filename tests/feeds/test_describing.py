@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from microsub.feeds.events import Announcing, Events, describe
+from microsub.feeds.events import Events, describe
 from microsub.feeds.record import UNTOLD, Feeds
 from tests.support.polling import FEED, World, dated, post_store, rss, world
 from tests.support.posts import NOON
@@ -18,10 +18,10 @@ class KilledError(BaseException):
     """The process is gone."""
 
 
-class Dead:
+class Dead(Events):
     """A stream of events that a process doesn't live to write to."""
 
-    async def publish(self, events: Any) -> None:
+    async def tell(self, events: Any) -> None:
         raise KilledError
 
 
@@ -37,7 +37,7 @@ async def test_what_a_poll_has_changed_and_not_told_the_next_one_tells(redis):
         await it.poll(feed)
         site.serve_document("/feed", rss(dated(2), title="After"))
         poller = it.make_poller()
-        poller._announcing = Announcing(Dead())  # type: ignore[arg-type]
+        poller._events = Dead(redis)
         with pytest.raises(KilledError):
             await poller.poll(feed.id)
         assert await told(it) == []
@@ -55,7 +55,7 @@ async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_aga
     async with world(redis) as it:
         posts = post_store(it)
         await posts.describe(FEED, {"title": "One"})
-        posts._announcing = Announcing(Dead())  # type: ignore[arg-type]
+        posts._events = Dead(redis)
         with pytest.raises(KilledError):
             await posts.describe(FEED, {"title": "Two", "photo": "https://service.test/p.png"})
         assert await told(it) == [("title",)]
@@ -67,7 +67,7 @@ async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redi
     """Whoever saves next tells that it was created."""
     async with world(redis) as it:
         posts = post_store(it)
-        posts._announcing = Announcing(Dead())  # type: ignore[arg-type]
+        posts._events = Dead(redis)
         with pytest.raises(KilledError):
             await posts.describe(FEED, {})
         await post_store(it).describe(FEED, {})
@@ -86,14 +86,14 @@ async def test_of_two_changes_at_once_none_goes_untold(redis):
             await it.feeds.describe(feed.id, {"title": "Two"})
 
         feeds = Feeds(Between(it.redis, once("compare_and_set", second)))  # type: ignore[arg-type]
-        assert await describe(feeds, it.announcing, feed.id, {"title": "One"}, NOON) == ("title",)
-        await describe(it.feeds, it.announcing, feed.id, {}, NOON)
+        assert await describe(feeds, it.events, feed.id, {"title": "One"}, NOON) == ("title",)
+        await describe(it.feeds, it.events, feed.id, {}, NOON)
         assert await told(it) == [("title",), ("title",)]
 
 
 async def test_a_feed_that_is_gone_stays_gone(redis):
     """Describing it writes nothing and tells nothing."""
     async with world(redis) as it:
-        assert await describe(it.feeds, it.announcing, "7", {"title": "One"}, NOON) == ()
+        assert await describe(it.feeds, it.events, "7", {"title": "One"}, NOON) == ()
         assert await it.feeds.get("7") is None
         assert await it.redis.command("EXISTS", "stream:{events}") == 0

@@ -29,7 +29,7 @@ async def test_events_tell_of_feeds_and_posts(it, site):
     async def listen(event: Event) -> None:
         heard.append(event)
 
-    it.announcing.listen(listen)
+    it.events.listen(listen)
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.poll(feed)
@@ -96,8 +96,8 @@ async def test_a_listener_that_fails_harms_nobody(it, site):
     async def sound(event: Event) -> None:
         heard.append(event.kind)
 
-    end = it.announcing.listen(broken)
-    it.announcing.listen(sound)
+    end = it.events.listen(broken)
+    it.events.listen(sound)
     site.serve_document("/feed", rss(dated(1)))
     await it.poll(await it.follow(site.url("/feed", "blog.test")))
     assert heard == ["feed_created", "post_created"]

@@ -135,7 +135,7 @@ async def test_what_look_ups_found_is_told_after_a_crash(it):
 
     def populate(redis: Any) -> Populate:
         completing = Found(Nobody(), PARSER)
-        return Populate(it.feeds, Items(redis), completing, Stream(redis, "stored"), it.announcing, clock=it.clock)
+        return Populate(it.feeds, Items(redis), completing, Stream(redis, "stored"), it.events, clock=it.clock)
 
     async def die() -> None:
         raise KilledError

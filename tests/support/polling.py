@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from microsub.feeds.events import Announcing, Events
+from microsub.feeds.events import Events
 from microsub.library.post_store import PostStore
 from microsub.posts.ingest import Ingest
 from microsub.redis import keys
@@ -41,10 +41,10 @@ FEED = "https://service.test/feed"
 
 def post_store(it: World) -> PostStore:
     """As another program has it: with listeners and locks of its own."""
-    announcing = Announcing(Events(it.redis))
-    ingest = Ingest(it.redis, it.feeds, it.items, announcing, clock=it.clock)
+    events = Events(it.redis)
+    ingest = Ingest(it.redis, it.feeds, it.items, events, clock=it.clock)
     sweeping = Sweeping(it.redis, it.accounts, it.feeds)
-    return PostStore(it.redis, it.feeds, it.items, it.accounts, ingest, announcing, sweeping, clock=it.clock)
+    return PostStore(it.redis, it.feeds, it.items, it.accounts, ingest, events, sweeping, clock=it.clock)
 
 
 async def follow(it: World, url: str = FEED, user: str = "alice", uid: str = "home") -> str:

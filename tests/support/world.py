@@ -30,7 +30,7 @@ from microsub.delivery.look_ups import Completing
 from microsub.delivery.stage import Patience, Stages
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import Search
-from microsub.feeds.events import Announcing, Events
+from microsub.feeds.events import Events
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchLimits, FetchRequest, FetchResult, FetchSettings
 from microsub.health import Health
@@ -187,9 +187,9 @@ class World(Stores):
     # --- The pipeline
 
     @cached_property
-    def announcing(self) -> Announcing:
+    def events(self) -> Events:
         """Who hears of events."""
-        return Announcing(Events(self.redis))
+        return Events(self.redis)
 
     @cached_property
     def fan_out(self) -> FanOut:
@@ -239,7 +239,7 @@ class World(Stores):
             self.items if redis is None else Items(redis),
             self.ingest if redis is None else self.make_ingest(redis),
             DeadLetters(redis or self.redis),
-            self.announcing,
+            self.events,
             fetcher or self.fetcher,
             self.parser,
             mover=self.mover,
@@ -251,7 +251,7 @@ class World(Stores):
 
     def make_ingest(self, redis: Any) -> Ingest:
         """What takes posts in through that connection."""
-        return Ingest(redis, Feeds(redis), Items(redis), self.announcing, clock=self.clock, notify=self.stages.wake)
+        return Ingest(redis, Feeds(redis), Items(redis), self.events, clock=self.clock, notify=self.stages.wake)
 
     def make_stages(self, completing: Completing | None = None) -> Stages:
         """The stages of one worker; nothing is looked up unless `completing` is there."""
@@ -260,7 +260,7 @@ class World(Stores):
             self.feeds,
             self.items,
             self.fan_out,
-            self.announcing,
+            self.events,
             completing or self.completing,
             consumer=worker_name(),
             patience=self.patience,
