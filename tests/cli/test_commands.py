@@ -41,7 +41,7 @@ def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
 
 
 def test_a_token_ends_at_a_time_that_there_is(run: Run) -> None:
-    """Days that are none are wrong usage, for people's tokens and for programs'; nothing is left behind."""
+    """Invalid days are wrong usage, for people's tokens and for programs'; nothing is left behind."""
     for days in ("nan", "inf", "-inf", "1e300", "36501", "0", "-1"):
         for command in (("token", "create", "alice"), ("token", "service", "create", "planet")):
             refused = run(*command, "--days", days)
@@ -51,7 +51,7 @@ def test_a_token_ends_at_a_time_that_there_is(run: Run) -> None:
     assert run("check").exit_code == 0
 
 
-def test_a_number_that_is_none_is_refused(run: Run) -> None:
+def test_an_invalid_number_is_refused(run: Run) -> None:
     """By every flag that takes numbers with a fraction."""
     for command in (("fetch", "--ttl"), ("conformance", "--patience")):
         for value in ("nan", "inf"):
@@ -67,7 +67,7 @@ def test_a_token_for_nobody_names_the_users_there_are(run: Run) -> None:
     assert "alice" in result.stderr
 
 
-def test_a_scope_that_is_none_is_refused(run: Run) -> None:
+def test_an_invalid_scope_is_refused(run: Run) -> None:
     """Scopes are names of visible ASCII (RFC 6749)."""
     for scope in ("", 're"ad'):
         result = run("token", "create", "alice", "--scope", scope)
@@ -443,7 +443,7 @@ def test_a_client_is_one_line(run: Run) -> None:
 
 
 async def test_lists_keep_their_lines(run: Run, tmp_path: Path) -> None:
-    """Whatever a hand or an earlier version has put into names: one line each, and nothing that controls a terminal."""
+    """Whatever an earlier version has put into names: one line each, and nothing that controls a terminal."""
     odd = "x\ny\x1b[31m"
     async with wiring.stores.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
         await stores.accounts.add_user("bob", f"https://bob.example/{odd}", 1.0)

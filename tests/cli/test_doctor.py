@@ -88,7 +88,7 @@ def test_for_programs(run: Run, site: Publisher) -> None:
     assert problem["fix"]
 
 
-def test_an_address_that_is_none(run: Run) -> None:
+def test_an_invalid_address(run: Run) -> None:
     """One line says what was expected."""
     result = run("doctor", "ftp://alice.example/")
     assert result.exit_code == 1

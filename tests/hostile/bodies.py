@@ -8,7 +8,7 @@ import json
 import zlib
 
 from tests.hostile.case import Case
-from tests.hostile.publisher import Act, Visit, chunked
+from tests.hostile.publisher import Act, Asked, chunked
 from tests.support.polling import dated, rss
 
 GOOD = rss(dated(3))
@@ -26,7 +26,7 @@ def _deflated(wbits: int, size: int = 50 * MIB) -> bytes:
 def sends(body: bytes, *lines: str) -> Act:
     """Answer 200 with that body."""
 
-    async def act(visit: Visit) -> None:
+    async def act(visit: Asked) -> None:
         await visit.reply(body, *(lines or (XML,)))
 
     return act
@@ -37,43 +37,43 @@ def bomb(coding: str, wbits: int) -> Act:
 
     body = _deflated(wbits)
 
-    async def act(visit: Visit) -> None:
+    async def act(visit: Asked) -> None:
         await visit.reply(body, XML, f"Content-Encoding: {coding}")
 
     return act
 
 
-async def members(visit: Visit) -> None:
+async def members(visit: Asked) -> None:
     """Many gzip streams one behind the other, each of one zero megabyte."""
     await visit.reply(gzip.compress(bytes(MIB)) * 300, XML, "Content-Encoding: gzip")
 
 
-async def empty_members(visit: Visit) -> None:
+async def empty_members(visit: Asked) -> None:
     """Four megabytes of gzip streams that hold nothing."""
     member = gzip.compress(b"")
     await visit.reply(member * (4 * MIB // len(member)) + gzip.compress(GOOD), XML, "Content-Encoding: gzip")
 
 
-async def endless(visit: Visit) -> None:
+async def endless(visit: Asked) -> None:
     await visit.head(XML)
     while True:
         await visit.send(b"x" * 65_536)
 
 
-async def endless_chunks(visit: Visit) -> None:
+async def endless_chunks(visit: Asked) -> None:
     await visit.head(XML, "Transfer-Encoding: chunked")
     while True:
         await visit.send(chunked([b"<item>" * 10_000]))
 
 
-async def endless_compressed(visit: Visit) -> None:
+async def endless_compressed(visit: Asked) -> None:
     await visit.head(XML, "Content-Encoding: gzip")
     squeeze = zlib.compressobj(9, wbits=31)
     while True:
         await visit.send(squeeze.compress(bytes(8 * MIB)) or b"")
 
 
-async def trickle(visit: Visit) -> None:
+async def trickle(visit: Asked) -> None:
     """Never silent for long, never done."""
     await visit.head(XML, f"Content-Length: {len(GOOD)}")
     for byte in GOOD:
@@ -81,7 +81,7 @@ async def trickle(visit: Visit) -> None:
         await asyncio.sleep(0.2)
 
 
-async def crumbs(visit: Visit) -> None:
+async def crumbs(visit: Asked) -> None:
     """One byte in each chunk, as fast as can be: every chunk costs the reader as much as a thousand bytes."""
     await visit.head(XML, "Transfer-Encoding: chunked")
     many = chunked([b"x"] * 10_000)
@@ -89,7 +89,7 @@ async def crumbs(visit: Visit) -> None:
         await visit.send(many)
 
 
-async def chunks_of_extensions(visit: Visit) -> None:
+async def chunks_of_extensions(visit: Asked) -> None:
     """Little in each chunk and much beside it, as fast as can be."""
     await visit.head(XML, "Transfer-Encoding: chunked")
     many = b"6;" + b"x" * 8000 + b"\r\n<item>\r\n"
@@ -97,7 +97,7 @@ async def chunks_of_extensions(visit: Visit) -> None:
         await visit.send(many * 10)
 
 
-async def endless_trailers(visit: Visit) -> None:
+async def endless_trailers(visit: Asked) -> None:
     await visit.head(XML, "Transfer-Encoding: chunked")
     await visit.send(chunked([GOOD]) + b"0\r\n")
     while True:
@@ -105,7 +105,7 @@ async def endless_trailers(visit: Visit) -> None:
 
 
 def lying_length(said: int) -> Act:
-    async def act(visit: Visit) -> None:
+    async def act(visit: Asked) -> None:
         await visit.head(XML, f"Content-Length: {said}")
         await visit.send(GOOD)
 
@@ -113,18 +113,18 @@ def lying_length(said: int) -> Act:
 
 
 def lengths(*lines: str) -> Act:
-    async def act(visit: Visit) -> None:
+    async def act(visit: Asked) -> None:
         await visit.head(XML, *lines)
         await visit.send(GOOD)
 
     return act
 
 
-async def cut_gzip(visit: Visit) -> None:
+async def cut_gzip(visit: Asked) -> None:
     await visit.reply(gzip.compress(GOOD)[:-20], XML, "Content-Encoding: gzip")
 
 
-async def broken_gzip(visit: Visit) -> None:
+async def broken_gzip(visit: Asked) -> None:
     squeezed = bytearray(gzip.compress(GOOD))
     squeezed[40:60] = b"\xff" * 20
     await visit.reply(bytes(squeezed), XML, "Content-Encoding: gzip")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tests.hostile.bodies import GOOD, XML, sends
 from tests.hostile.case import Case, Check, Outcome
-from tests.hostile.publisher import Act, Visit
+from tests.hostile.publisher import Act, Asked
 from tests.hostile.replies import gone
 
 
 def to(location: str, status: str = "302 Found") -> Act:
-    async def act(visit: Visit) -> None:
+    async def act(visit: Asked) -> None:
         await visit.redirect(location.replace("PORT", str(visit.port)), status)
 
     return act
 
 
-async def on_and_on(visit: Visit) -> None:
+async def on_and_on(visit: Asked) -> None:
     """A new address each time."""
     await visit.redirect(f"/feed?{visit.number}{len(visit.path)}")
 
@@ -36,7 +36,7 @@ def only(*paths: str) -> Check:
     return check
 
 
-async def credentials(visit: Visit) -> None:
+async def credentials(visit: Asked) -> None:
     if visit.number == 1:
         await visit.redirect(visit.here("/feed", "thief.test"))
     else:

@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 
 from tests.support import web
-from tests.support.web import Answer, Publisher
-from tests.support.web import Asked as Visit
+from tests.support.web import Answer, Asked, Publisher
 
-__all__ = ["Act", "Publisher", "Visit", "chunked", "publisher"]
+__all__ = ["Act", "Asked", "Publisher", "chunked", "publisher"]
 
-Act = Callable[[Visit], Awaitable[None]]
+Act = Callable[[Asked], Awaitable[None]]
 
 
 @asynccontextmanager

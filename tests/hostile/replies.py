@@ -8,35 +8,35 @@ from email.utils import formatdate
 
 from tests.hostile.bodies import GOOD, XML, sends
 from tests.hostile.case import DAY, Case, Outcome
-from tests.hostile.publisher import Act, Visit, chunked
+from tests.hostile.publisher import Act, Asked, chunked
 
 
-async def endless_headers(visit: Visit) -> None:
+async def endless_headers(visit: Asked) -> None:
     await visit.send(b"HTTP/1.1 200 OK\r\n")
     while True:
         await visit.send(b"X-More: and more\r\n" * 1000)
 
 
-async def slow_headers(visit: Visit) -> None:
+async def slow_headers(visit: Asked) -> None:
     await visit.send(b"HTTP/1.1 200 OK\r\n")
     while True:
         await visit.send(b"X: y\r\n")
         await asyncio.sleep(0.2)
 
 
-async def endless_100s(visit: Visit) -> None:
+async def endless_100s(visit: Asked) -> None:
     while True:
         await visit.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
 
 
-async def some_100s(visit: Visit) -> None:
+async def some_100s(visit: Asked) -> None:
     await visit.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 3)
     await visit.send(b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n")
     await visit.reply(GOOD, XML)
 
 
 def raw(data: bytes, *, hang: bool = False) -> Act:
-    async def act(visit: Visit) -> None:
+    async def act(visit: Asked) -> None:
         await visit.send(data)
         if hang:
             await visit.hang()
@@ -44,30 +44,30 @@ def raw(data: bytes, *, hang: bool = False) -> Act:
     return act
 
 
-async def dropped_at_once(visit: Visit) -> None:
+async def dropped_at_once(visit: Asked) -> None:
     visit.reset()
 
 
-async def dropped_in_body(visit: Visit) -> None:
+async def dropped_in_body(visit: Asked) -> None:
     await visit.head(XML, f"Content-Length: {len(GOOD)}")
     await visit.send(GOOD[:200])
     visit.reset()
 
 
-async def dropped_in_chunk(visit: Visit) -> None:
+async def dropped_in_chunk(visit: Asked) -> None:
     await visit.head(XML, "Transfer-Encoding: chunked")
     await visit.send(chunked([GOOD])[:200])
 
 
-async def silent(visit: Visit) -> None:
+async def silent(visit: Asked) -> None:
     await visit.hang()
 
 
-async def always_304(visit: Visit) -> None:
+async def always_304(visit: Asked) -> None:
     await visit.head('ETag: "never seen"', status="304 Not Modified")
 
 
-async def document_then_304(visit: Visit) -> None:
+async def document_then_304(visit: Asked) -> None:
     """A weak validator with quotes and blanks in it must come back byte for byte."""
     tag = 'W/"a \\" b, \xe4 "'
     if visit.headers.get("if-none-match") == tag:
@@ -76,11 +76,11 @@ async def document_then_304(visit: Visit) -> None:
         await visit.reply(GOOD, XML, f"ETag: {tag}")
 
 
-async def new_etags(visit: Visit) -> None:
+async def new_etags(visit: Asked) -> None:
     await visit.reply(GOOD, XML, f'ETag: "{visit.number}-{time.time()}"', f"Last-Modified: {formatdate(usegmt=True)}")
 
 
-async def same_etag(visit: Visit) -> None:
+async def same_etag(visit: Asked) -> None:
     """Another document under the same validator: what matters is what is sent."""
     await visit.reply(GOOD.replace(b"Post 1", b"Post 1, again" * visit.number), XML, 'ETag: "same"')
 
@@ -101,17 +101,17 @@ def no_cookie(outcome: Outcome) -> None:
 
 
 def wait(value: str, status: str = "429 Too Many Requests") -> Act:
-    async def act(visit: Visit) -> None:
+    async def act(visit: Asked) -> None:
         await visit.reply(b"", f"Retry-After: {value}", status=status)
 
     return act
 
 
-async def later(visit: Visit) -> None:
+async def later(visit: Asked) -> None:
     await visit.reply(b"", f"Retry-After: {formatdate(time.time() + 4000, usegmt=True)}", status="503 No")
 
 
-async def gone(visit: Visit) -> None:
+async def gone(visit: Asked) -> None:
     await visit.reply(b"", status="410 Gone")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.hostile import bodies, documents
 from tests.hostile.machine import Machine, Watch, polled, stores
 from tests.hostile.memory import MIB
-from tests.hostile.publisher import Visit, publisher
+from tests.hostile.publisher import Asked, publisher
 from tests.hostile.running import others_are_polled, run
 from tests.support.polling import dated, rss
 from tests.support.waiting import wait_until
@@ -25,7 +25,7 @@ async def test_a_crowd_of_large_bodies(machine: Machine) -> None:
     """
     enough = asyncio.Event()
 
-    async def dawdle(visit: Visit) -> None:
+    async def dawdle(visit: Asked) -> None:
         await visit.head(bodies.XML, f"Content-Length: {7 * MIB}")
         await visit.send(bytes(6 * MIB))
         while not enough.is_set():

@@ -362,7 +362,7 @@ async def test_forms_from_elsewhere_do_nothing(world: World, ann: Surfer) -> Non
 
 
 async def test_guessing_sessions_and_states(world: World, mallory: Surfer) -> None:
-    """Brute force on cookies and states: everything made up is nothing, and nothing is told of who exists."""
+    """Brute force on cookies and states: everything made up is nothing, and no answer says who exists."""
     answers = set()
     for value in ("ann.x", f"ann.{'A' * 43}", "nobody.x", f"nobody.{'A' * 43}", "ann", ".", "*", "ann.*"):
         reply = await mallory.http.get(

@@ -42,7 +42,7 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "parts that don't end": (b'--x\r\nContent-Disposition: form-data; name="code"', "multipart/form-data; boundary=x"),
     "parts without a boundary": (b"x", "multipart/form-data"),
     "another charset": ("code=\u00e9".encode("utf-16"), "application/x-www-form-urlencoded; charset=utf-16"),
-    "a type that is none": (b"x", MARKUP),
+    "an invalid type": (b"x", MARKUP),
     "markup": (
         f"me={MARKUP}&who={MARKUP}&client_id={MARKUP}&code={MARKUP}".encode(),
         "application/x-www-form-urlencoded",
@@ -59,7 +59,7 @@ QUERIES = [
 
 
 def odd(url: str) -> dict[str, bytes]:
-    """Headers that are none."""
+    """Invalid headers."""
     session, browser = (cookie_of(url, name).encode() for name in ("session", "browser"))
     return {"Authorization": "Bearer \u00ff".encode("latin-1"), "Cookie": session + b"=\xff; " + browser + b"=;;=; =x"}
 

@@ -129,7 +129,7 @@ CASES: dict[str, Replies] = {
     ),
     "a score that is no number": but(b"ZSCAN", array(bulk(b"0"), array(bulk(b"item:1"), bulk(b"soon")))),
     "a member without a score": but(b"ZSCAN", array(bulk(b"0"), array(bulk(b"item:1")))),
-    "a cursor that is none": but(b"ZSCAN", array(array(), array())),
+    "an invalid cursor": but(b"ZSCAN", array(array(), array())),
     "a number in place of a scan": but(b"ZSCAN", b":7\r\n"),
     "fields that are lists": but(b"HMGET", array(bulk(b"1"), array(), array())),
     "too few fields": but(b"HMGET", array(bulk(b"1"))),
@@ -158,7 +158,7 @@ async def test_what_no_redis_does_is_an_error(real_redis: Redis, monkeypatch: py
             await asyncio.wait_for(read_all(url, real_redis), 60)
 
 
-async def test_moments_that_are_none_are_left_out(real_redis: Redis) -> None:
+async def test_invalid_moments_are_left_out(real_redis: Redis) -> None:
     """Infinite ones, and what is no number: the item comes in without a time."""
     scores = b"inf", b"-inf", b"nan", b"1e300"
     members = itertools.chain.from_iterable((bulk(b"item:%s" % score), bulk(score)) for score in scores)

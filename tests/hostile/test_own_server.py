@@ -377,7 +377,7 @@ BAD_REQUESTS: list[dict[str, str]] = [
 ]
 
 
-async def test_requests_that_are_none(world: World) -> None:
+async def test_invalid_requests(world: World) -> None:
     """Each is told to the person, with no redirect before they have pressed a button."""
     ann = await world.signed_in()
     for changes in BAD_REQUESTS:

@@ -30,7 +30,7 @@ async def stored(redis: Redis, url: str) -> tuple[FeedRecord, StoredItem]:
 
 
 async def test_a_crowd_of_copies_is_bounded(real_redis: Redis) -> None:
-    """Five hundred feeds later the author's own copy is still found, by all, and nobody is told of more than `MOST`."""
+    """Five hundred feeds later the author's own copy is still found, by all, and no post names more than `MOST`."""
     own, first = await stored(real_redis, "https://blog.test/feed")
     for number in range(500):
         _, item = await stored(real_redis, f"https://planet{number}.test/feed")
