@@ -46,7 +46,7 @@ class Steps:
 
 
 async def test_an_empty_database_gets_our_version(redis):
-    """There is nothing to migrate; the mark is written once, by whoever comes first."""
+    """There is nothing to migrate; the mark is written once, by the process that comes first."""
     assert await asyncio.gather(*(migrate(redis) for _ in range(3))) == [0, 0, 0]
     assert await schema_version(redis) == VERSION
     assert await migrate(redis) == VERSION
