@@ -121,7 +121,7 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
     stored = await PostWriter(redis).write(feed, candidates, now)
     await items.done(feed.id, [item.id for item in stored.new])
     for at, item in zip(real, stored.new, strict=True):
-        ids[at], scores[at] = item.id, item.score
+        ids[at] = item.id
 
     await _place(redis, user, HOME, ids, scores, now)
     for number in range(CHANNELS - 2):  # one is `home`, one `notifications`

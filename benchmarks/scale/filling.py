@@ -157,7 +157,8 @@ async def posts(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> Non
         candidates = [new_post(template, there, rank, place) for place in range(there.size.items)]
         stored = (await PostWriter(redis).write(feed.record, candidates, there.now - SPAN)).new
         await store.done(feed.record.id, [item.id for item in stored])
-        return replace(feed, ids=tuple(item.id for item in stored), scores=tuple(item.score for item in stored))
+        scores = tuple(score_text(one.score) for one in candidates)
+        return replace(feed, ids=tuple(item.id for item in stored), scores=scores)
 
     there.feeds[:] = await _all(one, there.size.feeds, at_once)
     sample = await store.data([item for feed in there.feeds[:: max(1, there.size.feeds // 100)] for item in feed.ids])

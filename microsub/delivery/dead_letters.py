@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -143,19 +142,11 @@ def _letter(row: Sequence[Any]) -> DeadLetter:
         id=row[0].decode(),
         stage=texts[_STAGE] or "?",
         why=texts[_WHY],
-        at=_number(texts[_AT]),
+        at=float(texts[_AT] or 0),
         message=texts[_ID],
-        deliveries=int(_number(texts[_DELIVERIES])),
+        deliveries=int(texts[_DELIVERIES] or 0),
         fields=fields,
     )
-
-
-def _number(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        return 0.0
-    return found if math.isfinite(found) else 0.0
 
 
 def _fields(letter: DeadLetter) -> dict[str, bytes]:

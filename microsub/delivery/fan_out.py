@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from microsub.identity.store.accounts import Activity
     from microsub.model.reader import TimelineItem
     from microsub.posts.items import Items
-    from microsub.redis.protocol import Redis, ScriptCall
+    from microsub.redis.protocol import Redis
     from microsub.redis.streams import Message, Stream
     from microsub.timelines.add import Adder, Behind
     from microsub.timelines.channels import Channels
@@ -120,7 +120,7 @@ class FanOut:
         self._patient = patient
         self._clock = clock
 
-    async def handle(self, message: Message) -> Sequence[ScriptCall]:
+    async def handle(self, message: Message) -> None:
         """Handle `ItemsStored`, all of it. Raises StoreError; anything else is a message that isn't ours."""
         news = ItemsStored.of(message.fields)
         now = self._clock()
@@ -129,7 +129,7 @@ class FanOut:
             items = {item.id: item for item in await self._items.timeline_items(ids)}
             await self._add(news.feed, _of(items, news.new), [news.target], now)
             await self._take_back(news.new, [news.target], now)
-            return ()
+            return
         asking = self._feeds.asking_edition(news.feed)
         known, edition = await self._items.timeline_items_of(news.feed, ids, asking)
         places = await self._feeds.audience_at(news.feed, edition)
@@ -138,7 +138,6 @@ class FanOut:
         await self._recheck(_of(items, news.edited), places, now)
         await self._reconsider(news.feed, _of(items, (*news.edited, *news.reworded)), places, now)
         await self._take_back(ids, places, now)
-        return ()
 
     async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to one timeline; how many it took in.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
-    from microsub.redis.protocol import Arg, ScriptCall
+    from microsub.redis.protocol import Arg
     from microsub.redis.streams import Message
 
 
@@ -190,12 +190,8 @@ class Populate:
         self._clock = clock
         self._told = told
 
-    async def __call__(self, message: Message) -> Sequence[ScriptCall]:
-        """Look up and write, all of it. Raises StoreError; anything else is a message that isn't ours."""
-        await self._complete(message)
-        return ()
-
-    async def _complete(self, message: Message) -> None:
+    async def __call__(self, message: Message) -> None:
+        """Look up and write, all of it. Raises StoreError; all else is a message that isn't ours."""
         wanted = ItemIncomplete.of(message.fields)
         ((data, *others),) = await self._items.fields([wanted.item], _FIELDS)
         version, digest, feed_id, guid, written, incomplete = (text(value) if value else "" for value in others)

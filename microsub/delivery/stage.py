@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -29,21 +29,15 @@ if TYPE_CHECKING:
     from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
     from microsub.posts.items import Items
-    from microsub.redis.protocol import Redis, ScriptCall
+    from microsub.redis.protocol import Redis
     from microsub.redis.streams import Message, Stream
 
 
 log = structlog.get_logger(__name__)
 
 
-class Handler(Protocol):
-    """Has the effects of one message; returns calls to the store that may come with its end, in the same round trip.
-    Raises StoreError to be tried again later; anything else is a failure of the message.
-    """
-
-    async def __call__(self, message: Message) -> Sequence[ScriptCall]:
-        """See the class."""
-        ...
+Handler = Callable[["Message"], Awaitable[None]]
+"""Has the effects of one message. Raises StoreError to be tried again later; all else is a failure of the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +189,8 @@ class Stage:
         """Handle one message; whether that worked. Raises StoreError, and nothing else."""
         began = time.perf_counter()
         try:
-            await self._stream.done([message], await self._handle(message))
+            await self._handle(message)
+            await self._stream.done([message])
         except StoreError as error:
             if not error.passing:
                 return await self._failed(message, error)

@@ -35,8 +35,7 @@ from microsub.posts.values import (
     ItemsStored,
     ItemToStore,
     Stored,
-    StoredItem,
-    UpdatedItem,
+    WrittenItem,
     version_of,
 )
 from microsub.redis import keys
@@ -60,9 +59,6 @@ _CLAIM, _UPDATE, _TOLD, _HANDED_ON = (
 )
 
 _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
-
-_UNKNOWN = "?"
-"""In place of the author before an edit that somebody else has made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +141,8 @@ class PostWriter:
         if reading is None or feed.body_hash is None:
             # An earlier reading may be about to write; one that has yet to claim anything is refused by its number.
             edited = [*edited, *await self._confirm(compared.same, version)]
-        new: list[StoredItem] = []
-        updated: list[UpdatedItem] = []
+        new: list[WrittenItem] = []
+        updated: list[WrittenItem] = []
         pending: frozenset[str] | None = None
         if compared.new or edited:
             claimed = await self._claim(feed, compared, edited, now, version, reading)
@@ -161,11 +157,11 @@ class PostWriter:
                 edited, pending = [*edited, *late], None
             updated = await self._edit(feed, edited, now, version)
         if version:
-            updated += [_untold(old, candidate) for old, candidate in compared.same if old.untold]
+            updated += [_edited(old, candidate, old.untold) for old, candidate in compared.same if old.untold]
         await self._prolong_twins(feed, compared.again, now)
         return Stored(tuple(new), tuple(updated), version, pending)
 
-    async def announced(self, updated: Iterable[UpdatedItem]) -> None:
+    async def announced(self, updated: Iterable[WrittenItem]) -> None:
         """Note that these edits have been announced; later ones are left to their writers."""
         calls = [(_TOLD, [keys.item(item.id)], ["untold", item.untold, ""]) for item in updated if item.untold]
         if calls:
@@ -245,7 +241,7 @@ class PostWriter:
         now: float,
         version: str,
         reading: float | None,
-    ) -> tuple[list[StoredItem], list[ItemToStore], frozenset[str]] | None:
+    ) -> tuple[list[WrittenItem], list[ItemToStore], frozenset[str]] | None:
         """Write new items and claim their guids: those that are stored now, those that somebody else has stored
         meanwhile, and all ids in the outbox. None where nothing may be written, since a later reading has begun.
         """
@@ -263,10 +259,7 @@ class PostWriter:
             await self._redis.pipeline([command for pair in lost for command in _withdrawal(feed, *pair)])
         if not reply:
             return None
-        stored = [
-            StoredItem(item_id, one.written_guid, score_text(one.score), one.author, one.incomplete)
-            for item_id, one in won
-        ]
+        stored = [WrittenItem(item_id, one.written_guid, one.incomplete) for item_id, one in won]
         return stored, [candidate for _, candidate in lost], frozenset(texts(reply[1]))
 
     async def _write_new(
@@ -312,7 +305,7 @@ class PostWriter:
 
     async def _edit(
         self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]], now: float, version: str
-    ) -> list[UpdatedItem]:
+    ) -> list[WrittenItem]:
         """Write edits in place, which stand in the outbox already; score, id, time of discovery and the `published` on
         the wire stay.
         """
@@ -330,16 +323,7 @@ class PostWriter:
             calls.append((_UPDATE, [keys.item(old.id)], ["change", version, "", *_flat(fields)]))
         written = await self._redis.scripts(calls)
         updated = [
-            UpdatedItem(
-                old.id,
-                candidate.written_guid,
-                old.score,
-                candidate.author,
-                old.author if not old.untold else _UNKNOWN,
-                names,
-                version,
-                candidate.incomplete,
-            )
+            _edited(old, candidate, version, names)
             for (old, candidate), names, was_written in zip(edited, changed, written, strict=True)
             if was_written
         ]
@@ -456,23 +440,21 @@ class Ingest:
 
     async def _tell(self, feed: FeedRecord, stored: Stored) -> Sequence[ScriptCall]:
         """Announce what was stored just now, and what is in the outbox; the call that takes all of it out."""
-        written = {item.id for item in stored.new} | {item.id for item in stored.updated}
+        written = {item.id for item in (*stored.new, *stored.updated)}
         # Another process that stores posts of the same feed at the same time may have announced ours with its own.
         found = await self._items.pending(feed.id) if stored.pending is None else stored.pending
         pending = sorted({*found, *written}, key=int)
         if not pending:
             return ()
         new = [item.id for item in stored.new]
-        same_author = {item.id for item in stored.updated if item.author == item.author_before}
-        edited = [item.id for item in stored.updated if item.id not in same_author]
+        edited = [item.id for item in stored.updated if item.author_changed]
         # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it.
         left = sorted(set(pending) - written, key=int)
-        reworded = tuple(item.id for item in stored.updated if item.id in same_author)
+        reworded = tuple(item.id for item in stored.updated if not item.author_changed)
         news = ItemsStored(feed.id, (*new, *left), (*edited, *left), reworded=reworded)
         calls = [self._stored.adding([news.to_fields()])]
-        incomplete = [one.id for one in stored.new if one.incomplete]
-        incomplete += [one.id for one in stored.updated if one.incomplete]
-        wanted = [ItemIncomplete(item_id, stored.version) for item_id in incomplete]
+        written_items = (*stored.new, *stored.updated)
+        wanted = [ItemIncomplete(one.id, stored.version) for one in written_items if one.incomplete]
         if left:
             wanted += [one.message for one in await look_ups_of(self._items, left)]
         if wanted:
@@ -561,17 +543,10 @@ def _changing(
     return fields
 
 
-def _untold(old: _Known, candidate: ItemToStore) -> UpdatedItem:
-    """An edit that somebody wrote and didn't live to tell."""
-    return UpdatedItem(
-        old.id,
-        candidate.written_guid,
-        old.score,
-        candidate.author,
-        _UNKNOWN,
-        untold=old.untold,
-        incomplete=candidate.incomplete,
-    )
+def _edited(old: _Known, candidate: ItemToStore, mark: str, changed: tuple[str, ...] = ()) -> WrittenItem:
+    # Where an earlier edit was never announced, nobody knows which author came before.
+    author_changed = bool(old.untold) or candidate.author != old.author
+    return WrittenItem(old.id, candidate.written_guid, candidate.incomplete, author_changed, changed, mark)
 
 
 def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:

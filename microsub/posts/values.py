@@ -51,33 +51,19 @@ class ItemToStore:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredItem:
-    """An item that is new; `guid` as its feed wrote it, `score` as decimal text. `incomplete` as in `ItemToStore`."""
+class WrittenItem:
+    """An item that is new or was edited; `guid` as its feed wrote it, `incomplete` as in `ItemToStore`.
 
-    id: str
-    guid: str
-    score: str
-    author: str
-    incomplete: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatedItem:
-    """An item that was edited; place and id are as before, `guid` as its feed wrote it.
-
-    `author_before` differs where the author changed, and `changed` names the properties of its JSON that are not as
-    they were. `untold` is the mark of that edit, to be taken away when it is announced (`PostWriter.announced`);
-    empty for what was written without an order.
+    Of an edit, whether its author may be another one, the properties of its JSON that are not as they were, and in
+    `untold` the mark to be taken away when it is announced (`PostWriter.announced`); '' for one without an order.
     """
 
     id: str
     guid: str
-    score: str
-    author: str
-    author_before: str
+    incomplete: bool = False
+    author_changed: bool = False
     changed: tuple[str, ...] = ()
     untold: str = ""
-    incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +72,8 @@ class Stored:
     nobody has asked.
     """
 
-    new: tuple[StoredItem, ...] = ()
-    updated: tuple[UpdatedItem, ...] = ()
+    new: tuple[WrittenItem, ...] = ()
+    updated: tuple[WrittenItem, ...] = ()
     version: str = ""
     pending: frozenset[str] | None = None
 

@@ -148,16 +148,13 @@ class Stream:
             await self._redis.command("XCLAIM", self._key, GROUP, consumer, 0, *mine, "JUSTID")
         return set(mine)
 
-    async def done(self, messages: Sequence[Message], last: Sequence[ScriptCall] = ()) -> None:
-        """These messages have had all their effects; they leave the stream. Idempotent.
-
-        The calls of `last` come before that in the same round trip (on a cluster, at the same time).
-        """
+    async def done(self, messages: Sequence[Message]) -> None:
+        """These messages have had all their effects; they leave the stream. Idempotent."""
         if messages:
             args: list[Arg] = [GROUP]
             for message in messages:
                 args += [message.id, message.size]
-            await self._redis.scripts([*last, (_DONE, self._keys, args)])
+            await self._redis.script(_DONE, self._keys, args)
 
     async def hand_back(self, consumer: str, messages: Sequence[Message]) -> None:
         """Let others take over what `consumer` won't finish, without counting the attempt."""

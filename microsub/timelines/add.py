@@ -17,12 +17,13 @@ from microsub.identity.store import absent
 from microsub.logs import LibraryLogger
 from microsub.model.filters import Filter, Searched
 from microsub.model.reader import TimelineItem
+from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import raw_fields, reading
 from microsub.redis.scripts import batches, load
 from microsub.timelines.remove import take_back
-from microsub.timelines.timelinekeys import ItemLookup, split, urls
+from microsub.timelines.timelinekeys import split, urls
 
 log = LibraryLogger(__name__)
 
@@ -91,7 +92,7 @@ class Adder:
     Remembers which channels filter, so that most calls take one round trip. `items` answers what ids stand for.
     """
 
-    def __init__(self, redis: Redis, items: ItemLookup) -> None:
+    def __init__(self, redis: Redis, items: Items) -> None:
         self._redis = redis
         self._items = items
         self._filtering: dict[tuple[str, str], bytes] = {}
@@ -163,13 +164,11 @@ async def filtering_channels(redis: Redis, channels: Sequence[tuple[str, str]]) 
 
 @lru_cache(maxsize=1024)
 def filter_of(filters: bytes) -> Filter | None:
-    """The filter in a channel's field `filters`; None where there is none or it is corrupt."""
+    """The filter in a channel's field `filters`; None where there is none. Raises StoreDamaged."""
     if not filters:
         return None
-    try:
+    with reading(f"filters of a channel: {filters[:80]!r}"):
         made = Filter.of(orjson.loads(filters))
-    except (ValueError, AttributeError, TypeError):
-        return None
     if made.broken:
         log.warning("an invalid expression in a filter is ignored", settings=made.broken)
     return made
@@ -183,7 +182,7 @@ class Incoming:
     """
 
     def __init__(
-        self, lookup: ItemLookup, feed: str, items: Sequence[TimelineItem], now: float, *, unfiltered: bool = False
+        self, lookup: Items, feed: str, items: Sequence[TimelineItem], now: float, *, unfiltered: bool = False
     ) -> None:
         self.feed = feed
         self.now = f"{now:.6f}"

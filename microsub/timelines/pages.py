@@ -16,12 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from microsub.errors import NotFound
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import unauthorized
 from microsub.model.reader import GLOBAL, Credential, Cursor, PageQuery, PageRows, Row, View
+from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
@@ -169,14 +170,6 @@ _OVERHEAD = 150
 """Bytes that an entry costs besides its JSON, roughly."""
 
 
-class ItemSource(Protocol):
-    """The part of `posts.items.Items` that fills the cache."""
-
-    async def data(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The wire JSON of these items, None where there is none."""
-        ...
-
-
 class _CacheRead:
     """A look-up under way: what was reported as changed since its beginning isn't kept."""
 
@@ -197,7 +190,7 @@ class ItemCache:
 
     def __init__(
         self,
-        items: ItemSource,
+        items: Items,
         tracker: Tracker | None,
         max_bytes: int,
         *,

@@ -79,7 +79,8 @@ class ReaderViews:
         self._feeds = feeds
         self._items = items
         self._cache = cache
-        self._style = style
+        self.style = style
+        """The style of unread counts of a user's channels that have none of their own."""
         self._catching_up = catching_up
         self._seen = seen
         self._splicer = Splicer()
@@ -89,10 +90,6 @@ class ReaderViews:
         for part in (self._catching_up, self._seen):
             if part is not None:
                 await part.aclose()
-
-    async def unread_style(self, user: str) -> UnreadStyle:
-        """The style of unread counts of this user's channels that have none of their own."""
-        return await self._style(user)
 
     async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[int]]:
         """All channels in order and their unread counts, in one round trip with the token's check.
@@ -271,8 +268,5 @@ def paging(rows: PageRows, newer: bool) -> bytes:
             before = rows.resume
         elif rows.older:
             after = rows.resume
-    if before is None:
-        return b"{}" if after is None else b'{"after":"' + after.encode().encode() + b'"}'
-    if after is None:
-        return b'{"before":"' + before.encode().encode() + b'"}'
-    return b'{"before":"' + before.encode().encode() + b'","after":"' + after.encode().encode() + b'"}'
+    found = (("before", before), ("after", after))
+    return orjson.dumps({name: cursor.encode() for name, cursor in found if cursor is not None})

@@ -16,6 +16,7 @@ from itertools import compress
 from microsub.errors import NotFound
 from microsub.identity.store import absent
 from microsub.model.reader import GLOBAL, Cursor, Reason
+from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
@@ -24,7 +25,6 @@ from microsub.timelines.follows import is_there
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import (
-    ItemLookup,
     batch_for,
     counted,
     distinct,
@@ -79,7 +79,7 @@ async def _leave(
     return split(reply[0]), reply[1]
 
 
-async def take_back(redis: Redis, items: ItemLookup, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:
+async def take_back(redis: Redis, items: Items, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:
     """Take out items that were deleted while they were added; which of the ids these are."""
     rows = await items.fields(ids, ("score",)) if ids else []
     dead = {item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None}
@@ -101,7 +101,7 @@ def _move_keys(user: str, target: str) -> list[str]:
 
 
 async def move_items(
-    redis: Redis, items: ItemLookup, user: str, target: str, ids: Sequence[str], now: float, *, hidden_too: bool = False
+    redis: Redis, items: Items, user: str, target: str, ids: Sequence[str], now: float, *, hidden_too: bool = False
 ) -> int:
     """Move items from all channels that show them into `target`, as read or unread; how many.
 
@@ -121,7 +121,7 @@ async def move_items(
     return count
 
 
-async def take_out_feed(redis: Redis, items: ItemLookup, user: str, uid: str, feed_id: str, now: float) -> int:
+async def take_out_feed(redis: Redis, items: Items, user: str, uid: str, feed_id: str, now: float) -> int:
     """Take out the unread items of a feed that the channel no longer follows; how many.
 
     Where another feed of the channel has a copy of the post, that copy replaces it. Takes nothing while the channel
@@ -146,7 +146,7 @@ async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[s
 
 
 async def _replace_feed(
-    redis: Redis, items: ItemLookup, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float
+    redis: Redis, items: Items, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float
 ) -> int:
     """Take out unread items of the feed; another feed's copy comes in with the same step."""
     twins = {
@@ -269,16 +269,6 @@ async def old_unread(redis: Redis, user: str, uid: str, published_until: float, 
     return OldBatch(tuple(found), size)
 
 
-async def left_before(redis: Redis, user: str, uid: str, until: float, skip: int, most: int) -> list[str]:
-    """Some ids that left the channel before a time, in that order, behind `skip`; at most `most`."""
-    return texts(await redis.command("ZRANGEBYSCORE", keys.gone(user, uid), "-inf", int(until), "LIMIT", skip, most))
-
-
-async def forget_left(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> int:
-    """Forget that items left which don't exist any more and can't return; how many."""
-    return int(await redis.command("ZREM", keys.gone(user, uid), *ids)) if ids else 0
-
-
 # --- a lost timeline: `unread` and `read` outlive `posts`, and say what was in it ------------------------------------
 
 
@@ -300,7 +290,7 @@ async def left_of(redis: Redis, user: str, uid: str) -> Left:
     return Left.ENOUGH if any(others) else Left.UNREAD if unread else Left.BLANK
 
 
-async def restore_lost(redis: Redis, items: ItemLookup, user: str, uid: str, now: float) -> int:
+async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> int:
     """Show again what is read or unread but neither shown nor hidden; how many. Rules hold."""
     restored = 0
     for key in (keys.unread(user, uid), keys.read(user, uid)):

@@ -20,9 +20,11 @@ from microsub.identity.store.accounts import Accounts, User
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.model.reader import Reason
 from microsub.model.settings import ChannelSettings, SettingsOf
+from microsub.posts.items import Items
+from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import text
+from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 from microsub.timelines.channels import Channels
 from microsub.timelines.remove import (
@@ -30,14 +32,11 @@ from microsub.timelines.remove import (
     OldUnread,
     Stock,
     expire_read,
-    forget_left,
-    left_before,
     old_unread,
     stock_of,
     take_out,
     trim,
 )
-from microsub.timelines.timelinekeys import ItemLookup
 
 DAY = 86400.0
 SOONEST, LATEST = DAY / 4, DAY
@@ -126,7 +125,7 @@ class Retention:
         redis: Redis,
         accounts: Accounts,
         channels: Channels,
-        items: ItemLookup,
+        items: Items,
         settings: SettingsOf,
         declared: Declared,
     ) -> None:
@@ -137,10 +136,6 @@ class Retention:
         self._settings = settings
         self._declared = declared
         self._due = DueTimes(redis, "retention")
-
-    async def plan(self, now: float) -> RetentionReport:
-        """What `run` would remove now."""
-        return await self.run(now, dry_run=True)
 
     async def run(self, now: float, dry_run: bool = False) -> RetentionReport:
         """Clean up all timelines once, or only say what would leave."""
@@ -285,10 +280,13 @@ class Retention:
         Looks at a few, so that it costs little and reaches all in time. What left within the last 30 days is kept.
         """
         skip = int(chance * max(0, left - FORGOTTEN_AT_ONCE + 1))
-        ids = await left_before(self._redis, user, uid, now - RESTORABLE, skip, FORGOTTEN_AT_ONCE)
+        gone = keys.gone(user, uid)
+        found = ("ZRANGEBYSCORE", gone, "-inf", int(now - RESTORABLE), "LIMIT", skip, FORGOTTEN_AT_ONCE)
+        ids = texts(await self._redis.command(*found))
         rows = await self._items.fields(ids, ["score"])
         vanished = [item for item, (score,) in zip(ids, rows, strict=True) if score is None]
-        await forget_left(self._redis, user, uid, vanished)
+        if vanished:
+            await self._redis.command("ZREM", gone, *vanished)
 
 
 def next_expiry(stock: Stock, limits: ChannelSettings) -> float:

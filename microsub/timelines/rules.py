@@ -14,12 +14,13 @@ from microsub.errors import QuotaReached
 from microsub.identity.store import absent
 from microsub.kit.urls import normalise_profile
 from microsub.model.reader import GLOBAL, TimelineItem
+from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches, load
 from microsub.timelines.follows import is_there
-from microsub.timelines.timelinekeys import ItemLookup, counted, members, rule_keys, set_keys, split, urls
+from microsub.timelines.timelinekeys import counted, members, rule_keys, set_keys, split, urls
 
 
 class Rules:
@@ -31,7 +32,7 @@ class Rules:
     the number of these.
     """
 
-    def __init__(self, redis: Redis, items: ItemLookup) -> None:
+    def __init__(self, redis: Redis, items: Items) -> None:
         self._redis = redis
         self._items = items
 

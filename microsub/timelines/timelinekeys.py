@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from functools import lru_cache
-from typing import Protocol
 
 from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.redis import keys
@@ -58,22 +57,6 @@ def split(reply: bytes) -> tuple[str, ...]:
 def distinct(ids: Iterable[str]) -> list[str]:
     """The ids in their order, each once."""
     return list(dict.fromkeys(ids))
-
-
-class ItemLookup(Protocol):
-    """What timelines ask the post store (`posts.items.Items`)."""
-
-    async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
-        """What timelines need of these items; those that don't exist any more are left out."""
-        ...
-
-    async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that belong to the feed."""
-        ...
-
-    async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
-        """The named fields of each item."""
-        ...
 
 
 # --- which items and feeds a user's channels refer to, which decides what garbage is ----------------------------------

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import structlog
@@ -45,16 +45,6 @@ _PLACES = (1 << _CHUNK) - 1
 """A bitmap is kept in chunks of 2**18 ids, or 32 KiB, so that one odd large id costs no more than that."""
 
 log = structlog.get_logger(__name__)
-
-Elsewhere = Callable[[], AsyncIterator[Sequence[str]]]
-"""Ids that must stay for other reasons than a timeline, in batches: output feeds, what users have saved."""
-
-
-async def nothing_else() -> AsyncIterator[Sequence[str]]:
-    """Timelines are all there is."""
-    empty: tuple[Sequence[str], ...] = ()
-    for ids in empty:
-        yield ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +89,6 @@ class Sweeping:
         accounts: Accounts,
         feeds: Feeds,
         *,
-        elsewhere: Elsewhere = nothing_else,
         kept: Callable[[], int] = lambda: InstanceSettings().keep_per_feed,
         grace: float = GRACE,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -107,7 +96,6 @@ class Sweeping:
         self._redis = redis
         self._accounts = accounts
         self._feeds = feeds
-        self._elsewhere = elsewhere
         self._kept = kept
         self._grace = grace
         self._pause = pause
@@ -202,8 +190,6 @@ class Sweeping:
             async for batch in references(self._redis, user.name):
                 found.add(batch, only)
             await self._pause(0)
-        async for ids in self._elsewhere():
-            found.add(list(ids), only)
         return found
 
     async def _forget(self, now: float) -> int:

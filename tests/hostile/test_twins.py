@@ -9,7 +9,7 @@ from microsub.model.reader import Twin
 from microsub.posts.duplicates import MOST, Duplicate, surplus, twins_of
 from microsub.posts.ingest import PostWriter
 from microsub.posts.items import Items
-from microsub.posts.values import ItemToStore, StoredItem
+from microsub.posts.values import ItemToStore, WrittenItem
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 
@@ -24,7 +24,7 @@ POST = ItemToStore(
 )
 
 
-async def stored(redis: Redis, url: str) -> tuple[FeedRecord, StoredItem]:
+async def stored(redis: Redis, url: str) -> tuple[FeedRecord, WrittenItem]:
     feed = await Feeds(redis).ensure(url, NOW)
     return feed, (await PostWriter(redis).write(feed, [POST], NOW)).new[0]
 

@@ -7,18 +7,18 @@ from functools import partial
 
 from microsub.identity.store.accounts import grant
 from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason, TimelineItem
+from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines import pages, remove, rules, timelinekeys
 from microsub.timelines.add import Adder, Incoming, filtering_channels
 from microsub.timelines.remove import Leaving
-from microsub.timelines.timelinekeys import ItemLookup
 
 
 class Timelines(Adder):
     """All that happens to timelines, by one connection."""
 
-    def __init__(self, redis: Redis, items: ItemLookup) -> None:
+    def __init__(self, redis: Redis, items: Items) -> None:
         super().__init__(redis, items)
         self.walk = partial(pages.walk_rows, redis)
         self.move = partial(remove.move_items, redis, items)

@@ -56,12 +56,12 @@ class Cleaned(OneReader):
     async def clean(self, now: float) -> dict[str, object]:
         """Clean up, after a dry run that announces exactly this and changes nothing."""
         before = await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1)
-        planned = await self.retention.plan(now)
+        planned = await self.retention.run(now, dry_run=True)
         assert await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1) == before
         done = await self.retention.run(now)
         assert (done.channels, done.users) == (planned.channels, planned.users)
         assert (planned.dry_run, done.dry_run) == (True, False)
-        assert (await self.retention.plan(now)).channels == ()
+        assert (await self.retention.run(now, dry_run=True)).channels == ()
         report = done.as_dict()
         return {name: report[name] for name in ("read", "unread", "over_limit")}
 
@@ -137,7 +137,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
     await world.accounts.disable_user(ANN, NOW)
     with structlog.testing.capture_logs() as lines:
         assert (await world.retention.run(NOW + RESTORABLE - 1)).users == ()
-        assert (await world.retention.plan(NOW + RESTORABLE)).users == (ANN,)
+        assert (await world.retention.run(NOW + RESTORABLE, dry_run=True)).users == (ANN,)
         assert await world.accounts.user(ANN)
         assert (await world.retention.run(NOW + RESTORABLE)).users == (ANN,)
     assert [line["user"] for line in lines if line["event"] == "user_deleted"] == [ANN]
@@ -147,7 +147,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
     assert (await Applied(world.redis).in_force()).users.keys() == {"bob"}
     assert len(await world.accounts.tokens("bob")) == 1
     assert await world.channels.removed("bob") == {"aside": NOW + 9 * DAY}
-    assert (await world.retention.plan(NOW + RESTORABLE)).as_dict()["users"] == []
+    assert (await world.retention.run(NOW + RESTORABLE, dry_run=True)).as_dict()["users"] == []
 
 
 async def test_users_in_the_file_are_not_deleted(world: Cleaned) -> None:
@@ -155,7 +155,7 @@ async def test_users_in_the_file_are_not_deleted(world: Cleaned) -> None:
     await world.accounts.disable_user(ANN, NOW)
     for declared in ({ANN}, None):
         world.declared = declared
-        assert (await world.retention.plan(NOW + RESTORABLE)).users == ()
+        assert (await world.retention.run(NOW + RESTORABLE, dry_run=True)).users == ()
         assert (await world.retention.run(NOW + RESTORABLE)).users == ()
     assert await world.accounts.user(ANN)
 
@@ -254,8 +254,8 @@ async def test_reports_can_be_read(world: Cleaned) -> None:
     """The text names channel and numbers, and says whether it was a dry run."""
     await world.add("home", item(1), item(2))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW - 8 * DAY)
-    assert (await world.retention.plan(NOW)).as_text().startswith("ann/home: 1 read, ")
-    assert "1 items would leave" in (await world.retention.plan(NOW)).as_text()
+    assert (await world.retention.run(NOW, dry_run=True)).as_text().startswith("ann/home: 1 read, ")
+    assert "1 items would leave" in (await world.retention.run(NOW, dry_run=True)).as_text()
 
 
 async def test_a_channel_deleted_during_cleanup_stops_nothing(world: Cleaned, monkeypatch: pytest.MonkeyPatch) -> None:

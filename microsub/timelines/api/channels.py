@@ -22,7 +22,7 @@ async def listed(services: Services, params: Params, credential: Credential, now
     """All channels with what is unread in them."""
     del params
     grant, names, counts = await services.reading.counts_with_token(credential, now)
-    template, styles = _template(names, await services.reading.unread_style(grant.user))
+    template, styles = _template(names, await services.reading.style(grant.user))
     return grant, template % tuple(
         [_SHOWN[style](count) for style, count in zip(styles, counts, strict=True) if style != "none"]
         if styles
@@ -49,7 +49,7 @@ _SHOWN: dict[UnreadStyle, Callable[[int], int | bytes]] = {
 
 async def tree(call: Call) -> Reply:
     """All channels, each with the feeds in it and what is unread of each."""
-    style = await call.services.reading.unread_style(call.user)
+    style = await call.services.reading.style(call.user)
     branches = await call.services.reading.tree(call.user)
     return {
         "channels": [
@@ -68,7 +68,7 @@ async def write(call: Call) -> Reply:
     else:
         uid = arguments.channel(call.params, allow_global=False)
         channel = await call.services.channels.rename(call.user, uid, name, call.now)
-    return channel_to_wire(channel, await call.services.reading.unread_style(call.user))
+    return channel_to_wire(channel, await call.services.reading.style(call.user))
 
 
 async def delete(call: Call) -> Reply:
@@ -86,7 +86,7 @@ async def order(call: Call) -> Reply:
         if not NAME.match(uid):
             raise wrong("channels", uid, "uids made of letters, digits, '-' and '_'")
     channels = await call.services.channels.order(call.user, uids)
-    style = await call.services.reading.unread_style(call.user)
+    style = await call.services.reading.style(call.user)
     return {"channels": [channel_to_wire(channel, style) for channel in channels]}
 
 

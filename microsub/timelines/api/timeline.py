@@ -6,6 +6,8 @@ Spec: https://indieweb.org/Microsub-spec#Timelines, #Muting and #Blocking. A rul
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from microsub.kit.http.params import Params, missing
 from microsub.model.reader import Credential, Grant, Reason
 from microsub.surface import Services
@@ -78,36 +80,29 @@ async def blocked(call: Call) -> Reply:
 
 async def mute(call: Call) -> Reply:
     """Hide what this author or source posts."""
-    uid, url = _rule(call)
-    most = (await call.services.identity.quotas.of(call.user)).rules or 0
-    await call.services.rules.mute(call.user, uid, url, call.now, most=most)
-    return _card(url)
+    return await _rule(call, call.services.rules.mute, limited=True)
 
 
 async def unmute(call: Call) -> Reply:
     """Show it again."""
-    uid, url = _rule(call)
-    await call.services.rules.unmute(call.user, uid, url, call.now)
-    return _card(url)
+    return await _rule(call, call.services.rules.unmute)
 
 
 async def block(call: Call) -> Reply:
     """Remove what this author or source posted, and take nothing more from them."""
-    uid, url = _rule(call)
-    most = (await call.services.identity.quotas.of(call.user)).rules or 0
-    await call.services.rules.block(call.user, uid, url, call.now, most=most)
-    return _card(url)
+    return await _rule(call, call.services.rules.block, limited=True)
 
 
 async def unblock(call: Call) -> Reply:
     """Take their posts again from now on."""
-    uid, url = _rule(call)
-    await call.services.rules.unblock(call.user, uid, url, call.now)
+    return await _rule(call, call.services.rules.unblock)
+
+
+async def _rule(call: Call, write: Callable[..., Awaitable[int]], *, limited: bool = False) -> Reply:
+    uid, url = arguments.channel_or_global(call.params), arguments.url(call.params)
+    most = {"most": (await call.services.identity.quotas.of(call.user)).rules or 0} if limited else {}
+    await write(call.user, uid, url, call.now, **most)
     return _card(url)
-
-
-def _rule(call: Call) -> tuple[str, str]:
-    return arguments.channel_or_global(call.params), arguments.url(call.params)
 
 
 def _card(url: str) -> dict[str, str]:
