@@ -20,7 +20,6 @@ from microsub.configuration.json_text import JsonText, Path, expand, has_variabl
 from microsub.configuration.legacy import ENDPOINT_UNUSED
 from microsub.configuration.model import NAME, URL, Backend, FeedConfig, check_shape, decode, kind_at
 from microsub.errors import ConfigError
-from microsub.kit.digests import sha256_hex
 from microsub.kit.urls import canonical_feed_url, is_usable, normalise_person, parts_of
 from microsub.model.settings import NOTES, POST_TYPES
 from microsub.settings import mask_password
@@ -39,17 +38,15 @@ _CLOSE = 0.75
 class BackendDocument:
     """A usable backend.json.
 
-    `source` is what stands in the file; `raw` the same in today's form, nothing expanded; `digest` the SHA-256 (hex)
-    of the file's bytes; `legacy` says that the file has the old single-user form.
+    `source` is what stands in the file; `raw` the same in today's form, nothing expanded; `legacy` says that the file
+    has the old single-user form.
     """
 
     file: str
     source: JsonText
     raw: Mapping[str, Any]
     backend: Backend
-    digest: str
     legacy: bool
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,7 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> BackendReport
     problems, warned = findings.errors(), tuple(findings.warnings)
     if problems:
         return BackendReport(file, problems, warned, None)
-    usable = BackendDocument(file, source, raw, decode(Backend, expanded), sha256_hex(body), old, warned)
+    usable = BackendDocument(file, source, raw, decode(Backend, expanded), old)
     return BackendReport(file, (), warned, usable)
 
 

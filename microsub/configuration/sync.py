@@ -464,7 +464,7 @@ class Configuration:
         body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
         new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
         written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
-        return self._edit(new, written) if written is not None and written.digest == new.digest else None
+        return self._edit(new, written) if written is not None and written.body == body else None
 
     @contextlib.asynccontextmanager
     async def _leased(self) -> AsyncIterator[bool]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from microsub.configuration.document import parse
+from microsub.configuration.document import examine
 from microsub.configuration.facts import Change, What
 from microsub.configuration.legacy import channel_uids
 from microsub.configuration.model import ChannelConfig, UserConfig
@@ -152,11 +152,13 @@ class OldFile:
 
 def read_old(body: bytes, file: str, environ: Mapping[str, str]) -> OldFile:
     """Read it. Raises ConfigError where it can't be used, or isn't the old server's."""
-    document = parse(body, file, environ)
-    if not document.legacy:
+    report = examine(body, file, environ)
+    if report.document is None:
+        raise report.problems[0]
+    if not report.document.legacy:
         raise ConfigError(file=file, path="", found="the form of today", expected="the backend.json of the old server")
-    (user,) = document.backend.users.values()
-    return OldFile(user, channel_uids(orjson.loads(body)), document.warnings)
+    (user,) = report.document.backend.users.values()
+    return OldFile(user, channel_uids(orjson.loads(body)), report.warnings)
 
 
 class Importing:
