@@ -8,21 +8,6 @@ from microsub.discovery.links import FeedLink, better_feeds, common_paths, disco
 
 URL = "https://blog.example/about"
 
-PAGE = b"""<!doctype html><html><head><title>The blog</title><base href="/en/">
-<meta name="description" content="Words about  things"><link rel="icon" href="/icon.png">
-<link rel="alternate" type="application/rss+xml" title="The blog &raquo; Comments Feed" href="/comments/feed/">
-<link rel="alternate" type="application/rss+xml; charset=utf-8" title="RSS" href="feed.xml">
-<link rel="alternate stylesheet" type="application/rss+xml" href="/no">
-<link rel="ALTERNATE" type="Application/Atom+XML" href="https://blog.example/atom.xml#x">
-<link rel="alternate" type="application/json" href="/wp-json/wp/v2/pages/2">
-<link rel="alternate" type="application/json" href="/feed.json">
-<link rel="alternate" type="application/rss+xml" href="javascript:alert(1)">
-<link rel="alternate" hreflang="de" href="/de/">
-</head><body><a rel="feed" href="/notes">Notes</a>
-<div class="h-feed"><p class="p-name">Latest</p>
-<div class="h-entry"><a class="p-name u-url" href="/1">One</a></div></div>
-</body></html>"""
-
 
 def urls(links: list[FeedLink]) -> list[str]:
     return [link.url for link in links]
@@ -39,44 +24,6 @@ def test_international_titles_in_a_header() -> None:
         header = f'</feed>; rel=alternate; type="application/rss+xml"; {parameters}'
         (link,) = discover(b"<p>x", "https://a.example/", "text/html", header)
         assert (link.url, link.title) == ("https://a.example/feed", title)
-
-
-def test_a_page_names_its_feeds_best_first() -> None:
-    """HTTP header, alternates, rel=feed, the page's own h-feed; comments last; each once; no scripts."""
-    header = '</hub>; rel="hub", </from-http>; rel=alternate; type="application/atom+xml"; title="A, \\"B\\""'
-    links = discover(PAGE, URL, "text/html", header)
-    assert urls(links) == [
-        "https://blog.example/from-http",
-        "https://blog.example/en/feed.xml",
-        "https://blog.example/atom.xml#x",
-        "https://blog.example/feed.json",
-        "https://blog.example/notes",
-        "https://blog.example/about",
-        "https://blog.example/comments/feed/",
-    ]
-    assert [link.format for link in links] == ["atom", "rss", "atom", "jsonfeed", "h-feed", "h-feed", "rss"]
-    assert links[0].title == 'A, "B"'
-    assert links[1] == FeedLink(
-        "https://blog.example/en/feed.xml",
-        "rss",
-        "The blog (RSS)",
-        "https://blog.example/icon.png",
-        "Words about things",
-    )
-    assert links[2].title == "The blog"
-    assert links[5].title == "Latest"
-
-
-def test_a_feed_is_its_own_result() -> None:
-    """A document that is a feed is described by itself."""
-    body = b'<rss version="2.0"><channel><title>T</title><description>D</description></channel></rss>'
-    assert discover(body, URL, None, None) == [FeedLink(URL, "rss", "T", None, "D")]
-
-
-def test_the_permalink_of_one_post_is_no_feed() -> None:
-    """Following a single post would never show another one."""
-    page = b'<div class="h-entry"><a class="u-url" href="/about">x</a></div>'
-    assert discover(page, URL, "text/html", None) == []
 
 
 def test_what_says_nothing_names_nothing() -> None:
