@@ -27,7 +27,7 @@ from microsub.identity.protocol.documents import (
     microsub_line,
     profile_page,
 )
-from microsub.identity.protocol.links import ExaminedPage, canonical_me, endpoint, site_of_me
+from microsub.identity.protocol.links import canonical_me, site_of_me, usable
 from microsub.kit.rate_limits import MINUTE, RateLimiter
 from microsub.kit.urls import mask_credentials, parts_of
 from microsub.parsing.pool import ParsePool
@@ -127,7 +127,7 @@ class PageDoctor:
         found += findings.scheme_findings(me, other)
         found.append(findings.head_finding(got, head))
         found += findings.caching_findings(got)
-        named = _named(page)
+        named = usable(page.links, RELS)
         if "microsub" in named:
             own = any(is_own(named.get(rel), base) for rel in RELS[1:3]) if base else False
             found += findings.endpoint_findings(named["microsub"], here, trail, own_provider=own)
@@ -214,16 +214,6 @@ class PageDoctor:
     def _is_known(self, url: str, base: str | None) -> bool:
         """Whether nothing need be asked there, since it is this server."""
         return base is not None and not self._asks_itself and is_own(url, base)
-
-
-def _named(page: ExaminedPage) -> dict[str, str]:
-    """Usable addresses on the page, the first of each relation."""
-    named: dict[str, str] = {}
-    for link in page.links:
-        for rel in link.rels:
-            if rel in RELS and rel not in named and (address := endpoint(link.target, link.base)) is not None:
-                named[rel] = address
-    return named
 
 
 def _meant(rel: str, url: str, provider: _Metadata) -> LinkLine | None:

@@ -26,7 +26,7 @@ from microsub.formats import microformats as mf2
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import is_crowded
 from microsub.identity.protocol.documents import PKCE_METHOD, Document, read_object, text_of
-from microsub.identity.protocol.links import endpoint, links_of, page_of, same_origin, shown
+from microsub.identity.protocol.links import endpoint, page_of, same_origin, shown, written_links
 from microsub.kit.identifiers import MAX_URL, Identifier, identifier
 from microsub.kit.urls import safe_url
 
@@ -96,8 +96,8 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json") or (not kind and body.lstrip()[:1] == b"{"):
         return _from_json(read_object(body, url), client_id, url)
-    links = links_of(body, url, content_type, link_header)
-    targets = [target for rel, to, base in links if rel == "redirect_uri" and (target := _redirect(to, base))]
+    links = (link for link in written_links(body, url, content_type, link_header) if "redirect_uri" in link.rels)
+    targets = [target for link in links if (target := _redirect(link.target, link.base))]
     info = ClientInfo(client_id, redirect_uris=frozenset(targets[:_MOST_REDIRECTS]))
     if page_of(body, content_type) is None:
         return info

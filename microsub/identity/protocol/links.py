@@ -13,7 +13,7 @@ stands behind it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -151,9 +151,6 @@ def _check_public(found: Identifier, written: str, private: bool) -> None:
         raise ValueError("with a port")
 
 
-PageLink = tuple[str, str, str]
-"""A relation in lower case, the target as written, and the base that it is relative to."""
-
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MOST_LINKS = 500
 _MOST_RELS = 50
@@ -176,18 +173,11 @@ class WrittenLink:
         return tuple(dict.fromkeys(self.rel.lower().split(None, _MOST_RELS)[:_MOST_RELS]))
 
 
-def links_of(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[PageLink]:
-    """Every relation of every link, best first.
+def written_links(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[WrittenLink]:
+    """Every link, best first, as it is written.
 
     Only what is served as HTML has links in it; a text that anybody could upload somewhere hasn't.
     """
-    for link in written_links(body, url, content_type, link_header):
-        for rel in link.rels:
-            yield rel, link.target, link.base
-
-
-def written_links(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[WrittenLink]:
-    """The same links whole, with how they are written."""
     for link in from_header(_header_text(link_header)):
         if link.anchor is not None and urljoin(url, link.anchor).partition("#")[0] != url.partition("#")[0]:
             continue  # another document's link
@@ -293,26 +283,26 @@ def profile_links(
     canonical, each once, in the page's order, from HTTP `Link` and `<link>` in the head as well: who writes there
     could name a server of their own.
     """
-    links = list(links_of(body, url, content_type, link_header))
-    return ProfileLinks(_endpoints(links), _me_links(links, private))
+    links = list(written_links(body, url, content_type, link_header))
+    endpoints = {_ENDPOINTS[rel]: address for rel, address in usable(links, _ENDPOINTS).items()}
+    return ProfileLinks(Endpoints(**endpoints), _me_links(links, private))
 
 
-def _endpoints(links: Iterable[PageLink]) -> Endpoints:
+def usable(links: Iterable[WrittenLink], rels: Collection[str]) -> dict[str, str]:
+    """The first address of each of these relations that one may send requests to."""
     found: dict[str, str] = {}
-    for rel, target, base in links:
-        name = _ENDPOINTS.get(rel)
-        if name is not None and name not in found and (address := endpoint(target, base)) is not None:
-            found[name] = address
-    return Endpoints(**found)
+    for link in links:
+        for rel in link.rels:
+            if rel in rels and rel not in found and (address := endpoint(link.target, link.base)) is not None:
+                found[rel] = address
+    return found
 
 
-def _me_links(links: Iterable[PageLink], private: bool) -> tuple[str, ...]:
+def _me_links(links: Iterable[WrittenLink], private: bool) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for rel, target, base in links:
-        if rel != "me" or len(found) >= _MOST_ME or len(target) > _LONGEST_ME:
+    for link in links:
+        if "me" not in link.rels or len(found) >= _MOST_ME or len(link.target) > _LONGEST_ME:
             continue
-        try:
-            found.setdefault(canonical_me(safe_url(target, base) or "", private=private))
-        except InvalidRequest:
-            continue
+        with suppress(InvalidRequest):
+            found.setdefault(canonical_me(safe_url(link.target, link.base) or "", private=private))
     return tuple(found)
