@@ -9,13 +9,14 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from microsub.errors import InvalidRequest, NotImplementedHere
 from microsub.identity.store.credentials import LocalCredentials, Passkey
+from microsub.kit.digests import base64url
 from microsub.kit.urls import ascii_host, parts_of
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def creation_options(
     return {
         "publicKey": {
             "rp": {"id": party.id, "name": party.id},
-            "user": {"id": _encode(bytes.fromhex(handle)), "name": user, "displayName": user},
-            "challenge": _encode(challenge),
+            "user": {"id": base64url(bytes.fromhex(handle)), "name": user, "displayName": user},
+            "challenge": base64url(challenge),
             "pubKeyCredParams": [{"type": "public-key", "alg": algorithm} for algorithm in ALGORITHMS],
             "timeout": _CEREMONY_MILLISECONDS,
             "excludeCredentials": [
@@ -98,7 +99,7 @@ def creation_options(
 def request_options(party: RelyingParty, challenge: bytes, held: Iterable[str] = ()) -> dict[str, Any]:
     """What `navigator.credentials.get` is given, as JSON: for these passkeys, or for any."""
     options: dict[str, Any] = {
-        "challenge": _encode(challenge),
+        "challenge": base64url(challenge),
         "timeout": _CEREMONY_MILLISECONDS,
         "rpId": party.id,
         "userVerification": "required",
@@ -125,7 +126,7 @@ def attested(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any], n
             raise PasskeyRefused(_INVALID)
         listed = answer["response"].get("transports") or ()
         transports = tuple(sorted(_TRANSPORTS.intersection(one for one in listed if isinstance(one, str))))
-        return Passkey(_encode(held.credential_id), name, bytes(held), data.counter, now, None, transports)
+        return Passkey(base64url(held.credential_id), name, bytes(held), data.counter, now, None, transports)
     except _unreadable():
         raise PasskeyRefused(_INVALID) from None
 
@@ -139,7 +140,7 @@ def presented_credential(answer: Mapping[str, Any]) -> tuple[str, str]:
 
     try:
         response = AuthenticationResponse.from_dict(_readable(answer))
-        return _encode(response.raw_id), (response.response.user_handle or b"").hex()
+        return base64url(response.raw_id), (response.response.user_handle or b"").hex()
     except _unreadable():
         raise PasskeyRefused(_INVALID) from None
 
@@ -186,7 +187,7 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
 
 def _state(challenge: bytes) -> dict[str, Any]:
-    return {"challenge": _encode(challenge), "user_verification": "required"}
+    return {"challenge": base64url(challenge), "user_verification": "required"}
 
 
 def _refuse_frames(cross_origin: object) -> None:
@@ -213,10 +214,6 @@ def _is_ip_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _encode(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _decode(text: str) -> bytes:
@@ -310,7 +307,7 @@ class Passkeys:
         return passkey is not None and await self._store.change_passkey(user, passkey, replace(passkey, name=name))
 
     async def _question(self, what: str, challenge: bytes, user: str, options: Mapping[str, Any]) -> PasskeyQuestion:
-        about = {"what": what, "challenge": _encode(challenge), "user": user}
+        about = {"what": what, "challenge": base64url(challenge), "user": user}
         return PasskeyQuestion(options, await self._store.begin_ceremony(about))
 
     async def _asked(self, what: str, secret: str) -> tuple[str, bytes]:

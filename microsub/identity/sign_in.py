@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import re
 import secrets
-from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
@@ -30,7 +29,7 @@ from microsub.identity.protocol.clients import pkce_challenge
 from microsub.identity.protocol.documents import PKCE_METHOD, CodeAnswer, is_own, read_code_answer, read_error
 from microsub.identity.protocol.links import canonical_me, shown, site_of_me
 from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignInUnderWay
-from microsub.kit.digests import sha256_hex
+from microsub.kit.digests import base64url, sha256_hex
 from microsub.kit.identifiers import identifier
 from microsub.kit.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
 from microsub.kit.urls import parts_of
@@ -374,8 +373,7 @@ def _request(sign_in: SignInUnderWay, state: str, verifier: str) -> str:
 
 
 def _verifier(browser: str, state: str) -> str:
-    made = hmac.digest(browser.encode(), f"verifier\n{state}".encode(), hashlib.sha256)
-    return urlsafe_b64encode(made).rstrip(b"=").decode()
+    return base64url(hmac.digest(browser.encode(), f"verifier\n{state}".encode(), hashlib.sha256))
 
 
 class SignInLimits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import urlsafe_b64encode
 
 
 def sha256_hex(value: str | bytes) -> str:
@@ -13,3 +14,8 @@ def sha256_hex(value: str | bytes) -> str:
 def short_digest(value: bytes, size: int = 16) -> str:
     """`size` bytes of BLAKE2b in hex, for comparing what is ours; nothing secret depends on it."""
     return hashlib.blake2b(value, digest_size=size).hexdigest()
+
+
+def base64url(data: bytes) -> str:
+    """Bytes in base64 for URLs, without padding (RFC 7515, appendix C)."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode()

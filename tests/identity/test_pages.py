@@ -118,7 +118,7 @@ def test_a_cookies_name_has_the_port_where_only_that_tells_servers_apart(
     base_url: str | None, host: str, name: str
 ) -> None:
     """Of the address that the admin has set, else of this machine as the browser names it. Not over https."""
-    cookies, response = PageCookies.at(PublicAddress(base_url), host), Response()
+    cookies, response = PageCookies(PublicAddress(base_url), host), Response()
     cookies.write(response, "session", "x")
     assert response.headers["set-cookie"].partition("=")[0] == name
 

@@ -241,20 +241,13 @@ CookieName = Literal["session", "browser", "devices"]
 _SECRET = re.compile(r"\A[A-Za-z0-9_-]{43}\Z")
 
 
-@dataclass(frozen=True, slots=True)
 class PageCookies:
-    """Reads and writes them. `is_secure`: the server is reached over https.
+    """Reads and writes the cookies of the server at `address`, for a request whose `Host` is `host`."""
 
-    `port` tells it apart from others where it isn't, None where it is that of http.
-    """
-
-    is_secure: bool
-    port: int | None = None
-
-    @classmethod
-    def at(cls, address: PublicAddress, host: str) -> PageCookies:
-        """Those of the server for a request whose `Host` is `host`."""
-        return cls(address.is_secure, None if address.is_secure else address.port(host))
+    def __init__(self, address: PublicAddress, host: str) -> None:
+        self._is_secure = address.is_secure
+        # It tells the server apart from others on one host; over https the prefix of the name does.
+        self._port = None if address.is_secure else address.port(host)
 
     def read(self, request: Request, name: CookieName) -> str:
         """The cookie's value; empty where there is none, or one of `browser` that isn't ours."""
@@ -268,13 +261,13 @@ class PageCookies:
         """
         age = 0 if value is None else {"session": SESSION, "devices": KNOWN_BROWSER}.get(name)
         response.set_cookie(
-            self._name(name), value or "", age, path="/", secure=self.is_secure, httponly=True, samesite="lax"
+            self._name(name), value or "", age, path="/", secure=self._is_secure, httponly=True, samesite="lax"
         )
 
     def _name(self, name: CookieName) -> str:
-        if self.is_secure:
+        if self._is_secure:
             return f"__Host-microsub-{name}"
-        return f"microsub-{name}" if self.port is None else f"microsub-{name}-{self.port}"
+        return f"microsub-{name}" if self._port is None else f"microsub-{name}-{self._port}"
 
 
 def new_secret() -> str:
@@ -327,7 +320,7 @@ class PageVisit:
         self.now = site.services.clock()
         self.session: SignedIn | None = None
         self.form = SentForm()
-        self._cookies = PageCookies.at(site.address, request.headers.get("host", ""))
+        self._cookies = PageCookies(site.address, request.headers.get("host", ""))
         self._browser = self._cookies.read(request, "browser")
         self._new: dict[CookieName, str | None] = {}
 

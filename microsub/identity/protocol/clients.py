@@ -11,7 +11,6 @@ app that redeems a code is the one that asked for it.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import re
@@ -27,6 +26,7 @@ from microsub.formats.encoding import decode
 from microsub.formats.html.trees import is_crowded
 from microsub.identity.protocol.documents import PKCE_METHOD, Document, read_object, text_of
 from microsub.identity.protocol.links import endpoint, page_of, same_origin, shown, written_links
+from microsub.kit.digests import base64url
 from microsub.kit.identifiers import MAX_URL, Identifier, identifier
 from microsub.kit.urls import safe_url
 
@@ -223,7 +223,7 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 
 def pkce_challenge(verifier: str) -> str:
     """What is told beforehand of `verifier`, by the method S256."""
-    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode("ascii")
+    return base64url(hashlib.sha256(verifier.encode()).digest())
 
 
 def is_pkce_challenge(text: str) -> bool:

@@ -71,13 +71,6 @@ class InvitationSpent(InvalidRequest):
         super().__init__("this link was used already, has expired, or isn't whole; ask the admin for another one")
 
 
-class TooManyPasskeys(InvalidRequest):
-    """The user has as many as there may be."""
-
-    def __init__(self) -> None:
-        super().__init__(f"there are {MOST_PASSKEYS} passkeys, as many as there may be: remove one first")
-
-
 class PasskeyKnown(InvalidRequest):
     """The user has this passkey already."""
 
@@ -126,7 +119,8 @@ class LocalCredentials:
         if reply == 0:
             raise await absent(self._redis, user)
         if reply < 0:
-            raise (InvitationSpent, TooManyPasskeys, PasskeyKnown)[-1 - reply]()
+            many = f"there are {MOST_PASSKEYS} passkeys, as many as there may be: remove one first"
+            raise (InvitationSpent(), InvalidRequest(many), PasskeyKnown())[-1 - reply]
 
     # --- passkeys
 
@@ -171,7 +165,7 @@ class LocalCredentials:
     async def add_passkey(self, user: str, passkey: Passkey, *, invitation: str | None = None) -> None:
         """Add a passkey; with `invitation`, a code that is used up by it.
 
-        Raises NotFound for an unknown or disabled user, InvitationSpent, TooManyPasskeys, PasskeyKnown.
+        Raises NotFound for an unknown or disabled user, InvitationSpent, InvalidRequest, PasskeyKnown.
         """
         fields: list[Arg] = [passkey.id, _row(passkey)]
         await self._write(user, identitykeys.passkeys(user), invitation, MOST_PASSKEYS, fields)

@@ -14,7 +14,6 @@ Specs: RFC 6749, sections 4.1.2 and 10.5; https://indieauth.spec.indieweb.org/#r
 
 from __future__ import annotations
 
-import base64
 import hmac
 import re
 import secrets
@@ -24,7 +23,7 @@ from enum import Enum
 
 from microsub.identity.limits import ACCESS_TOKEN, CODE, CODE_KEPT, CODE_REPEAT, GRANT, TOKEN_OVERLAP
 from microsub.identity.store import absent
-from microsub.kit.digests import sha256_hex
+from microsub.kit.digests import base64url, sha256_hex
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
@@ -36,16 +35,10 @@ LONGEST_SECRET = 512
 """Characters of the longest token or code that is looked at."""
 
 
-def new_seed() -> str:
-    """256 random bits, as text."""
-    return secrets.token_urlsafe(32)
-
-
 def derive(seed: str, purpose: str, *held: str) -> str:
     """256 bits as 43 characters `[A-Za-z0-9_-]`, which nobody can tell without seed and `held`."""
     message = "\0".join((purpose, *(f"{len(part)}:{part}" for part in held)))
-    made = hmac.digest(seed.encode(), message.encode("utf-8", "replace"), "sha256")
-    return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
+    return base64url(hmac.digest(seed.encode(), message.encode("utf-8", "replace"), "sha256"))
 
 
 _OLDER_TOKENS = 8
@@ -135,7 +128,7 @@ class Grants:
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
         args: list[Arg] = [
             *(now, grant, sha256_hex(refresh), CODE_REPEAT, keys.token(user, "*")),
-            *(sha256_hex(successor), new_seed(), now + GRANT),
+            *(sha256_hex(successor), secrets.token_urlsafe(32), now + GRANT),
             *(sha256_hex(access), scope, now + ACCESS_TOKEN, now + TOKEN_OVERLAP, _OLDER_TOKENS),
         ]
         where = [
@@ -300,7 +293,7 @@ class Codes:
         fields: tuple[Arg, ...] = (
             *("client", consent.client, "title", consent.title, "redirect", consent.redirect),
             *("scope", " ".join(sorted(consent.scopes)), "challenge", consent.challenge),
-            *("seed", new_seed(), "expires", now + CODE),
+            *("seed", secrets.token_urlsafe(32), "expires", now + CODE),
         )
         user, record = consent.user, identitykeys.code(consent.user, sha256_hex(code))
         where = [keys.user(user), record, identitykeys.invitation(user)]
@@ -349,7 +342,7 @@ class Codes:
             [now, *_verdict(fits, consent), "token"],
             [
                 *(grant, sha256_hex(access), now + ACCESS_TOKEN),
-                *(sha256_hex(refresh), new_seed(), now + GRANT),
+                *(sha256_hex(refresh), secrets.token_urlsafe(32), now + GRANT),
                 *(most, identitykeys.grant(user, "*")),
             ],
         )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -20,7 +19,7 @@ import orjson
 
 from microsub.errors import Unauthorized
 from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SECRET, SESSION_SETTLED, SIGN_IN, VISIT_NOTED
-from microsub.kit.digests import sha256_hex
+from microsub.kit.digests import base64url, sha256_hex
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys as keys
 from microsub.redis.keys import user as user_key
@@ -219,8 +218,7 @@ def _session(user: str, digest: str, flat: Sequence[bytes]) -> Session | None:
 
 
 def _successor(user: str, cookie: str, salt: str) -> str:
-    mac = hmac.digest(bytes.fromhex(salt), cookie.encode(), hashlib.sha256)
-    return f"{user}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+    return f"{user}.{base64url(hmac.digest(bytes.fromhex(salt), cookie.encode(), hashlib.sha256))}"
 
 
 _BROWSERS = {
