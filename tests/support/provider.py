@@ -140,7 +140,7 @@ class Provider:
         return token
 
     def revoke(self, token: str) -> None:
-        """What a person does who takes a grant back."""
+        """What the revocation endpoint does, and what a person does who takes a grant back."""
         if token in self.tokens:
             self.tokens[token].revoked = True
 
@@ -174,6 +174,9 @@ class Provider:
             return ("check", self._check(request)) if get else ("token", self._token(request))
         if path == "/introspect" and not get and self.variant.check != "older":
             return "introspection", self._introspect(request)
+        if path == "/revoke" and not get and self.variant.discovery != "older":
+            self.revoke(request.form.get("token", ""))
+            return "revocation", json_reply({})
         return "", Reply(b"not here", 404)
 
     async def _faulty(self, where: str, reply: Reply, request: Request) -> Reply:
@@ -198,6 +201,7 @@ class Provider:
             "issuer": self.issuer,
             "authorization_endpoint": self.url("/auth"),
             "token_endpoint": self.url("/token"),
+            "revocation_endpoint": self.url("/revoke"),
             "scopes_supported": list(SCOPES),
             "response_types_supported": ["code"],
             "grant_types_supported": ["authorization_code"],

@@ -142,12 +142,7 @@ def empty_names(raw: bytes) -> set[str]:
 
 
 def json_object(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Pairs of a JSON body, whose members are scalars or lists of scalars.
-
-    Null counts as absent.
-
-    There may be as many as in a form.
-    """
+    """Pairs of a JSON body, whose members are scalars or lists of scalars; null is absent."""
     try:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -231,8 +226,6 @@ async def read_body(scope: Scope, receive: Receive) -> RequestBody:
 
 async def body_pairs(body: RequestBody) -> Pairs:
     """Split a body into pairs by its declared type; without one it is urlencoded.
-
-    Raises InvalidRequest.
 
     A large one may take some tenths of a second: it is split in a thread, and nobody else waits.
     """
