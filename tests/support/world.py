@@ -146,7 +146,6 @@ class World(Stores):
 
     @property
     def now(self) -> float:
-        """What the clock says."""
         return self.clock()
 
     @now.setter
@@ -157,7 +156,6 @@ class World(Stores):
 
     @cached_property
     def timelines(self) -> Timelines:
-        """What happens to timelines."""
         return Timelines(self.redis, self.items)
 
     @property
@@ -172,12 +170,10 @@ class World(Stores):
 
     @cached_property
     def following(self) -> Following:
-        """The use case that connects channels with feeds."""
         return following(self)
 
     @cached_property
     def follow_repair(self) -> FollowRepair:
-        """What finishes follows that broke off."""
         return FollowRepair(self.redis, self.accounts, self.channels, self.feeds, self.schedule, self.following)
 
     async def check(self, repair: bool = False) -> CheckReport:
@@ -188,43 +184,35 @@ class World(Stores):
 
     @cached_property
     def events(self) -> Events:
-        """Who hears of events."""
         return Events(self.redis)
 
     @cached_property
     def fan_out(self) -> FanOut:
-        """What brings posts into timelines."""
         return FanOut(self.redis, self.feeds, self.items, self.timelines, clock=self.clock)
 
     @cached_property
     def stages(self) -> Stages:
-        """Those of the world's own poller."""
         return self.make_stages()
 
     @cached_property
     def ingest(self) -> Ingest:
-        """The one way in for posts."""
         return self.make_ingest(self.redis)
 
     @cached_property
     def mover(self) -> Mover:
-        """What brings followers to another address."""
         return Mover(self.feeds, self.items, self.channels, self.schedule, self.fan_out)
 
     @cached_property
     def fetcher(self) -> Fetcher:
-        """The door to the web."""
         settings = FetchSettings(allow_private_networks=LOOPBACK, limits=self.limits)
         return Fetcher(settings, resolver=self.resolver, clock=self.clock)
 
     @cached_property
     def poller(self) -> Poller:
-        """What polls one feed."""
         return self.make_poller()
 
     @cached_property
     def worker(self) -> Worker:
-        """What polls all that are due."""
         return self.make_worker()
 
     def make_poller(
@@ -270,7 +258,6 @@ class World(Stores):
     def make_worker(
         self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None
     ) -> Worker:
-        """Another worker on the same stores."""
         turn = Turn(
             self.schedule,
             self.feeds,
@@ -291,7 +278,6 @@ class World(Stores):
         )
 
     def poll_now(self) -> PollNow:
-        """What `microsub poll` asks."""
         return PollNow(self.feeds, self.schedule, self.worker, clock=self.clock)
 
     def poll_now_refusing(
@@ -323,7 +309,6 @@ class World(Stores):
         return feed
 
     async def make_due(self, *feeds: FeedRecord) -> None:
-        """Their hosts have their turn at once."""
         await self.schedule.bump([(feed.id, host_of(feed.url)) for feed in feeds], self.clock())
 
     async def poll(self, feed: FeedRecord) -> PollResult:
@@ -331,13 +316,11 @@ class World(Stores):
         return await self.poll_id(feed.id)
 
     async def poll_id(self, feed_id: str) -> PollResult:
-        """The same for a feed's id."""
         result = await self.poller.poll(feed_id)
         await self.stages.run_once()
         return result
 
     async def record(self, feed: FeedRecord) -> FeedRecord:
-        """The feed as it is stored now."""
         found = await self.feeds.get(feed.id)
         assert found is not None
         return found
@@ -347,7 +330,6 @@ class World(Stores):
         await self.channels.set_settings(user, uid, OwnChannelSettings(filters=Filters.of(filters)), self.clock())
 
     async def rows(self, user: str = "alice", uid: str = "home", limit: int = 100) -> list[Row]:
-        """A page of the timeline."""
         page = await self.timelines.page(user, uid, PageQuery(limit=limit), self.clock())
         return list(page.rows)
 
@@ -360,7 +342,6 @@ class World(Stores):
 
     @cached_property
     def identity(self) -> IdentityServices:
-        """All of sign-in and tokens."""
         process = Settings(base_url=self.base_url, allow_private_networks=LOOPBACK)
         return make_identity(process, self.redis, self.fetcher, self.parser, self)
 
@@ -376,12 +357,10 @@ class World(Stores):
 
     @cached_property
     def service_tokens(self) -> ServiceTokens:
-        """Tokens of programs."""
         return ServiceTokens(self.redis)
 
     @cached_property
     def services(self) -> Services:
-        """All use cases of the application."""
         return Services(
             accounts=self.accounts,
             reading=ReaderViews(self.redis, self.channels, self.feeds, self.items, ItemCache(self.items, None, 0)),
@@ -401,7 +380,6 @@ class World(Stores):
 
     @cached_property
     def app(self) -> ASGIApp:
-        """The application."""
         return create_app(self.services, base_url=self.base_url)
 
     @cached_property
@@ -435,12 +413,10 @@ class World(Stores):
 
     @cached_property
     def applier(self) -> Applier:
-        """What brings the store to what the file says."""
         return Applier(self.accounts, self.channels, self.feeds, self.rules, self.following, self.applied)
 
     @cached_property
     def configuration(self) -> Configuration:
-        """This process's view of the file."""
         return self.server()
 
     def server(self) -> Configuration:
