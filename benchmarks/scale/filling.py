@@ -148,7 +148,7 @@ def _hosts(there: Population) -> Iterator[bytes]:
 
 
 async def posts(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> None:
-    """Posts of all feeds, stored and told of."""
+    """Posts of all feeds, stored and announced."""
     store = Items(redis)
     template = post_template(there.now)
 

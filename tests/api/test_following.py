@@ -58,7 +58,7 @@ async def test_health_comes_along(alice: Reader, server: Instance) -> None:
 
 
 async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: Instance) -> None:
-    """Whoever follows it next: after 410 no request goes out."""
+    """The next follower: after 410 no request goes out."""
     feed = await server.feeds.ensure(FEED, server.now)
     await server.feeds.update(feed.id, {"gone": "1"})
     await alice.post(action="follow", channel="home", url=FEED)

@@ -35,7 +35,7 @@ async def test_a_page_of_one_source(full: Reader, server: Instance) -> None:
 
 
 async def test_pages_of_an_unfollowed_source_end_well(full: Reader, server: Instance) -> None:
-    """What was read stays and can be paged to its end, over pages without any; nothing is told of other feeds."""
+    """What was read stays and can be paged to its end, over pages without any; no other feed is named."""
     other = await server.publish(OTHER, *posts("old", "older", host="other.example", at=NOON - 5000), title="Other")
     busy = await server.publish("https://busy.example/feed", *posts(*(f"n{number}" for number in range(1100))))
     for url in (OTHER, busy.url):

@@ -282,7 +282,7 @@ async def test_damaged_copies_count_as_absent(place: Place, damage: str) -> None
 
 
 async def test_purge_forgets_the_old_and_the_damaged(place: Place) -> None:
-    """What was checked lately stays, whenever it was fetched; what was removed is fetched anew, unconditionally."""
+    """What was checked lately stays, whenever it was fetched; what was removed is fetched again, unconditionally."""
     web, clock = site(), Clock()
     cache = place.cache(fetcher=web, clock=clock)
     old, checked, bad = "https://a.example/", "https://b.example/", "https://c.example/"

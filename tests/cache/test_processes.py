@@ -243,7 +243,7 @@ def test_redis_is_one_storage_both_ways(redis_url: str) -> None:
         assert len(mapping) == 0
 
 
-def test_a_fork_begins_anew(tmp_path: Path) -> None:
+def test_a_fork_begins_again(tmp_path: Path) -> None:
     """A child has neither the threads nor the flights of its parent, and works all the same."""
     with BlockingFeedCache(DirectoryMapping(tmp_path), fetcher=site()) as cache:
         cache.fetch(URL)

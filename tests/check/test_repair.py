@@ -23,7 +23,7 @@ async def world(redis: Redis) -> OneReader:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_any_damage_is_found_and_mended(world: OneReader, seed: int) -> None:
+async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> None:
     """Whatever ids stand in whatever sets, a repair restores the invariants and makes nothing unread."""
     chance = random.Random(seed)
     await world.add("home", *(item(n) for n in range(1, 30)))

@@ -113,7 +113,7 @@ async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
     [("https://alice.example/", True), ("https://Alice.example", True), ("https://eve.example/", False)],
 )
 async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, me: str, stays: bool) -> None:
-    """Whoever was let in by the person from before, an app or a browser, has nothing of the next one's."""
+    """Apps and browsers that the former person let in have nothing of the next one's."""
     now = time.time()  # a real Redis forgets by its own clock
     await configured.apply(alice())
     accounts, sessions = configured.accounts, Sessions(configured.redis)

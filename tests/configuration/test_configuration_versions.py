@@ -97,7 +97,7 @@ async def test_what_apps_did_is_taken_out_by_hand(configured: Configured) -> Non
 
 
 async def test_an_edit_by_hand_is_taken_back_by_hand(configured: Configured) -> None:
-    """Only what the server wrote into the file was perhaps not seen by its editor: whoever saved a version knows it."""
+    """Only what the server wrote into the file was perhaps not seen by its editor: who saved a version knows it."""
     configured.save(with_feed(with_feed(configured.saved(), B), C))
     await apply(configured)
     document = configured.saved()

@@ -1,7 +1,7 @@
 """Pages and the feeds that they lead to: each `<case>.html` in `tests/data/discovery` has a `<case>.json` beside it.
 
 A new site is a new pair. `MICROSUB_WRITE_CASES=1 pytest tests/discovery/test_cases.py` writes the expected side
-anew; read the difference before you keep it. `url` and `link` in it say how the page was served; `feeds` is what a
+again; read the difference before you keep it. `url` and `link` in it say how the page was served; `feeds` is what a
 search shows, `instead` what is followed instead of the page, best first, and `by address` what needs no page.
 """
 

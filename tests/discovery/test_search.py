@@ -374,7 +374,7 @@ async def test_a_site_that_refuses_its_pages(server: Instance, monkeypatch: pyte
 async def test_a_search_says_why_it_found_nothing(
     server: Instance, monkeypatch: pytest.MonkeyPatch, status: int, reason: Reason
 ) -> None:
-    """Beside the empty list, as a followed feed tells of its trouble; credentials don't show."""
+    """Beside the empty list, as a followed feed says what fails; credentials don't show."""
 
     async def refuse(request: FetchRequest) -> FetchResult:
         if request.url.startswith("http:"):

@@ -46,7 +46,7 @@ def test_the_lines_for_peoples_pages_are_those_of_the_server(page: Path) -> None
 
 
 def test_every_door_of_foreign_documents_is_in_the_table() -> None:
-    """All that parser processes are asked to do is told of, with whose turn it is and how long it may take."""
+    """All that parser processes are asked to do is described, with whose turn it is and how long it may take."""
     text = SECURITY.read_text("utf-8")
     table = text.partition("## Documents of strangers")[2].partition("## ")[0]
     assert [name for name in tasks() if f"`{name}`" not in table] == []

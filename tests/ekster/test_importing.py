@@ -265,7 +265,7 @@ async def test_undated_posts_come_with_the_time_of_the_import(here: World, old: 
 
 
 async def test_undated_posts_have_their_places(here: World, old: OldServer) -> None:
-    """However many and in whatever order Redis tells of them: on top, in the order of their ids, read or not, of a feed
+    """However many and in whatever order Redis lists them: on top, in the order of their ids, read or not, of a feed
     or of none; and there they stay when it is done again.
     """
     await old.channel("1000", "Friends", 1, [A])

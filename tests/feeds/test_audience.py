@@ -75,7 +75,7 @@ async def test_what_another_process_changes_counts_at_once(redis: Redis, feed: s
 
 
 async def test_a_change_while_a_list_is_read_is_not_missed(redis: Redis, feed: str) -> None:
-    """The edition is older than the list then, so that the next question reads it anew."""
+    """The edition is older than the list then, so that the next question reads it again."""
     audience = Audience(redis)
     pipeline = redis.pipeline
 

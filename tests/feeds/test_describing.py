@@ -1,4 +1,4 @@
-"""A feed's changes are told at least once: wherever a process dies, and whoever changes it at the same time."""
+"""A feed's changes are told at least once: wherever a process dies, and whatever changes it at the same time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def told(it: World, kind: str = "feed_modified") -> list[tuple[str, ...]]:
 
 
 async def test_what_a_poll_has_changed_and_not_told_the_next_one_tells(redis):
-    """The worker writes the new title and dies; then the title is as before: the next poll tells of both."""
+    """The worker writes the new title and dies; then the title is as before: the next poll announces both."""
     async with publisher() as site, world(redis) as it:
         site.serve_document("/feed", rss(dated(2), title="Before"))
         feed = await it.follow(site.url("/feed", "blog.test"))
@@ -64,7 +64,7 @@ async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_aga
 
 
 async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redis):
-    """Whoever saves next tells that it was created."""
+    """The next save announces that it was created."""
     async with world(redis) as it:
         posts = post_store(it)
         posts._events = Dead(redis)

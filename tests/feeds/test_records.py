@@ -31,7 +31,7 @@ async def test_one_feed_per_url(feeds):
 
 
 async def test_a_lost_race_leaves_no_record(feeds, redis):
-    """Whoever claims the URL second deletes the record it wrote."""
+    """The second claim of a URL deletes the record that it wrote."""
     await asyncio.gather(*(Feeds(redis).ensure(URL, NOON) for _ in range(6)))
     assert len([name for name in await all_keys(redis) if name.startswith(b"feed:{")]) == 1
 
@@ -64,7 +64,7 @@ async def test_a_feed_outlives_its_last_follower_by_thirty_days(feeds, redis):
 
 
 async def test_a_feed_that_moves_to_a_known_one_says_so(feeds):
-    """Nothing changes; whoever asked learns which feed it is."""
+    """Nothing changes; the caller learns which feed it is."""
     feed = await feeds.ensure(URL, NOON)
     other = await feeds.ensure("https://new.example/feed", NOON)
     assert await feeds.rename(feed.id, "https://new.example/feed") == other.id

@@ -27,7 +27,7 @@ CODINGS = {
     "x-gzip": ("X-GZIP", gzip.compress(TEXT)),
     "two gzip members": ("gzip", gzip.compress(TEXT[:99]) + gzip.compress(TEXT[99:])),
     "gzip with padding": ("gzip", gzip.compress(TEXT) + b"\0" * 20),
-    "gzip that is none": ("gzip", TEXT),
+    "invalid gzip": ("gzip", TEXT),
     "deflate": ("deflate", zlib.compress(TEXT)),
     "bare deflate": ("deflate", bare(TEXT)),
     "a charset for a coding": ("UTF-8", TEXT),

@@ -401,7 +401,7 @@ async def test_an_outgoing_proxy(site: Publisher) -> None:
     nobody = Fetcher(FetchSettings(proxy="http://127.0.0.1:9"), resolver=public)
     down = await nobody.fetch(FetchRequest("http://blog.test/feed"))
     assert isinstance(down, FetchFailed)
-    # Whoever follows the feed reads this, and needn't know where the proxy is.
+    # Followers of the feed read this, and needn't know where the proxy is.
     assert (down.reason, down.detail) == ("connect", "the outgoing proxy can't be reached: Connection refused")
     await nobody.aclose()
 

@@ -19,7 +19,7 @@ async def test_small_bodies_take_no_room() -> None:
 
 
 async def test_room_is_given_back_with_the_last_reference() -> None:
-    """Whoever takes a document needn't know that it takes room."""
+    """The caller needn't know that a document takes room."""
     room = Room(total=100, free=0)
     share = room.share()
     await share.grow(60)

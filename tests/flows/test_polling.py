@@ -7,7 +7,7 @@ from tests.support.web import Answer, Publisher
 
 
 async def test_one_poll_serves_all_followers(site: Publisher, it: World) -> None:
-    """Three users follow one feed: the publisher is asked once, and told of three subscribers."""
+    """Three users follow one feed: the publisher is asked once, and its User-Agent names three subscribers."""
     site.serve_document("/feed", rss(dated(3)))
     feeds = [await it.follow(site.url("/feed", "blog.test"), user) for user in ("alice", "bob", "carol")]
     assert {feed.id for feed in feeds} == {feeds[0].id}

@@ -115,7 +115,7 @@ async def fall_behind(master: Node, replica: Node, key: str, promises: Promises)
 async def test_a_replica_takes_over_from_a_master_that_fails(tmp_path: Path, failure: signal.Signals) -> None:
     """Marks, follows and channels that were acknowledged before, while and after it happened are all there.
 
-    Once the reader's own master dies, which is also the only node that the processes were told of; once the one through
+    Once the reader's own master dies, which is also the only node that the processes were given; once the one through
     which new posts go falls silent, without closing a connection. The processes stay, also when it comes back.
     """
     key = "user:{alice}" if failure == signal.SIGKILL else "stream:{stored}"

@@ -1,6 +1,6 @@
 """Documents and what becomes of them: each `<case>.<ext>` in `tests/data/formats` has a `<case>.jf2.json` beside it.
 
-A new bug is a new pair. `MICROSUB_WRITE_CASES=1 pytest tests/formats/test_cases.py` writes the expected side anew; read
+A new bug is a new pair. `MICROSUB_WRITE_CASES=1 pytest tests/formats/test_cases.py` writes the expected side; read
 the difference before you keep it. `url` and `content_type` in the expected file say how the document was served; what
 is no feed has an `error` there, the reason that the feed's health shows. Each document says in a comment what it shows.
 """

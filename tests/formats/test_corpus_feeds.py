@@ -2,7 +2,7 @@
 
 Their texts belong to their authors, so what was compared by hand with each document is kept as fingerprints: for every
 entry `tests/data/feeds/<name>.json` has one line with dates, types and sizes in clear and, in place of each text and
-address, its length and the beginning of its SHA-256. A deliberate change of the formats writes them anew:
+address, its length and the beginning of its SHA-256. A deliberate change of the formats writes them again:
 
     MICROSUB_WRITE_CASES=1 pytest -n 0 -s tests/formats/test_corpus_feeds.py
 

@@ -1,4 +1,4 @@
-"""Tags with more attributes than parsers can bear are found beforehand."""
+"""Tags with more attributes than parsers can take are found beforehand."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pages that are looked up, and what they say: a `<case>.html` in `tests/data/lookups` has a `<case>.json` beside it.
 
 `look_up` is what was wanted of `asked`, `url` where the page was found, and `answer` what comes of it (null: nothing).
-`MICROSUB_WRITE_CASES=1 pytest tests/formats/test_lookup_cases.py` writes the answers anew; read the difference before
+`MICROSUB_WRITE_CASES=1 pytest tests/formats/test_lookup_cases.py` writes the answers again; read the difference before
 you keep it.
 """
 

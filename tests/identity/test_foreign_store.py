@@ -189,7 +189,7 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
 
 
 async def test_first_questions_of_what_belongs_together_are_counted_together(tokens: ForeignTokens) -> None:
-    """Whoever has a /48 of IPv6 has 65,536 networks."""
+    """A client with a /48 of IPv6 has 65,536 networks."""
     shares = UnknownTokens(first=10, of_first=2, rest=0)
     counts = [
         await tokens.count(ANN, TokenOrigin(f"2001:db8:0:{n}::/64", "2001:db8::/48"), shares, NOW) for n in range(3)

@@ -122,7 +122,7 @@ async def test_introspection_comes_first_and_shows_the_token_as_bearer(fetcher: 
 
 
 async def test_the_token_is_never_in_a_url(any_build: Asked) -> None:
-    """URLs are logged by whoever serves them."""
+    """URLs are logged by those who serve them."""
     token = any_build.grant()
     await any_build.ask(token)
     assert any_build.site.asked

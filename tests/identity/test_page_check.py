@@ -226,7 +226,7 @@ async def test_nobody_checks_pages_all_the_time() -> None:
 
 
 async def test_a_few_pages_are_checked_at_once() -> None:
-    """Whoever comes while all places are taken is told so, and takes none."""
+    """A client that comes while all places are taken is told so, and takes none."""
     silence = Silence()
     doctor = PageDoctor(silence, PARSER)
     under_way = [

@@ -44,7 +44,7 @@ async def passes(limiting: RequestRate, limit: int, now: float, user: str = "ann
 
 
 async def test_one_process_is_exact() -> None:
-    """Also for many at once; and the next minute begins anew."""
+    """Also for many at once; and the next minute begins at zero."""
     limiting = RequestRate(Shared())
     passed = await asyncio.gather(*(passes(limiting, 100, NOW) for _ in range(300)))
     assert sum(passed) == 100

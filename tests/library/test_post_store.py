@@ -375,7 +375,7 @@ async def test_expiring_spares_what_somebody_can_reach(posts: PostStore, it: Wor
 
 
 async def test_many_at_once_lose_nothing(it: World) -> None:
-    """Two programs set different fields of one post, twenty each; one creation is told of, and every field is there."""
+    """Two programs set different fields of one post, twenty each; one creation is announced, every field is there."""
     programs = [post_store(it), post_store(it)]
     outcomes = await asyncio.gather(
         *(
@@ -474,7 +474,7 @@ async def test_a_guid_of_several_posts_is_told_with_what_tells_them_apart(it: Wo
 
 
 async def test_a_feed_that_is_saved_into_is_created_once(it: World, posts: PostStore) -> None:
-    """Its first poll tells of what changed."""
+    """Its first poll announces what changed."""
     async with publisher() as site:
         site.serve_document("/feed", rss(dated(1)))
         url = site.url("/feed", "blog.test")

@@ -41,7 +41,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
     "text for a list": (Feed, {"url": "x", "format": "rss", "entries": "x"}),
     "text for a value": (Entry, {"author": "Ann"}),
     "a list for a value": (Entry, {"author": ["name"]}),
-    "a date that is none": (Entry, {"published": "soon"}),
+    "an invalid date": (Entry, {"published": "soon"}),
     "a number for bytes": (PostsRead, {"marks": 7}),
     "text for bytes": (PostsRead, {"marks": "ü"}),
 }

@@ -102,7 +102,7 @@ def test_a_hold_that_is_in_force(text: str | None, until: float | None) -> None:
 
 
 def test_a_record_that_is_no_number() -> None:
-    """Fields that somebody spoilt count as not known."""
+    """Corrupt fields count as not known."""
     history = history_of(FeedRecord("1", URL, extra={"gap": "x", "last_change": "", "ttl": "-", "push": "yes"}))
     assert history == PollHistory()
 
@@ -256,7 +256,7 @@ def test_a_page_that_differs_at_every_look_is_not_hunted() -> None:
         history, now = PollHistory(gap=plan.gap, last_change=plan.last_change), plan.next_poll
 
 
-def test_an_archive_that_comes_anew_is_one_surprise() -> None:
+def test_an_archive_that_comes_again_is_one_surprise() -> None:
     """300 entries with new guids at once make the feed a little livelier, not a hundred times."""
     plan = plan_next(DAILY, FeedAnswered(new=300), NOW, 0.0)
     assert 0.8 * 5400 < plan.interval < 5400

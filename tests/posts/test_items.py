@@ -76,7 +76,7 @@ async def test_an_item_swept_during_an_edit_stays_gone(writer, feed, redis):
 
 
 async def test_two_polls_at_once_store_each_post_once(items, feed, redis):
-    """Whoever loses a claim deletes what it wrote: as many hashes as posts, each new to one of the two alone."""
+    """The loser of a claim deletes what it wrote: as many hashes as posts, each new to one of the two alone."""
     posts = [candidate(str(number)) for number in range(50)]
     results = await asyncio.gather(*(PostWriter(redis).write(feed, posts, NOON) for _ in range(4)))
     new = [item.id for stored in results for item in stored.new]

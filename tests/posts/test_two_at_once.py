@@ -151,9 +151,9 @@ async def test_what_look_ups_found_is_told_after_a_crash(it):
 
 
 async def test_what_another_worker_tells_after_a_crash_carries_the_guid(it):
-    """The worker that stored a post and an edit dies before it tells; who takes over tells of both, with their guids.
+    """A worker stores a post and an edit and dies; the one that takes over announces both, with their guids.
 
-    Of a post that was deleted meanwhile nothing is told.
+    Of a post that was deleted meanwhile nothing is announced.
     """
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first"))

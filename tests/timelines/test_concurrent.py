@@ -47,7 +47,7 @@ class Actor(OneReader):
         items = self.chance.sample(self.of_feed(feed), 20)
         await self.timelines.add(ANN, self.chance.choice(UIDS), feed, items, now=NOW, limit=limit)
 
-    async def follow_anew(self) -> None:
+    async def follow_again(self) -> None:
         uid, feed = self.chance.choice(UIDS), self.chance.choice("123")
         if await self.channels.unfollow(ANN, uid, feed):
             await self.timelines.unfollow(ANN, uid, feed, NOW)
@@ -66,7 +66,7 @@ class Actor(OneReader):
                 self.deliver,
                 self.deliver,
                 lambda: self.deliver(30),
-                self.follow_anew,
+                self.follow_again,
                 self.change_a_rule,
                 lambda: timelines.mark_read(ANN, uid, self.some(), NOW),
                 lambda: timelines.mark_unread(ANN, uid, self.some(), NOW),
@@ -170,7 +170,7 @@ async def test_acknowledged_reading_and_removing_is_final(actors: list[Actor]) -
             for call in (
                 actor.deliver(),
                 actor.deliver(40),
-                actor.follow_anew(),
+                actor.follow_again(),
                 actor.change_a_rule(),
                 timelines.expire_read(ANN, uid, NOW - 100, NOW),
                 timelines.trim(ANN, uid, 60, NOW),
@@ -227,7 +227,7 @@ async def test_a_walk_misses_nothing_while_items_come_and_go(actors: list[Actor]
 
 
 async def test_mute_and_unmute_at_once_end_as_the_rules_do(actors: list[Actor]) -> None:
-    """Whoever comes last, no item of a muted author is shown and none of an unmuted one hidden."""
+    """Whatever comes last, no item of a muted author is shown and none of an unmuted one hidden."""
     for uid in UIDS:
         for feed in "123":
             await actors[0].timelines.add(ANN, uid, feed, actors[0].of_feed(feed), now=NOW, limit=0)
@@ -244,7 +244,7 @@ async def test_mute_and_unmute_at_once_end_as_the_rules_do(actors: list[Actor]) 
 
 
 async def test_two_readers_of_one_item_count_it_once(actors: list[Actor]) -> None:
-    """Marks at the same time from several devices change an item once, whoever wins."""
+    """Marks at the same time from several devices change an item once, whichever wins."""
     items = actors[0].of_feed("1")
     await actors[0].timelines.add(ANN, "home", "1", items, now=NOW, limit=0)
     changed = await asyncio.gather(

@@ -36,7 +36,7 @@ async def settings(world: OneReader, value: OwnChannelSettings, uid: str = "home
 
 
 async def test_a_change_by_another_process_counts_at_once(world: OneReader) -> None:
-    """A process that remembers another filter is told of the present one by the step that adds."""
+    """A process that remembers another filter learns the present one from the step that adds."""
     await settings(world, NO_SPAM)
     await world.add("home", says(world, 1, "spam"))
     await settings(world, OwnChannelSettings(filters=Filters.of({"exclude_words": ["ham"]}), max_items=5))

@@ -159,7 +159,7 @@ async def test_a_follow_during_an_unfollow_is_alive(
     assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
 
 
-async def test_a_channel_made_anew_during_its_deletion_is_alive(
+async def test_a_channel_made_again_during_its_deletion_is_alive(
     server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has the old one's uid, but nothing of what became of that."""

@@ -142,7 +142,7 @@ async def test_an_edit_is_seen_by_the_next_read(tracked, real_redis):
     assert await tracked.get(["1"]) == [text("new")]
 
 
-async def test_a_lost_connection_flushes_and_is_made_anew(tracked, real_redis):
+async def test_a_lost_connection_flushes_and_is_made_again(tracked, real_redis):
     """What changed while nothing was reported is seen, and reports come again."""
     await tracked.get(["1"])
     flushed = asyncio.Event()

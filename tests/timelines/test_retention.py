@@ -151,7 +151,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
 
 
 async def test_users_in_the_file_are_not_deleted(world: Cleaned) -> None:
-    """Whoever stands there again will be restored when it is applied; where it can't be read, nobody is deleted."""
+    """A user who stands there again will be restored when it is applied; where it can't be read, nobody is deleted."""
     await world.accounts.disable_user(ANN, NOW)
     for declared in ({ANN}, None):
         world.declared = declared
@@ -162,7 +162,7 @@ async def test_users_in_the_file_are_not_deleted(world: Cleaned) -> None:
 
 @pytest.mark.parametrize("disabled_again", [True, False])
 async def test_a_user_who_comes_back_during_the_deletion_stays(world: Cleaned, disabled_again: bool) -> None:
-    """Restored, or restored and disabled anew: the next step finds that out, and what is left stays."""
+    """Restored, or restored and disabled again: the next step finds that out, and what is left stays."""
     await world.add("home", item(1))
     await world.accounts.disable_user(ANN, NOW)
     (found,) = await world.accounts.users()

@@ -257,7 +257,7 @@ async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
 
 
 async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site, monkeypatch):
-    """An id in a timeline whose post is gone: the next sweep lets go of it for good, unread or muted or removed."""
+    """An id in a timeline whose post is gone: the next sweep removes it for good, unread or muted or removed."""
     feed = await followed(it, site, 3)
     ids = await ids_of(it)
     items = await it.items.timeline_items(ids)
@@ -354,7 +354,7 @@ async def test_an_address_is_kept_for_whom_may_come_back_to_it(it):
 
 
 async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it):
-    """Whoever finds the mark takes it away first: the sweep that is just about to forget the URL leaves it."""
+    """The finder of the mark takes it away first: the sweep that is just about to forget the URL leaves it."""
     feed = await it.feeds.ensure(URL, 1.0)
     await end(it, feed.id)
     now = it.clock()
@@ -371,7 +371,7 @@ async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it
 
 
 async def test_a_url_that_is_forgotten_while_it_is_followed_leads_to_one_feed(it):
-    """The follower has found the mark, and the sweep was faster: the follower looks again, and makes the feed anew."""
+    """The follower has found the mark, and the sweep was faster: the follower looks again, and makes the feed again."""
     feed = await it.feeds.ensure(URL, 1.0)
     await end(it, feed.id)
     now = it.clock()

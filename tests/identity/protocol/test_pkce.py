@@ -36,7 +36,7 @@ def test_the_rfcs_example() -> None:
     ],
 )
 def test_what_proves_nothing(verifier: str, challenge: str, method: str) -> None:
-    """Other methods, other verifiers, verifiers and challenges that are none."""
+    """Other methods, other verifiers, invalid verifiers and challenges."""
     assert not pkce_matches(verifier, challenge, method)
 
 

@@ -63,7 +63,7 @@ async def test_what_can_not_be_used_leaves_the_identifier(body: bytes, kind: str
 
 
 async def test_any_redirect_to_another_host_ends_the_belief() -> None:
-    """Also one that comes back in the end: whoever stands between may have said what they liked."""
+    """Also one that comes back in the end: a proxy in between may have said what they liked."""
     for final, hops in (
         ("https://other.example/", ()),
         (APP, (Hop("https://other.example/", False), Hop(APP, False))),
@@ -189,7 +189,7 @@ async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) ->
 
 
 async def test_no_host_is_asked_many_things_at_once() -> None:
-    """Whoever asks; on another host there is room."""
+    """For any client; on another host there is room."""
     apps = Slow("https://quick.example/")
     clients = ClientApps(apps, PARSER, patience=60)
     waiting = [

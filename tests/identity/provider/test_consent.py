@@ -338,7 +338,7 @@ class TestWhereOneIsSent:
         assert shown.location.startswith("pass.example:/back?code=")
 
     async def test_a_redirect_away_lends_nobody_the_apps_name(self, ann: Visitor, apps: Apps, signed_in) -> None:
-        """An open redirect of a well-known site must not make it an app of whoever uses it."""
+        """An open redirect of a well-known site must not make it an app of those who use it."""
         await signed_in(ann)
         page = PAGE.replace(b'href="/"', b'href="https://app.example/"')
         apps.say(APP, page, final_url="https://elsewhere.example/")
@@ -402,7 +402,7 @@ class TestTheAccount:
 async def test_nobody_lets_the_server_ask_apps_all_the_time(
     server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
 ) -> None:
-    """Whoever is signed in is sent here by so many unknown apps at once, and then by one in two seconds."""
+    """A user who is signed in is sent here by so many unknown apps at once, and then by one in two seconds."""
     await signed_in(ann)
     await server.accounts.add_user("bob", "https://bob.example/", server.now)
     await signed_in(other, "bob")

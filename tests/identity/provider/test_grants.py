@@ -1,4 +1,4 @@
-"""Codes, grants and refresh tokens: each is good once, for whoever it was made for, and so many there may be."""
+"""Codes, grants and refresh tokens: each is good once, for whom it was made, and their number is limited."""
 
 from __future__ import annotations
 

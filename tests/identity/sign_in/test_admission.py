@@ -89,7 +89,7 @@ async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pag
         ("https://ann.example/", "https://www.ann.example/", ("https://ann.example/",), True),
         ("https://ann.example/me/", "https://ann.example/me", ("https://ann.example/me/",), True),
         ("http://ann.example/", "https://ann.example/", ("http://ann.example/",), True),
-        # whoever leads to somebody else's page isn't them
+        # a page that leads to somebody else's isn't theirs
         ("https://ann.example/ann", "https://ann.example/mallory", ("https://ann.example/ann",), False),
         ("https://ann.example/", "https://ann.example/mallory", ("https://ann.example/",), False),
     ],
@@ -354,7 +354,7 @@ async def test_a_page_that_knows_nothing_of_another_gives_no_account_away(real_r
     assert isinstance(verdict, Refusal)
     assert "https://old.example/" in verdict.description
     assert [user.me for user in await Accounts(real_redis).users()] == ["https://old.example/"]
-    # Whoever has the new site begins anew with it, and has nothing of the old account's.
+    # The owner of the new site begins with a new account, and has nothing of the old account's.
     fresh = await admission(real_redis).admit(person("https://new.example/"))
     assert fresh == Admitted("new-example", "https://new.example/", new=True)
 

@@ -54,7 +54,7 @@ async def test_a_rehash_gives_way_to_a_change(store: LocalCredentials) -> None:
 
 
 async def test_an_invitation_is_good_for_its_user_and_a_day(store: LocalCredentials, redis: Redis) -> None:
-    """Another one takes its place, another user's name makes it useless, and Redis lets go of it after 24 hours."""
+    """Another one takes its place, another user's name makes it useless, and Redis deletes it after 24 hours."""
     code, newer = await store.invite(ANN), await store.invite(ANN)
     assert await store.invited(code) is None
     assert await store.invited("bob." + newer.partition(".")[2]) is None

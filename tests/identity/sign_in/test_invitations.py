@@ -33,7 +33,7 @@ async def chosen(visitor: Visitor, code: str, password: str = PASSWORD, again: s
 
 
 async def test_a_link_is_good_once(server: Instance, ann: Visitor, other: Visitor) -> None:
-    """Whoever comes second is told so, and changes nothing."""
+    """The second user is told so, and changes nothing."""
     code = await code_for(server)
     await chosen(ann, code)
     shown = await chosen(other, code, "another long password")
@@ -183,7 +183,7 @@ async def test_every_choice_ends_the_sessions(local: LocalSignIn, redis: Redis) 
 
 
 async def test_nobody_who_is_disabled_chooses_anything(local: LocalSignIn, accounts: Accounts) -> None:
-    """Neither by a link from before nor by whoever runs the server."""
+    """Neither by a link from before nor by the admin."""
     code = await local.credentials.invite(ANN)
     await accounts.disable_user(ANN, NOW)
     with pytest.raises(InvitationSpent):

@@ -64,7 +64,7 @@ def test_who_asks_is_the_host_of_our_address(base_url: str | None, party: Relyin
 
 
 async def test_at_an_address_without_name_there_are_none(passkeys: Passkeys) -> None:
-    """And whoever asks is told how there would be."""
+    """And the page says how there would be."""
     base = "http://127.0.0.1:8080"
     for call in (
         passkeys.ask_to_make(base, ANN),

@@ -341,7 +341,7 @@ async def test_right_passwords_are_counted_too(redis: Redis) -> None:
 
 
 async def test_a_site_with_65536_networks_is_slowed_too(redis: Redis) -> None:
-    """Whoever has a /48 of IPv6, which costs nothing, neither fills the store nor the places in which passwords are
+    """A client with a /48 of IPv6, which costs nothing, neither fills the store nor the places in which passwords are
     checked; who mistypes in the next house is counted apart.
     """
     attempts, passed = LoginAttempts(AttemptCounts(redis)), 0

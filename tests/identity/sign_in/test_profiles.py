@@ -163,7 +163,7 @@ async def test_a_page_that_is_of_no_use_says_so(site: Publisher, answer: Answer,
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_page_that_may_be_back_says_so(site: Publisher, status: int) -> None:
-    """Whoever asked may go on with what was known."""
+    """The caller may go on with what was known."""
     me = site.serve("/me", Answer(b"", status))
     with pytest.raises(ProfileUnreachable, match=f"status {status}"):
         await profiles().discover(me)
@@ -227,7 +227,7 @@ async def test_a_temporary_redirect_lends_endpoints() -> None:
 
 
 async def test_a_redirect_from_https_to_http_is_refused() -> None:
-    """Whoever sits in the line could name any server there; also when it comes back to https."""
+    """An attacker in the line could name any server there; also when it comes back to https."""
     hops = [("http://alice.example/x", False), ("https://alice.example/y", False)]
     web = Web({ME: page("https://alice.example/y", "authorization_endpoint=/auth", hops=hops)})
     with pytest.raises(ProfileError, match="from https to http"):

@@ -105,7 +105,7 @@ async def test_visits_extend_a_session(sessions: Sessions, redis: Redis) -> None
     assert [await redis.command("TTL", name) > 100 for name in names] == [True, True]
 
 
-async def test_an_ended_session_is_not_written_anew(sessions: Sessions, redis: Redis) -> None:
+async def test_an_ended_session_is_not_written_again(sessions: Sessions, redis: Redis) -> None:
     """By a request that was under way."""
     cookie = await begun(sessions)
     ((digest, _),) = await sessions._all("ann")

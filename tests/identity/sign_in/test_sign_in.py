@@ -142,7 +142,7 @@ class TestWhoComesIn:
             assert (shown.status, shown.title) == (403, "Your account is disabled")
 
     async def test_who_counts_is_who_the_provider_says(self, server: Instance, ann: Visitor, running: Running) -> None:
-        """Whoever enters one address and signs in as another person of the same provider is that person."""
+        """Somebody who enters one address and signs in as another person of the same provider is that person."""
         async with running() as site:
             bob = site.person("bob")
             await server.accounts.add_user("bob", bob.me, server.now)
@@ -420,7 +420,7 @@ async def test_no_network_begins_too_many(server: Instance, ann: Visitor, runnin
 
 
 async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By whoever enters one address of it after the other; and no user is shut out by that."""
+    """By a client that enters one address of it after the other; and no user is shut out by that."""
     async with running() as site:
         page = await ann.get("/sign-in")
         statuses = [(await ann.submit(page, "/sign-in", me=site.url(f"/{n}/"))).status for n in range(32)]
@@ -432,7 +432,7 @@ async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkey
 
 
 async def test_no_site_of_many_networks_begins_too_many(server: Instance) -> None:
-    """Whoever has a /48 of IPv6 doesn't use up what there is for all."""
+    """A client with a /48 of IPv6 doesn't use up what there is for all."""
     limits = server.identity.signing_in._limits
     for number in range(SIGN_INS_OF_WIDE_NETWORK.most):
         await limits.enter(f"https://{number}.example/", f"2600:1f00:0:{number:x}::1")
