@@ -1,4 +1,4 @@
-"""Whether everything in Redis is as the design says, on a store in use, and how to repair what isn't.
+"""Whether a store in use is as the design says, and how to repair what isn't.
 
 `look` reads everything once, in batches, without a script that walks anything long; `invariants` has the seven
 invariants, one function each, over what was read. What is found on a store that is being written to may be a step

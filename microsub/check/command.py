@@ -1,4 +1,4 @@
-"""`microsub check`: every invariant of the store, examined while it is in use, and repaired on request.
+"""`microsub check`: all invariants, examined while the store is in use, and repaired.
 
 Between two commands of a poll or a follow the store is in a state that no reader ever sees but a check may. So what one
 look finds counts when later looks find it again: two of them, since a store may be busy with the same thing twice.
@@ -34,7 +34,10 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was found: `repaired` is in order again, `left` isn't. `examined` counts what the last look has seen."""
+    """What was found: `repaired` is in order again, `left` isn't.
+
+    `examined` counts what the last look has seen.
+    """
 
     left: tuple[Finding, ...]
     repaired: tuple[Finding, ...] = ()
@@ -134,7 +137,10 @@ _AT_ONCE = 200
 
 
 async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
-    """Repair what can be repaired here; `Derive` is left to `upkeep.follow_repair`. `now` is Unix time in seconds."""
+    """Repair what can be repaired here; `Derive` is left to `upkeep.follow_repair`.
+
+    `now` is Unix time in seconds.
+    """
     remedies = [finding.remedy for finding in findings]
     plain = [command for one in remedies if isinstance(one, Commands) for command in one.commands]
     for commands in batches(plain, _AT_ONCE):

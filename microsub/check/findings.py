@@ -39,7 +39,9 @@ Remedy = Commands | InChannel | Derive
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken invariant. `area` is what it is about, `subject` the key or member that it concerns.
+    """A broken invariant.
+
+    `area` is what it is about, `subject` the key or member that it concerns.
 
     Two findings are the same when all but the remedy agrees. Without a remedy a person must decide.
     """

@@ -1,4 +1,6 @@
-"""The invariants of the store, one function each, over what a look has read. They read nothing and change nothing.
+"""The invariants of the store, one function each, over what a look has read.
+
+They read nothing and change nothing.
 
 1. `sets_agree`: posts = unread ⊎ read; hidden, posts and gone have nothing in common.
 2. `post_enters_once`: a post that is shown is claimed by its guid and listed by its feed, and no second item is it.
@@ -56,8 +58,9 @@ def disagreeing(sets: Sets) -> dict[str, set[str]]:
 
 
 def post_enters_once(seen: Seen, item: str, guid: str, updated: str, owner: str | None) -> Iterator[Finding]:
-    """Invariant 2, for one item that is shown, but not both claimed and indexed by its feed. `owner` is the item that
-    the guid stands for there.
+    """Invariant 2, for one item that is shown, but not both claimed and indexed by its feed.
+
+    `owner` is the item that the guid stands for there.
     """
     feed = str(seen.items.feed(item))
     if owner in {None, item}:
@@ -84,7 +87,10 @@ def memory_lasts(seen: Seen, feed: str) -> Iterator[Finding]:
 
 
 def items_exist(seen: Seen, members: Collection[str]) -> list[str]:
-    """Invariant 4: those of the ids that name no item. What came while the look went on is left out."""
+    """Invariant 4: those of the ids that name no item.
+
+    What came while the look went on is left out.
+    """
     return sorted(item for item in members if int(item) <= seen.last_item and item not in seen.items)
 
 

@@ -1,4 +1,4 @@
-"""Messages that failed again and again: kept with the reason, to be looked at, tried again or dropped by an admin."""
+"""Messages that failed again and again, kept with the reason until an admin decides."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ _LETTER_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that no attempt could handle. `id` names it here; `message` is its id in the stream of `stage`, `at`
-    the Unix time of its burial, `fields` what it said.
+    """A message that no attempt could handle.
+
+    `id` names it here; `message` is its id in the stream of `stage`, `at` the Unix time of its burial, `fields` what it
+    said.
     """
 
     id: str
@@ -53,7 +55,10 @@ StorePosts = Callable[[EntriesFound], Awaitable[object]]
 
 
 class DeadLetters:
-    """The stream of dead letters. Nobody consumes it; of more than `bounds` allow, the oldest are dropped."""
+    """The stream of dead letters.
+
+    Nobody consumes it; of more than `bounds` allow, the oldest are dropped.
+    """
 
     def __init__(self, redis: Redis, bounds: Bounds = BOUNDS) -> None:
         self._redis = redis
@@ -61,7 +66,10 @@ class DeadLetters:
         self._bounds = bounds
 
     async def add(self, stage: str, message: Message, why: str, now: float) -> None:
-        """Keep `message` of `stage`, which failed for the reason `why`. What is dropped for it is logged."""
+        """Keep `message` of `stage`, which failed for the reason `why`.
+
+        What is dropped for it is logged.
+        """
         letter = DeadLetter("", stage, why, now, message.id, message.deliveries, message.fields)
         await self._stream.add([_fields(letter)])
         while not self._bounds.hold(await self._stream.backlog()):

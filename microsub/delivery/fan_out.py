@@ -1,4 +1,4 @@
-"""From stored items to the timelines of everybody who follows their feed, or to one timeline that is rebuilt.
+"""From stored items to the timelines of all followers, or to one that is rebuilt.
 
 Adding is idempotent and asks nothing of earlier attempts: a delivery that broke off is simply done again. Most of the
 work is Redis', one script call per timeline; so calls go in batches, small enough that readers' requests find their
@@ -99,7 +99,10 @@ class Patient:
 
 
 class FanOut:
-    """Puts items into timelines and tells timelines about edits. Without `patient` all get everything at once."""
+    """Puts items into timelines and tells timelines about edits.
+
+    Without `patient` all get everything at once.
+    """
 
     def __init__(
         self,
@@ -121,7 +124,10 @@ class FanOut:
         self._clock = clock
 
     async def handle(self, message: Message) -> None:
-        """Handle `ItemsStored`, all of it. Raises StoreError; anything else is a message that isn't ours."""
+        """Handle `ItemsStored`, all of it.
+
+        Raises StoreError; anything else is a message that isn't ours.
+        """
         news = ItemsStored.of(message.fields)
         now = self._clock()
         ids = list({*news.new, *news.edited, *news.reworded})
@@ -192,7 +198,7 @@ class FanOut:
         return taken
 
     async def _take_back(self, ids: Sequence[str], places: Sequence[Place], now: float) -> None:
-        """Withdraw posts that were deleted while they were delivered: the deletion may have been faster."""
+        """Withdraw posts that were deleted while they were delivered."""
         rows = await self._items.fields(ids, ("score",))
         dead = [item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None]
 
@@ -256,8 +262,9 @@ async def usual_settings(_user: str, _uid: str) -> ChannelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What was sent on its way to one channel: posts of so many feeds. `lost` says that the timeline was empty, so
-    that what is older than the newest few comes in as read.
+    """What was sent on its way to one channel: posts of so many feeds.
+
+    `lost` says that the timeline was empty, so that what is older than the newest few comes in as read.
     """
 
     user: str
@@ -287,8 +294,10 @@ class Rebuilding:
         self._channel_settings = channel_settings
 
     async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
-        """Rebuild one channel of a user, or all that follow feeds. Posts arrive as the workers come to them; `now` is
-        Unix time. A channel without feeds has nothing to come back: its posts have their place in its timeline alone.
+        """Rebuild one channel of a user, or all that follow feeds.
+
+        Posts arrive as the workers come to them; `now` is Unix time. A channel without feeds has nothing to come back:
+        its posts have their place in its timeline alone.
 
         Raises NotFound where the user has no such channel, and StoreError.
         """

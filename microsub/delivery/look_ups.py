@@ -1,4 +1,4 @@
-"""Look-ups: a post is completed by its author's page and by what it replies to, likes, reposts or bookmarks.
+"""Look-ups complete a post by its author's page, and by what it answers or likes.
 
 What is looked up and what comes of it is decided in `formats.lookups` and `formats.references`; here it is done,
 within limits, behind a stream of its own. The post can be read before, and what was found comes as an update. A look-up
@@ -69,7 +69,9 @@ Answer = Card | Entry | None
 
 
 class Completing:
-    """Completes entries. Pages are read by `parser`, microformats in small ones only (`formats.references`).
+    """Completes entries.
+
+    Pages are read by `parser`, microformats in small ones only (`formats.references`).
 
     The same pages give the same entries, in whatever order they come, and what is complete stays as it is: calling
     twice does no harm. A look-up that fails leaves its gap. Belongs to one event loop.
@@ -244,7 +246,10 @@ _PAUSE = 0.005
 
 
 class AskingAgain:
-    """Asks for look-ups that were left out. Any number of processes may do it; what is asked for twice does no harm."""
+    """Asks for look-ups that were left out.
+
+    Any number of processes may do it; what is asked for twice does no harm.
+    """
 
     def __init__(
         self,

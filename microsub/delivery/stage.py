@@ -1,4 +1,4 @@
-"""The stages behind ingest: each takes messages from a stream, has them handled, and acknowledges last.
+"""The stages behind ingest: each takes messages from a stream and acknowledges last.
 
 Any number of processes run the same stage. A handler may be given a message twice, or while a slow consumer that was
 taken for dead still works on it; it must be idempotent. What fails again and again goes to the dead letters, where an
@@ -61,8 +61,10 @@ async def _always() -> bool:
 
 
 class Stage:
-    """Runs `handle` over a stream, `at_once` messages at a time. `has_room` says whether what the handler fills next
-    takes more; until then nothing is taken, so that the backlog waits where it is.
+    """Runs `handle` over a stream, `at_once` messages at a time.
+
+    `has_room` says whether what the handler fills next takes more; until then nothing is taken, so that the backlog
+    waits where it is.
     """
 
     def __init__(

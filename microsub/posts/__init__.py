@@ -1,4 +1,4 @@
-"""A post, once: ingest, duplicates, deletion; and the names of the library for programs (`open_post_store`)."""
+"""A post, once: ingest, duplicates, deletion; and the names of the library for programs."""
 
 # ruff: noqa: F403, F405 - the names are the library's; it stands on everything else here, so it is imported late.
 

@@ -1,4 +1,4 @@
-"""Copies of one post in several feeds: which of them are the same post, and which one counts.
+"""Copies of one post in several feeds: which are the same post, and which one counts.
 
 Two items are twins when their guid and link agree (that is their common identity) **and** their feeds are served by
 one host, or one of the feeds by the host that the link leads to. The latter's copy wins, since it is the author's;

@@ -86,7 +86,7 @@ def settled(published: datetime | None, now: float) -> datetime:
 
 
 def settle_dates(entry: Entry, now: float) -> Entry:
-    """`entry` with a publication date that is known and not in the future, and no edit after `now`."""
+    """`entry` with a known publication date that is not in the future, and no edit after `now`."""
     published = settled(entry.published, now)
     updated = entry.updated and settled(entry.updated, now)
     if published is entry.published and updated is entry.updated:

@@ -1,4 +1,4 @@
-"""Letting items go that no timeline refers to, without ever deleting one that somebody is just about to take in.
+"""Deletion of items that no timeline refers to, but never of one that is just being added.
 
 An item is condemned first, and deleted by a later sweep that still finds nobody who refers to it. A process that adds
 an item to a timeline spares it before (`Items.timeline_items` does); the deletion asks for the mark in the same step.
@@ -33,8 +33,10 @@ _FIELDS = ("feed", "guid", "twin", "link", "condemned", "updated")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An item that nobody seems to refer to. `condemned` is the mark (a Unix time as text) or empty; `rank` its place
-    among its feed's posts, the latest first and from 0, None where the feed doesn't know it.
+    """An item that nobody seems to refer to.
+
+    `condemned` is the mark (a Unix time as text) or empty; `rank` its place among its feed's posts, the latest first
+    and from 0, None where the feed doesn't know it.
     """
 
     id: str

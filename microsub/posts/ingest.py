@@ -1,4 +1,4 @@
-"""The one way in for posts: what of a document is news is stored once, and handed to delivery and to the world.
+"""The one way in for posts: news are stored once, handed to delivery, and announced.
 
 An item's hash is written first; then one script on the feed's slot claims its guid and notes the item in the feed's
 pending set, which is the outbox: the note goes when delivery and the stream of events have the item. The loser of a
@@ -78,7 +78,9 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A document's posts, each guid once, beside what the store knows of them. `ids` holds tombstones too.
+    """A document's posts, each guid once, beside what the store knows of them.
+
+    `ids` holds tombstones too.
 
     `last` is the last of as many new ids as there are posts, where these are taken already.
     """
@@ -110,7 +112,7 @@ class _Compared:
 
 
 class PostWriter:
-    """Decides what of a feed's posts is news and writes it, in a handful of round trips, however many posts there are.
+    """Decides what of a feed's posts is news and writes it, in a handful of round trips.
 
     Nobody is told: that is `Ingest`, which everything but an import goes through.
     """
@@ -344,7 +346,7 @@ class PostWriter:
         return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
 
     async def _prolong_twins(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
-        """Copies stay known of each other for as long as a feed lists them; written once in a month at most."""
+        """Keep copies known of each other while a feed lists them; written once a month at most."""
         commands: list[Command] = []
         calls = []
         for old, candidate in listed:
@@ -371,7 +373,10 @@ class Ingested:
 
 
 class Ingest:
-    """Takes in posts of feeds: from polls, from programs. Any number of processes may take in the same posts."""
+    """Takes in posts of feeds: from polls, from programs.
+
+    Any number of processes may take in the same posts.
+    """
 
     def __init__(
         self,

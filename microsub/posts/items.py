@@ -157,7 +157,10 @@ class Items:
         return [Cursor(score, item_id) for item_id, score in zip(flat[::2], flat[1::2], strict=True)]
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The wire JSON of these items, without per-user fields; None for those that are gone. One round trip."""
+        """The wire JSON of these items, without per-user fields; None for those that are gone.
+
+        One round trip.
+        """
         found: list[bytes | None] = await self._redis.pipeline(
             [("HGET", keys.item(item_id), "Data") for item_id in ids]
         )

@@ -1,4 +1,4 @@
-"""Posts as they come in, and what becomes of them: values, and the messages that go through the streams. Pure.
+"""Posts as they come in, and what becomes of them: values and messages. Pure.
 
     ingest ── ItemsStored ─→ delivery
        └───── ItemIncomplete ─→ look-ups ── ItemsStored ─→ delivery
@@ -68,8 +68,9 @@ class WrittenItem:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was written of a feed's posts in that `version`. `pending` are all items in the feed's outbox, None where
-    nobody has asked.
+    """What was written of a feed's posts in that `version`.
+
+    `pending` are all items in the feed's outbox, None where nobody has asked.
     """
 
     new: tuple[WrittenItem, ...] = ()

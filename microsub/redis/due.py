@@ -1,4 +1,6 @@
-"""Due times: what is to be done for whom, and when. A sorted set per shard of users, so that a cluster spreads them.
+"""Due times: what is to be done for whom, and when.
+
+A sorted set per shard of users, so that a cluster spreads them.
 
 The sets are derived: an entry that is lost is written again by a daily look at everything, and one that is there
 without need costs a look. So an entry is written before the change that needs it, and no crash loses the work.
@@ -35,7 +37,10 @@ BETWEEN_LOOKS = 600.0
 
 
 class DueTimes:
-    """The due times of one kind of work, `what`. Members begin with a user's name, and may go on behind a blank."""
+    """The due times of one kind of work, `what`.
+
+    Members begin with a user's name, and may go on behind a blank.
+    """
 
     def __init__(self, redis: Redis, what: str, shards: int = SHARDS) -> None:
         self._redis = redis
@@ -51,7 +56,9 @@ class DueTimes:
         await self._add(times, ("NX",))
 
     async def visit(self, now: float, work: Callable[[str], Awaitable[float | None]]) -> int:
-        """Do what is due: `work` gets the member, and replies when it is due again, None for never. How often it ran.
+        """Do what is due: `work` gets the member, and replies when it is due again, None for never.
+
+        How often it ran.
 
         One process at a time works on a shard, under a lease. Work that breaks off ends the visit; it is tried again
         ten minutes later, so that nothing stands in the way of what is due behind it.
@@ -103,7 +110,9 @@ def _pairs(times: Mapping[str, float]) -> Iterable[Arg]:
 async def run_daily(
     redis: Redis, jobs: Mapping[str, Callable[[float], Awaitable[object]]], pace: RoundTiming = PACE
 ) -> None:
-    """Do each of the jobs once a day, of all processes in one, until cancelled. They are given Unix time.
+    """Do each of the jobs once a day, of all processes in one, until cancelled.
+
+    They are given Unix time.
 
     A job that nobody has ever done is due at once.
     """

@@ -162,7 +162,7 @@ class Channels(Follows):
         return await self.get(user, uid)
 
     async def set_unread_from(self, user: str, uid: str, feed_id: str, score: float) -> None:
-        """Let items of that feed with a lower score come into the channel as read, whenever they come."""
+        """Let items of that feed with a lower score come into the channel as read."""
         await self._change(user, uid, "set", f"unread_from {feed_id}", f"{score:.6f}")
 
     async def _change(self, user: str, uid: str, action: str, *args: Arg) -> builtins.list[str]:

@@ -113,7 +113,7 @@ class Following:
         return await self._one(user, uid, record)
 
     async def _begin(self, user: str, now: float) -> None:
-        """Have upkeep look at the user's follows later, whether the change that begins now becomes whole or not."""
+        """Have upkeep look at the user's follows later, whether this change becomes whole or not."""
         await self._due.note({user: now + UNDER_WAY})
 
     async def _check_room(self, user: str, uid: str, url: str, now: float, most: int) -> None:

@@ -144,7 +144,7 @@ class Follows:
     async def update_subscription(
         self, user: str, uid: str, feed_id: str, *, name: str | None = None, new_feed: str | None = None
     ) -> Subscription | None:
-        """Change the reader's name of a follow ('' deletes it), or its feed, when that has moved to another record.
+        """Change the reader's name of a follow ('' deletes it), or its feed when that has moved.
 
         Returns the follow, or None when there is none.
         """

@@ -322,7 +322,9 @@ async def mark(
 
 
 async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> set[str]:
-    """Mark an item and everything older in the channel or (`global`) in all as read; those that changed.
+    """Mark an item and all that is older as read, in the channel or (`global`) in all of them.
+
+    The reply: those that changed.
 
     An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
     changes nothing. Muted items stay as they are: the reader hasn't seen them. Raises NotFound.
@@ -350,7 +352,7 @@ async def _channels_named(redis: Redis, user: str, uid: str) -> list[str]:
 
 
 async def _mark_from(redis: Redis, user: str, uids: Sequence[str], score: float, item: str, now: float) -> set[str]:
-    """Mark what stands there or behind it as read, channel by channel: an item may stand in several of them."""
+    """Mark what stands there or behind it as read, channel by channel."""
     unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
     changed: set[str] = set()
     for uid in compress(uids, unread):

@@ -177,7 +177,7 @@ async def _replace_feed(
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """What a channel holds, in numbers of items, and the times (Unix seconds) by which its next item expires.
+    """What a channel holds, in numbers of items, and when its next item expires (Unix seconds).
 
     `posts` are shown, `hidden` muted; `posts_read` and `hidden_read` of them were read by a given time. `left` items
     left by another given time. The oldest ones by time of reading, and by publication; infinity: no such item.

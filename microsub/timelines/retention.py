@@ -1,4 +1,4 @@
-"""Retention of timelines: items read some days ago, old unread ones, and those over the limit.
+"""Retention of timelines: items read long ago, old unread ones, and those over the limit.
 
 What leaves is remembered in the channel's `gone`, so it never comes back. The item itself belongs to
 the post store, which deletes it when no timeline refers to it. Every step asks again inside Redis, in batches: any
@@ -173,7 +173,7 @@ class Retention:
         return count
 
     async def visit(self, member: str, now: float, chance: float) -> tuple[ChannelCleanup, float | None]:
-        """Clean up one channel; what left, and when it is due again: None where there is no such channel.
+        """Clean up one channel: what left, and when it is due again (no such channel: None).
 
         Also forgets a few of those that left and don't exist any more, at an offset that `chance` (0 to 1) chooses.
         """
@@ -190,7 +190,7 @@ class Retention:
         return cleanup, min(max(next_expiry(stock, limits), now + SOONEST), now + LATEST)
 
     async def look_for_channels(self, now: float) -> None:
-        """Plan a look at every channel for which none is planned, and delete what was removed 30 days ago.
+        """Plan a look at channels for which none is planned; delete what was removed 30 days ago.
 
         To be done once a day. The looks are spread over hours, so that all channels of a server aren't due at once.
         """
@@ -290,7 +290,7 @@ class Retention:
 
 
 def next_expiry(stock: Stock, limits: ChannelSettings) -> float:
-    """The Unix time at which the first item of a channel may be due; infinity: none ever will be.
+    """The Unix time at which the first item of a channel may be due; infinity: never.
 
     An unread one is due later where it was found, or its feed followed, long after its publication.
     """

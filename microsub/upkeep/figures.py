@@ -1,4 +1,4 @@
-"""How many users and feeds there are and how the feeds fare: for `/metrics`, and as a list for the admin."""
+"""Numbers of users and feeds, and how feeds fare: for `/metrics`, and as a list."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
 
 
 class Figures:
-    """Sets the gauges of `metrics` from what is in Redis, and brings together what several processes have counted."""
+    """Sets the gauges of `metrics` from what is in Redis, and adds up what processes counted."""
 
     def __init__(self, feeds: Feeds, accounts: Accounts, presence: Presence, counts: ProcessCounts) -> None:
         self._feeds = feeds
@@ -66,7 +66,10 @@ class Figures:
         self._looking = asyncio.Lock()
 
     async def exposition(self, now: float) -> tuple[bytes, str]:
-        """All metrics in Prometheus' text format, and its Content-Type. Those of Redis are missing while it is away."""
+        """All metrics in Prometheus' text format, and its Content-Type.
+
+        Those of Redis are missing while it is away.
+        """
         from microsub import metrics  # slow to load, and a list of feeds needs none
 
         published: Mapping[str, float] = {}

@@ -51,7 +51,10 @@ class RepairedFollows:
 
 
 class FollowRepair:
-    """Brings followers and schedule to what the channels say. Any number of processes may do it; it repeats well."""
+    """Brings followers and schedule to what the channels say.
+
+    Any number of processes may do it; it repeats well.
+    """
 
     def __init__(
         self,
@@ -83,7 +86,10 @@ class FollowRepair:
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now), ahead)
 
     async def run_for(self, name: str, now: float) -> RepairedFollows | None:
-        """Look at one user's follows: what broke off is finished. None while a move of theirs may be under way."""
+        """Look at one user's follows: what broke off is finished.
+
+        None while a move of theirs may be under way.
+        """
         user = await self._accounts.user(name)
         if user is None or user.disabled is not None:
             return RepairedFollows()
@@ -98,8 +104,9 @@ class FollowRepair:
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now))
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
-        """Finish what broke off, again and again, until cancelled. A reader sees half of a move, so it waits for
-        minutes only.
+        """Finish what broke off, again and again, until cancelled.
+
+        A reader sees half of a move, so it waits for minutes only.
         """
         due = DueTimes(self._redis, "follows")
 

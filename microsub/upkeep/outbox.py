@@ -1,4 +1,4 @@
-"""The outbox: hands stuck posts to delivery again, and announces changes of feeds that were never announced.
+"""The outbox: hands stuck posts to delivery, and announces changes of feeds late.
 
 After a crash the message of a post comes again. Posts are stuck when their message is gone: a stream was deleted by
 hand, or Redis came back without its last second. A feed's change is announced with its next change, which may be long
@@ -71,7 +71,7 @@ class Reminding:
         return told
 
     async def _announce(self, feeds: Sequence[str]) -> dict[str, str]:
-        """Announce changes whose notes were there in the last round; the notes that weren't, by feed."""
+        """Announce changes noted before the last round; the other notes, by feed."""
         notes = await self._feeds.untold_of(feeds)
         for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
             await tell(self._feeds, self._events, feed_id, notes.pop(feed_id), self._clock())

@@ -1,4 +1,4 @@
-"""The sweep: items that no timeline of any user refers to leave the store, but for the newest of each feed.
+"""The sweep deletes items that no timeline refers to, but for the newest of each feed.
 
 Who refers to what is written into a bitmap by id; a walk over all timelines fills it, a walk over all items asks it.
 Ids that are given out after the beginning are exempt. What nobody refers to is condemned by one sweep and deleted by a
@@ -101,7 +101,10 @@ class Sweeping:
         self._pause = pause
 
     async def run(self, now: float, dry_run: bool = False) -> SweepReport:
-        """Sweep once; `now` is Unix time. Raises StoreError; a sweep that broke off is simply done again."""
+        """Sweep once; `now` is Unix time.
+
+        Raises StoreError; a sweep that broke off is simply done again.
+        """
         if await self._is_behind(now):
             return SweepReport(dry_run)
         mark = await garbage.newest_id(self._redis)
@@ -220,8 +223,9 @@ class Sweeping:
 async def erase(
     redis: Redis, accounts: Accounts, doomed: Sequence[Candidate], now: float, *, wanted_too: bool
 ) -> list[Candidate]:
-    """Delete posts and leave tombstones; those that are gone. Without `wanted_too`, condemned posts that somebody has
-    spared meanwhile stay.
+    """Delete posts and leave tombstones; those that are gone.
+
+    Without `wanted_too`, condemned posts that somebody has spared meanwhile stay.
 
     To be repeated where it broke off. Raises StoreError.
     """

@@ -1,4 +1,4 @@
-"""What an action is given: the call, and its parameters as typed arguments, a function for each kind of value."""
+"""What an action is given: the call, and its parameters as typed arguments."""
 
 from __future__ import annotations
 
