@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -120,6 +121,17 @@ async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
     _, out, _ = await world.installed.run("doctor", f"{world.site.listening.base}/ann-less/")
     assert "Nothing is missing" not in out
     assert "token_endpoint" in out
+
+
+async def test_the_check_advises_nothing_for_the_page_here(world: World) -> None:
+    """It is known whose it is, and neither feed nor `micropub` are missed: its user can't add any."""
+    page = f"{world.url}/u/carol"
+    code, out, err = await world.installed.run("doctor", page, "--json", "--base-url", world.url)
+    assert code == 0, err
+    findings = json.loads(out)["findings"]
+    # By https there is nothing to advise at all.
+    assert {one["about"] for one in findings if one["level"] == "advice"} == {"issuer"}
+    assert "account" in {one["about"] for one in findings}
 
 
 async def test_who_gets_a_site_later_stays_signed_in(world: World) -> None:
