@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -51,17 +52,24 @@ def loaded(*lines: tuple[str, ...]) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
+    """Flags that name the data and the file of a running server with the user alice."""
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "backend.json").write_text('{"users": {"alice": {}}}')
+    server = start_embedded(folder / "data")
+    yield "--data-dir", str(folder / "data"), "--backend", str(folder / "backend.json")
+    server.stop()
+
+
 def test_help_loads_nothing_heavy() -> None:
     """The help of all commands, one after the other, loads none of the packages that do the work."""
     assert len(commands()) > 30
     assert loaded(*((*path, "--help") for path in commands()), ("--version",)) == set()
 
 
-def test_a_command_about_accounts_loads_no_parser_and_no_web_server(tmp_path: Path) -> None:
+def test_a_command_about_accounts_loads_no_parser_and_no_web_server(place: tuple[str, ...]) -> None:
     """`token list` talks to Redis, and needs nothing of feeds, pages and HTTP."""
-    (tmp_path / "backend.json").write_text('{"users": {"alice": {}}}')
-    start_embedded(tmp_path / "data").stop()
-    place = ("--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "backend.json"))
     assert CliRunner().invoke(main, ["token", "create", "alice", *place]).exit_code == 0
     found = loaded(("token", "list", "alice", *place))
     assert "redis" in found
@@ -79,11 +87,8 @@ def test_a_command_about_accounts_loads_no_parser_and_no_web_server(tmp_path: Pa
         ("poll", {"h11", "httpx", "microsub.timelines.add", "prometheus_client", "selectolax"}),
     ],
 )
-def test_a_command_loads_what_its_work_needs(tmp_path: Path, command: str, needed: set[str]) -> None:
+def test_a_command_loads_what_its_work_needs(place: tuple[str, ...], command: str, needed: set[str]) -> None:
     """Before it comes to work that not every call has, such as reading a document, it has loaded nothing for that."""
-    (tmp_path / "backend.json").write_text('{"users": {"alice": {}}}')
-    start_embedded(tmp_path / "data").stop()
-    place = ("--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "backend.json"))
     assert loaded((*command.split(), *place)) <= STORE | needed
 
 
