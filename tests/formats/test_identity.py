@@ -109,6 +109,7 @@ def test_profiles_are_compared_without_scheme_and_trailing_slash() -> None:
     [
         ("HTTPS://Ex.example", "https://ex.example/"),
         ("http://ex.example:80/feed#top", "http://ex.example/feed"),
+        ("https://ex.example/feed/?b", "https://ex.example/feed/?b"),
         ("https://bücher.example/ä?q=ü", "https://xn--bcher-kva.example/%C3%A4?q=%C3%BC"),
         ("feed://ex.example/rss", "http://ex.example/rss"),
         ("feed:https://ex.example/rss", "https://ex.example/rss"),
