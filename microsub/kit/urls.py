@@ -101,8 +101,8 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 
-_LONGEST_HOST = 253
-"""Characters of a host's name (RFC 1035, 2.3.4). IDNA takes time with the square of their number."""
+_LONGEST_HOST, _LONGEST_LABEL = 253, 63
+"""Characters of a host's name and its parts (RFC 1035, 2.3.4). IDNA takes time with the square of their number."""
 
 _JOINERS = re.compile("[\u200c\u200d]")
 
@@ -120,7 +120,7 @@ def ascii_host(host: str) -> str:
             with suppress(ValueError):
                 return str(IPv6Address(host))
         return host
-    if len(host) > _LONGEST_HOST:
+    if len(host) > _LONGEST_HOST or max(map(len, host.split("."))) > _LONGEST_LABEL:
         return host
     with suppress(UnicodeError):  # of which IDNAError is one
         return idna.encode(host, uts46=True).decode("ascii").rstrip(".")
