@@ -154,9 +154,9 @@ async def real_redis(redis_url: str) -> AsyncIterator[Redis]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Modules with the mark `fake_and_cluster` run on what differs most of all that the product runs on."""
-    if "redis" in metafunc.fixturenames and metafunc.definition.get_closest_marker("fake_and_cluster"):
-        kinds = ["fake", "real", "cluster"] if THOROUGH else ["fake", "cluster"]
+    """Modules with the mark `fake_too` run on fakeredis as well as on a real Redis."""
+    if "redis" in metafunc.fixturenames and metafunc.definition.get_closest_marker("fake_too"):
+        kinds = ["fake", "real", "cluster"] if THOROUGH else ["fake", "real"]
         metafunc.definition.add_marker(pytest.mark.parametrize("redis", kinds, indirect=True))
 
 

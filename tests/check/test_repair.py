@@ -12,7 +12,7 @@ from microsub.timelines.timelinekeys import set_keys
 from tests.support.invariants import repair, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 URL = "https://blog.example/feed"
 

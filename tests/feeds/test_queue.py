@@ -10,7 +10,7 @@ from microsub.redis import keys
 from tests.support.polling import next_time
 from tests.support.posts import NOON
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 LEASE = 60.0
 

@@ -9,7 +9,7 @@ from microsub.redis import keys
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 URL = "https://blog.example/feed"
 

@@ -14,7 +14,7 @@ from microsub.redis.scripts import load
 from microsub.timelines.channels import Channels
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 
 @pytest.fixture

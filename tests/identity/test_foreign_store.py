@@ -14,7 +14,7 @@ from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 ANN, ME = "ann", "https://ann.example/"
 WHO = Principal(ANN, ME)

@@ -13,7 +13,7 @@ from microsub.redis.replies import score_text
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 BLOG = "https://blog.example/atom"
 

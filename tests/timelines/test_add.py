@@ -9,7 +9,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from microsub.timelines.channels import Channels
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from microsub.timelines.rules import Rules
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 UIDS = ("notifications", "home", "work")
 AUTHORS = ("https://a.example/", "https://b.example/", "")

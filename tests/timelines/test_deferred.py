@@ -10,7 +10,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.add import Behind
 from tests.support.one_reader import ANN, NOW, OneReader
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.add import TimelineTarget
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 NO_SPAM = OwnChannelSettings(filters=Filters.of({"exclude_words": ["spam"]}))
 

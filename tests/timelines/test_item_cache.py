@@ -10,7 +10,7 @@ from microsub.redis.tracking import Tracker
 from microsub.timelines.pages import UNTRACKED_LIFE, ItemCache
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 
 class Source:

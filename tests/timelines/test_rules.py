@@ -9,7 +9,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 ALICE, BOB = "https://alice.example/", "https://bob.example/"
 

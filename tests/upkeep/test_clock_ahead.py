@@ -13,7 +13,7 @@ from microsub.redis.presence import Presence
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON, candidate
 
-pytestmark = pytest.mark.fake_and_cluster
+pytestmark = pytest.mark.fake_too
 
 YEARS = 10 * 365 * 86400.0
 
