@@ -17,6 +17,7 @@ from benchmarks.scale.filling import Population, channel_name, is_read, new_post
 from benchmarks.scale.meter import Meter, Spent, calls
 from benchmarks.world import free_port, running
 from microsub import wiring
+from microsub.delivery.fan_out import Reminding
 from microsub.feeds.events import Events
 from microsub.polling.worker import Worker
 from microsub.posts.values import EntriesFound
@@ -27,7 +28,6 @@ from microsub.redis.streams import Stream
 from microsub.settings import Settings
 from microsub.timelines.retention import SOONEST
 from microsub.upkeep.follow_repair import RepairedFollows
-from microsub.upkeep.outbox import Reminding
 
 REQUESTS = 2_000
 PAGE = 20

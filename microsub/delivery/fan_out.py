@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
+import structlog
+
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.errors import NotFound
+from microsub.feeds.events import tell
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import Reason
 from microsub.model.settings import USUAL, ChannelSettings, SettingsOf
@@ -27,6 +31,7 @@ from microsub.timelines.remove import Leaving, Left, left_of, restore_lost, take
 from microsub.timelines.rules import settle_in
 
 if TYPE_CHECKING:
+    from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Activity
     from microsub.model.reader import TimelineItem
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from microsub.timelines.add import Adder, Behind
     from microsub.timelines.channels import Channels
 
+log = structlog.get_logger(__name__)
 
 DAY = 86_400.0
 
@@ -326,3 +332,71 @@ class Rebuilding:
                 await self._stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
                 count += len(ids)
         return Rebuilt(user, uid, len(feeds), count, left is Left.BLANK)
+
+
+# --- the outbox ------------------------------------------------------------------------------------------------------
+#
+# After a crash the message of a post comes again. Posts are stuck when their message is gone, since Redis came back
+# without its last second. A feed's change is announced with its next change, which may be long after.
+
+_FEEDS_AT_ONCE = 500
+
+
+class Reminding:
+    """Looks for posts that stand in their feed's pending set in two rounds, one after the other, and for notes of what
+    changed in feeds that stand there as long.
+    """
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        items: Items,
+        stored: Stream,
+        events: Events,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._feeds = feeds
+        self._items = items
+        self._stored = stored
+        self._events = events
+        self._clock = clock
+        self._before: Mapping[str, frozenset[str]] = {}
+        self._notes: Mapping[str, str] = {}
+
+    async def run(self) -> int:
+        """Hand on what is pending since the last round; how many posts. Raises StoreError."""
+        told = 0
+        now: dict[str, frozenset[str]] = {}
+        notes: dict[str, str] = {}
+        feeds = await self._feeds.all_ids()
+        for start in range(0, len(feeds), _FEEDS_AT_ONCE):
+            batch = feeds[start : start + _FEEDS_AT_ONCE]
+            for feed_id, ids in (await self._items.pending_of(batch)).items():
+                stuck = sorted(self._before.get(feed_id, frozenset()).intersection(ids), key=int)
+                if stuck:
+                    # Whether they are new or edited nobody knows any more, so both is done with them.
+                    await self._stored.add([ItemsStored(feed_id, tuple(stuck), tuple(stuck)).to_fields()])
+                    await self._items.done(feed_id, stuck)
+                    log.warning("stuck posts were handed to delivery again", feed=feed_id, posts=len(stuck))
+                    told += len(stuck)
+                now[feed_id] = frozenset(ids) - set(stuck)
+            notes |= await self._announce(batch)
+        self._before, self._notes = now, notes
+        return told
+
+    async def _announce(self, feeds: Sequence[str]) -> dict[str, str]:
+        """Announce changes noted before the last round; the other notes, by feed."""
+        notes = await self._feeds.untold_of(feeds)
+        for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
+            await tell(self._feeds, self._events, feed_id, notes.pop(feed_id), self._clock())
+            log.warning("a change of a feed was announced late", feed=feed_id)
+        return notes
+
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+        """Remind again and again, until cancelled."""
+
+        async def one_round(_now: float) -> None:
+            await self.run()
+
+        await for_ever(one_round, "reminding", pace)

@@ -21,7 +21,7 @@ from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.look_ups import Populate
 from microsub.errors import StoreError
 from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
-from microsub.redis.streams import Bounds, Stream
+from microsub.redis.streams import STAGES, Bounds, Stream
 
 if TYPE_CHECKING:
     from microsub.delivery.fan_out import FanOut
@@ -336,3 +336,16 @@ class Stages:
         """There is something to deliver or to look up: look at once."""
         for stage in self._stages:
             stage.wake()
+
+
+LONG_GONE = 3600.0
+"""Seconds without a sign of life after which a name that owns nothing is forgotten."""
+
+
+async def forget_workers(redis: Redis, _now: float) -> None:
+    """Forget names of workers in the streams' groups, where each worker that starts takes a new one.
+
+    A name that owns a message is kept.
+    """
+    if forgotten := sum([await Stream(redis, name).forget_consumers(LONG_GONE) for name in STAGES]):
+        log.info("workers that are long gone were forgotten", names=forgotten)

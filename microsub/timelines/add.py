@@ -311,14 +311,9 @@ def together(parts: Sequence[Added]) -> Added:
     """Several batches for one timeline as one result."""
     if len(parts) == 1:
         return parts[0]
-    return Added(
-        added=tuple(item for one in parts for item in one.added),
-        read=tuple(item for one in parts for item in one.read),
-        hidden=tuple(item for one in parts for item in one.hidden),
-        suppressed=tuple(item for one in parts for item in one.suppressed),
-        evicted=tuple(item for one in parts for item in one.evicted),
-        subscribed=all(one.subscribed for one in parts),
-    )
+    states = ("added", "read", "hidden", "suppressed", "evicted")
+    ids = {state: tuple(item for one in parts for item in getattr(one, state)) for state in states}
+    return Added(**ids, subscribed=all(one.subscribed for one in parts))
 
 
 # --- deferred: timelines that posts were not added to, because their readers are away or many others come first ------

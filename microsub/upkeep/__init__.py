@@ -1,1 +1,1 @@
-"""What a worker does at intervals beside polling: the sweep, repair of follows, the outbox."""
+"""What a worker does at intervals beside polling: the sweep, repair of follows, figures."""

@@ -171,13 +171,14 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
 
     Only reminding remembers its last round, so that each has its own.
     """
+    from microsub.delivery.fan_out import Reminding
     from microsub.delivery.look_ups import AskingAgain
+    from microsub.delivery.stage import forget_workers
     from microsub.feeds.events import Events
     from microsub.kit.periodic import RoundTiming
     from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
-    from microsub.redis.streams import STAGES, Stream
-    from microsub.upkeep.outbox import Reminding, RollCall
+    from microsub.redis.streams import Stream
 
     pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
     cleanup, repair = retention(settings, stores), follow_repair(stores)
@@ -185,6 +186,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "sweep": sweeping(stores).run,
         "follows": repair.run_daily,
         "retention": cleanup.look_for_channels,
+        "workers": functools.partial(forget_workers, stores.redis),
     }
     return {
         "retention": cleanup.run_for_ever(),
@@ -195,7 +197,6 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         ).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "figures": figures(stores).publish_for_ever(),
-        "roll_call": RollCall([Stream(stores.redis, name) for name in STAGES]).run_for_ever(pace),
     }
 
 

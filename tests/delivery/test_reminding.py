@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from microsub.delivery.fan_out import Reminding
 from microsub.feeds.events import Events
 from microsub.redis import keys
-from microsub.upkeep.outbox import Reminding
 from tests.support.polling import dated, rss, world
 from tests.support.web import publisher
 
