@@ -13,13 +13,14 @@ from microsub.delivery.dead_letters import DeadLetters
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.health import PROBE_SECONDS, Health
 from microsub.redis.streams import Message
-from tests.support.readers import Instance, Reader
+from tests.support.readers import Reader
+from tests.support.world import World
 
 LOCAL = {"Host": "127.0.0.1:8080"}
 """The machine itself asks."""
 
 
-async def test_the_first_page_names_the_endpoint(server: Instance) -> None:
+async def test_the_first_page_names_the_endpoint(server: World) -> None:
     """By the request's own address, or the configured one."""
     response = await server.client.get("/")
     assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -29,13 +30,13 @@ async def test_the_first_page_names_the_endpoint(server: Instance) -> None:
     assert "https://reader.example/microsub<" in (await server.client.get("/")).text
 
 
-async def test_the_first_page_trusts_no_header(server: Instance) -> None:
+async def test_the_first_page_trusts_no_header(server: World) -> None:
     """A made-up host name can't bring markup into the page."""
     response = await server.client.get("/", headers={"Host": 'x"><script>alert(1)</script>'})
     assert "<script>" not in response.text
 
 
-async def test_health_needs_redis_and_a_worker(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_needs_redis_and_a_worker(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 only then; the object tells what is missing."""
     silent = await server.client.get("/health", headers=LOCAL)
     assert silent.status_code == 503
@@ -66,14 +67,14 @@ async def test_health_needs_redis_and_a_worker(server: Instance, monkeypatch: py
         (Status(lost=True), "lost", "degraded"),
     ],
 )
-async def test_health_tells_of_backend_json(server: Instance, status: Status, backend: str, overall: str) -> None:
+async def test_health_tells_of_backend_json(server: World, status: Status, backend: str, overall: str) -> None:
     """A file that can't be used leaves the server as good as it was; lost data doesn't."""
     await server.presence.beat("w1", server.now)
     report = await Health(server.presence, status=lambda: status).check(server.now)
     assert (report.backend, report.status) == (backend, overall)
 
 
-async def test_health_and_metrics_name_dead_letters(server: Instance) -> None:
+async def test_health_and_metrics_name_dead_letters(server: World) -> None:
     """How many there are, while there are any; the server counts as well."""
     await server.presence.beat("w1", server.now)
     assert "dead_letters" not in (await server.client.get("/health", headers=LOCAL)).json()
@@ -83,7 +84,7 @@ async def test_health_and_metrics_name_dead_letters(server: Instance) -> None:
     assert "microsub_dead_letters 1.0" in (await server.client.get("/metrics", headers=LOCAL)).text
 
 
-async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_tells_of_a_redis_that_takes_no_writes(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 with the reason in Redis' own words, also while a worker's last sign of life is young."""
     await server.presence.beat("w1", server.now)
 
@@ -112,7 +113,7 @@ async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, mo
     assert (await server.client.get("/health", headers=LOCAL)).json()["status"] == "ok"
 
 
-async def test_health_writes_seldom(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_writes_seldom(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it is asked; what it writes has a time to live."""
     asked: list[str] = []
     command = server.redis.command
@@ -126,7 +127,7 @@ async def test_health_writes_seldom(server: Instance, monkeypatch: pytest.Monkey
     assert asked.count("SET") == 1
 
 
-async def test_metrics_count_requests(server: Instance, alice: Reader) -> None:
+async def test_metrics_count_requests(server: World, alice: Reader) -> None:
     """By action and status; made-up actions don't make new series."""
     await alice.get(action="channels")
     await alice.get(400, action="made-up-action")
@@ -137,7 +138,7 @@ async def test_metrics_count_requests(server: Instance, alice: Reader) -> None:
     assert "made-up-action" not in response.text
 
 
-async def test_strangers_learn_the_status_alone(server: Instance) -> None:
+async def test_strangers_learn_the_status_alone(server: World) -> None:
     """A balancer needs no more, and metrics are refused: here a proxy on the same machine asks for somebody."""
     await server.presence.beat("w1", server.now)
     through_proxy = {**LOCAL, "X-Forwarded-For": "203.0.113.9"}
@@ -147,7 +148,7 @@ async def test_strangers_learn_the_status_alone(server: Instance) -> None:
     assert "microsub_" not in refused.text
 
 
-async def test_other_methods_on_pages(server: Instance) -> None:
+async def test_other_methods_on_pages(server: World) -> None:
     """Are refused in the same form as everything else."""
     response = await server.client.post("/health")
     assert response.status_code == 405

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from microsub.model.settings import OwnChannelSettings
 from tests.support.posts import NOON
-from tests.support.readers import Instance, Reader, posts
+from tests.support.readers import Reader, posts
+from tests.support.world import World
 
 FEED = "https://blog.example/feed"
 OTHER = "https://other.example/feed"
@@ -25,7 +26,7 @@ async def test_what_can_not_be_done_to_channels(alice: Reader) -> None:
     assert "'name' is missing" in (await alice.post(400, action="channels", channel="home"))["error_description"]
 
 
-async def test_a_deleted_channel_leaves_no_subscriber(alice: Reader, server: Instance) -> None:
+async def test_a_deleted_channel_leaves_no_subscriber(alice: Reader, server: World) -> None:
     """Its feeds are polled for nobody any more."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -42,7 +43,7 @@ async def test_order_of_unknown_channels_changes_nothing(alice: Reader) -> None:
     await alice.post(400, action="channels", method="order", channels="a b")
 
 
-async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: Instance) -> None:
+async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: World) -> None:
     """Each channel's setting decides, for its sources too."""
     await server.publish(FEED, *posts("a", "b"))
     for uid in ("home", "later"):
@@ -58,7 +59,7 @@ async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: Instanc
     assert "unread" not in later["sources"][0]
 
 
-async def test_tree_counts_by_source(alice: Reader, server: Instance) -> None:
+async def test_tree_counts_by_source(alice: Reader, server: World) -> None:
     """Every feed of a channel with its own count; the counts add up to the channel's."""
     one = await server.publish(FEED, *posts("a", "b", "c"), title="One")
     two = await server.publish(OTHER, *posts("x", "y", host="other.example"), title="Two")

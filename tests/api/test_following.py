@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from tests.support.posts import NOON
-from tests.support.readers import Instance, Reader, posts
+from tests.support.readers import Reader, posts
+from tests.support.world import World
 
 FEED = "https://blog.example/feed"
 SECRET = "https://ann:sesame@blog.example/private"
 
 
-async def due(server: Instance, host: str) -> list[str]:
+async def due(server: World, host: str) -> list[str]:
     """The feeds of `host` that a worker would poll now."""
     leases = await server.schedule.take(server.now, 10, 60)
     due = [await server.schedule.due_feeds(lease, server.now, 9) for lease in leases if lease.host == host]
     return [feed for one in due for feed in one.ids]
 
 
-async def test_an_unknown_feed_is_due_at_once(alice: Reader, server: Instance) -> None:
+async def test_an_unknown_feed_is_due_at_once(alice: Reader, server: World) -> None:
     """The reply doesn't wait for the first poll; the feed is named by its address until then."""
     reply = await alice.post(action="follow", channel="home", url=FEED)
     assert reply == {"type": "feed", "url": FEED, "name": FEED, "_id": reply["_id"]}
@@ -25,7 +26,7 @@ async def test_an_unknown_feed_is_due_at_once(alice: Reader, server: Instance) -
     assert await alice.get(action="follow", channel="later") == {"items": []}
 
 
-async def test_only_real_channels_follow(alice: Reader, server: Instance) -> None:
+async def test_only_real_channels_follow(alice: Reader, server: World) -> None:
     """An unknown channel is not found, and no feed is made for it."""
     await alice.post(404, action="follow", channel="nowhere", url=FEED)
     await alice.post(400, action="follow", channel="global", url=FEED)
@@ -34,7 +35,7 @@ async def test_only_real_channels_follow(alice: Reader, server: Instance) -> Non
     await alice.post(404, action="unfollow", channel="nowhere", url=FEED)
 
 
-async def test_health_comes_along(alice: Reader, server: Instance) -> None:
+async def test_health_comes_along(alice: Reader, server: World) -> None:
     """What went wrong and when, in strings that clients may ignore."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -57,7 +58,7 @@ async def test_health_comes_along(alice: Reader, server: Instance) -> None:
     assert item["_gone"] == "true"
 
 
-async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: Instance) -> None:
+async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: World) -> None:
     """The next follower: after 410 no request goes out."""
     feed = await server.feeds.ensure(FEED, server.now)
     await server.feeds.update(feed.id, {"gone": "1"})
@@ -65,7 +66,7 @@ async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: Instance) 
     assert await due(server, "blog.example") == []
 
 
-async def test_update_back_and_forth_loses_nothing(alice: Reader, server: Instance) -> None:
+async def test_update_back_and_forth_loses_nothing(alice: Reader, server: World) -> None:
     """A subscription that returns brings its items along again."""
     server.now = NOON
     await server.publish(FEED, *posts("c", "b", "a"))
@@ -86,7 +87,7 @@ async def test_update_of_what_is_not_followed(alice: Reader, bob: Reader) -> Non
     assert reply["error"] == "not_found"
 
 
-async def test_update_to_where_it_is_changes_nothing(alice: Reader, server: Instance) -> None:
+async def test_update_to_where_it_is_changes_nothing(alice: Reader, server: World) -> None:
     """And takes it out of the other channels."""
     await server.publish(FEED, *posts("a"))
     for uid in ("home", "later"):
@@ -96,7 +97,7 @@ async def test_update_to_where_it_is_changes_nothing(alice: Reader, server: Inst
     assert (await alice.get(action="follow", channel="later"))["items"] == []
 
 
-async def test_credentials_are_masked_and_still_work(alice: Reader, server: Instance) -> None:
+async def test_credentials_are_masked_and_still_work(alice: Reader, server: World) -> None:
     """A list shows no password; the address that it shows serves for unfollowing."""
     reply = await alice.post(action="follow", channel="home", url=SECRET)
     listed = await alice.get(action="follow", channel="home")
@@ -107,7 +108,7 @@ async def test_credentials_are_masked_and_still_work(alice: Reader, server: Inst
     assert (await alice.get(action="follow", channel="later"))["items"] == []
 
 
-async def test_a_page_and_its_feed_are_one(alice: Reader, bob: Reader, server: Instance) -> None:
+async def test_a_page_and_its_feed_are_one(alice: Reader, bob: Reader, server: World) -> None:
     """The list shows the address that was given, and the feed's; each of them names the subscription."""
     page = "https://blog.example/"
     followed = await alice.post(action="follow", channel="home", url=page)

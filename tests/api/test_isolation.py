@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.readers import ANN, FEED, OTHER, Instance, Reader, posts
+from tests.support.readers import ANN, FEED, OTHER, Reader, posts
+from tests.support.world import World
 
 
 @pytest.fixture
-async def ids(alice: Reader, bob: Reader, server: Instance) -> list[str]:
+async def ids(alice: Reader, bob: Reader, server: World) -> list[str]:
     """Items that both users have in `home`, the first one read by both; Bob has a feed that Alice doesn't."""
     await server.publish(FEED, *posts("a", "b", "c"))
     await server.publish(OTHER, *posts("private words", host="other.example"), title="Only private words")
@@ -21,7 +22,7 @@ async def ids(alice: Reader, bob: Reader, server: Instance) -> list[str]:
     return found
 
 
-async def test_read_alone_is_enough_to_read_and_mark(alice: Reader, server: Instance, ids: list[str]) -> None:
+async def test_read_alone_is_enough_to_read_and_mark(alice: Reader, server: World, ids: list[str]) -> None:
     """Some clients ask for nothing else."""
     reader = Reader("alice", await server.grant("alice", "read"), server.client)
     for action in ("channels", "mute", "block"):
@@ -41,7 +42,7 @@ async def test_read_alone_is_enough_to_read_and_mark(alice: Reader, server: Inst
         await reader.post(403, **params)
 
 
-async def test_scopes_are_asked_before_parameters(alice: Reader, server: Instance) -> None:
+async def test_scopes_are_asked_before_parameters(alice: Reader, server: World) -> None:
     """A token that may not ask doesn't learn what is wrong with the question, nor which channels exist."""
     token = await server.grant("alice", "follow")
     reader = Reader("alice", token, server.client)

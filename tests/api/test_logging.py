@@ -12,7 +12,8 @@ from structlog.testing import LogCapture
 from microsub.kit.http import responses
 from microsub.logs import set_up_logs
 from microsub.model.plaintext import CONTROLS
-from tests.support.readers import ENDPOINT, Instance, Reader
+from tests.support.readers import ENDPOINT, Reader
+from tests.support.world import World
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ async def test_a_success_is_not_logged(alice: Reader, lines: list[dict[str, Any]
     assert lines == []
 
 
-async def test_a_refused_request_is_one_line(alice: Reader, server: Instance, lines: list[dict[str, Any]]) -> None:
+async def test_a_refused_request_is_one_line(alice: Reader, server: World, lines: list[dict[str, Any]]) -> None:
     """With its request id, and neither token nor parameters."""
     params = {"action": "follow", "channel": "home", "url": "ftp://u:sesame@x/", "access_token": alice.token}
     response = await server.client.post(ENDPOINT, params=params)
@@ -46,7 +47,7 @@ async def test_a_refused_request_is_one_line(alice: Reader, server: Instance, li
 
 
 async def test_a_bug_is_an_error_with_its_traceback(
-    alice: Reader, server: Instance, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    alice: Reader, server: World, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the reply names the request under which to look for it."""
 

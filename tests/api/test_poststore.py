@@ -13,13 +13,14 @@ from microsub.feeds.events import Event, Events
 from microsub.library.api import _RESOURCES
 from microsub.model.reader import ALL_SCOPES
 from tests.support.posts import NOON, candidate
-from tests.support.readers import ENDPOINT, Instance, Reader, assert_no_null, posts
+from tests.support.readers import ENDPOINT, Reader, assert_no_null, posts
+from tests.support.world import World
 
 BLOG = "https://blog.example/feed"
 
 
 @pytest.fixture
-async def program(server: Instance) -> Program:
+async def program(server: World) -> Program:
     return Program(server.client, await server.service_tokens.create("planet", server.now))
 
 
@@ -51,7 +52,7 @@ class Program:
         return found
 
 
-async def test_a_feed_and_its_posts(server: Instance, program: Program) -> None:
+async def test_a_feed_and_its_posts(server: World, program: Program) -> None:
     """By id, by URL, by guid, newest first; without anything that belongs to a reader."""
     feed = await server.publish(BLOG, *posts("three", "two", "one"), title="Harbour")
     (found,) = (await program.get("feeds"))["items"]
@@ -74,14 +75,14 @@ async def test_a_feed_and_its_posts(server: Instance, program: Program) -> None:
     assert (await program.get(f"feeds/{feed.id}/posts", guid="nobody's")) == {"items": [], "paging": {}}
 
 
-async def test_paths_work_with_a_slash_at_the_end(server: Instance, program: Program) -> None:
+async def test_paths_work_with_a_slash_at_the_end(server: World, program: Program) -> None:
     """No redirect, which some clients follow without their token."""
     feed = await server.publish(BLOG, *posts("one"))
     for path in ("feeds/", f"feeds/{feed.id}/", f"feeds/{feed.id}/posts/", "events/"):
         assert (await program.ask(path)).status_code == 200
 
 
-async def test_pages_follow_each_other(server: Instance, program: Program) -> None:
+async def test_pages_follow_each_other(server: World, program: Program) -> None:
     """Posts and feeds, each once, to the end; a page has 100 at most."""
     feed = await server.publish(BLOG, *[candidate(f"post {n}", at=NOON + n // 7) for n in range(130)])
     for number in range(4):
@@ -141,7 +142,7 @@ async def test_what_isnt_there_is_404(program: Program, path: str) -> None:
     ],
 )
 async def test_what_cant_be_used_is_named(
-    server: Instance, program: Program, path: str, params: dict[str, Any], named: str
+    server: World, program: Program, path: str, params: dict[str, Any], named: str
 ) -> None:
     """400 with the parameter, what was found and what was expected."""
     await server.publish(BLOG, *posts("one"))
@@ -150,7 +151,7 @@ async def test_what_cant_be_used_is_named(
     assert f"'{named}'" in found["error_description"]
 
 
-async def test_credentials_in_addresses_are_masked(server: Instance, program: Program) -> None:
+async def test_credentials_in_addresses_are_masked(server: World, program: Program) -> None:
     """A feed that one user alone can read is there; how they get in isn't shown, but finds it."""
     url = "https://ann:sesame@blog.example/private?token=sesame&k=sesame"
     await server.publish(url, *posts("one"))
@@ -160,7 +161,7 @@ async def test_credentials_in_addresses_are_masked(server: Instance, program: Pr
         assert (await program.get(f"feeds/{found['_id']}/posts"))["items"]
 
 
-async def test_posts_of_no_feed_are_their_readers_own(server: Instance, program: Program, alice: Reader) -> None:
+async def test_posts_of_no_feed_are_their_readers_own(server: World, program: Program, alice: Reader) -> None:
     """What was imported into one user's channel is no part of the post store."""
     imported = Imported(server.redis)
     ids = await imported.ids(alice.name, ["old"])
@@ -168,7 +169,7 @@ async def test_posts_of_no_feed_are_their_readers_own(server: Instance, program:
     await program.refused(f"posts/{ids['old']}", 404)
 
 
-async def test_asking_again_costs_a_304(server: Instance, program: Program) -> None:
+async def test_asking_again_costs_a_304(server: World, program: Program) -> None:
     """As long as nothing has changed; the reply may be kept by the asker alone."""
     feed = await server.publish(BLOG, *posts("one"))
     first = await program.ask(f"feeds/{feed.id}/posts")
@@ -183,7 +184,7 @@ async def test_asking_again_costs_a_304(server: Instance, program: Program) -> N
     assert changed.headers["etag"] != tag
 
 
-async def test_events_in_pages(server: Instance, program: Program) -> None:
+async def test_events_in_pages(server: World, program: Program) -> None:
     """From the oldest on, or from now on; each page says where to go on, and when something was missed."""
     events = Events(server.redis)
     await events.tell([Event("post_created", "1", server.now, str(n), f"guid {n}") for n in range(3)])
@@ -200,7 +201,7 @@ async def test_events_in_pages(server: Instance, program: Program) -> None:
     assert (await program.get("events", after="1-0"))["missed"] is True
 
 
-async def test_nothing_can_be_written(server: Instance, program: Program) -> None:
+async def test_nothing_can_be_written(server: World, program: Program) -> None:
     """Every method but GET and HEAD is 405 and names these; OPTIONS needs no token."""
     feed = await server.publish(BLOG, *posts("one"))
     for path in ("feeds", f"feeds/{feed.id}/posts", "posts/1", "events"):
@@ -221,7 +222,7 @@ EVERY_PATH = ["/".join("1" if part == "" else part for part in parts) for parts 
 
 
 @pytest.mark.parametrize("path", [*EVERY_PATH, "", "nothing/here"])
-async def test_only_a_programs_token_opens_it(server: Instance, alice: Reader, program: Program, path: str) -> None:
+async def test_only_a_programs_token_opens_it(server: World, alice: Reader, program: Program, path: str) -> None:
     """Without one, or with a reader's, a changed, an expired or a revoked one, or one in the query: 401."""
     await server.publish(BLOG, *posts("one"))
     expired = await server.service_tokens.create("late", server.now - 20, server.now - 10)
@@ -256,7 +257,7 @@ async def test_only_a_programs_token_opens_it(server: Instance, alice: Reader, p
     assert (await server.client.get(f"/store/{path}", params={"access_token": program.token})).status_code == 401
 
 
-async def test_a_programs_token_opens_nothing_else(server: Instance, alice: Reader, program: Program) -> None:
+async def test_a_programs_token_opens_nothing_else(server: World, alice: Reader, program: Program) -> None:
     """In the header, the query or the body, at both addresses; nor does that of a program called as a user."""
     namesake = await server.service_tokens.create("alice", server.now)
     for token in (program.token, namesake, namesake[1:]):
@@ -273,7 +274,7 @@ async def test_a_programs_token_opens_nothing_else(server: Instance, alice: Read
     assert len((await alice.get(action="channels"))["channels"]) == 3
 
 
-async def test_secrets_are_kept_as_hashes(server: Instance, program: Program) -> None:
+async def test_secrets_are_kept_as_hashes(server: World, program: Program) -> None:
     """Neither the token nor its secret stands anywhere in Redis; a name has one token."""
     _, _, secret = program.token.partition(".")
     stored = await server.redis.command("HGETALL", "services")
@@ -288,7 +289,7 @@ async def test_secrets_are_kept_as_hashes(server: Instance, program: Program) ->
 
 
 async def test_trouble_is_told_as_at_the_endpoint(
-    server: Instance, program: Program, monkeypatch: pytest.MonkeyPatch
+    server: World, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 with Retry-After while Redis is away, 500 without details for a bug; both with the request's id."""
 

@@ -11,12 +11,13 @@ from microsub.configuration.model import InstanceSettings, Quotas, Registration,
 from microsub.configuration.store import InForce
 from microsub.identity.quotas import RequestRate, UserQuotas, resolved
 from microsub.identity.store.credentials import AttemptCounts
-from tests.support.readers import Instance, Reader
+from tests.support.readers import Reader
+from tests.support.world import World
 
 FEED = "https://f{}.example/feed"
 
 
-def allow(server: Instance, **quotas: int) -> None:
+def allow(server: World, **quotas: int) -> None:
     """Set these limits for everybody."""
     server.settings = InstanceSettings(quotas=Quotas(**quotas))
 
@@ -34,7 +35,7 @@ def test_whose_quotas_hold() -> None:
     assert resolved(InForce(), "ann", registered=True) == Quotas(50, 500, 50, 600, 1000)
 
 
-async def test_channels(server: Instance, alice: Reader) -> None:
+async def test_channels(server: World, alice: Reader) -> None:
     """The error names limit and count; a name that exists is no new channel, and one that goes makes room."""
     allow(server, channels=3)
     await alice.post(action="channels", name="Third")
@@ -46,7 +47,7 @@ async def test_channels(server: Instance, alice: Reader) -> None:
     await alice.post(action="channels", name="Fourth")
 
 
-async def test_feeds(server: Instance, alice: Reader) -> None:
+async def test_feeds(server: World, alice: Reader) -> None:
     """In all channels together; what is followed already, or moves, is nothing more."""
     allow(server, feeds=2)
     await alice.post(action="follow", channel="home", url=FEED.format(1))
@@ -60,7 +61,7 @@ async def test_feeds(server: Instance, alice: Reader) -> None:
     await alice.post(action="follow", channel="home", url=FEED.format(3))
 
 
-async def test_who_follows_and_unfollows_without_end_is_stopped(server: Instance, alice: Reader) -> None:
+async def test_who_follows_and_unfollows_without_end_is_stopped(server: World, alice: Reader) -> None:
     """Three times the quota of feeds may be begun in a day; what is followed already may be followed again."""
     allow(server, feeds=5)
     for number in range(15):
@@ -73,7 +74,7 @@ async def test_who_follows_and_unfollows_without_end_is_stopped(server: Instance
     await alice.post(action="follow", channel="home", url=FEED.format(99))
 
 
-async def test_rules(server: Instance, alice: Reader, bob: Reader) -> None:
+async def test_rules(server: World, alice: Reader, bob: Reader) -> None:
     """Mutes and blocks of all channels together; one that is there already is none more, one that goes makes room."""
     allow(server, rules=3)
     await alice.post(action="mute", url=FEED.format(1))
@@ -89,7 +90,7 @@ async def test_rules(server: Instance, alice: Reader, bob: Reader) -> None:
     await alice.post(action="block", url=FEED.format(3))
 
 
-async def test_the_admin_isnt_limited(server: Instance, alice: Reader) -> None:
+async def test_the_admin_isnt_limited(server: World, alice: Reader) -> None:
     """What backend.json, an import or a command does, is done."""
     allow(server, channels=1, feeds=1, tokens=1)
     await server.channels.create("alice", "More", server.now)
@@ -100,7 +101,7 @@ async def test_the_admin_isnt_limited(server: Instance, alice: Reader) -> None:
 
 
 @pytest.mark.parametrize("what", ["channels", "feeds", "rules"])
-async def test_limits_hold_for_many_at_once(server: Instance, alice: Reader, what: str) -> None:
+async def test_limits_hold_for_many_at_once(server: World, alice: Reader, what: str) -> None:
     """Exactly as many get in as there was room."""
     allow(server, **{what: 5})
 
@@ -118,7 +119,7 @@ async def test_limits_hold_for_many_at_once(server: Instance, alice: Reader, wha
     assert sorted(statuses) == [200] * room + [403] * (20 - room)
 
 
-async def test_requests(server: Instance, alice: Reader, bob: Reader) -> None:
+async def test_requests(server: World, alice: Reader, bob: Reader) -> None:
     """429 with the seconds to wait, for all that a good token can ask; nobody else pays for it."""
     allow(server, requests=10)
     server.now -= server.now % 60
@@ -138,7 +139,7 @@ async def test_requests(server: Instance, alice: Reader, bob: Reader) -> None:
     await alice.get(action="channels")
 
 
-async def test_strangers_use_up_nothing(server: Instance, alice: Reader) -> None:
+async def test_strangers_use_up_nothing(server: World, alice: Reader) -> None:
     """Requests without a good token count for nobody."""
     allow(server, requests=3)
     wrong = {"Authorization": "Bearer alice.wrong"}
@@ -149,7 +150,7 @@ async def test_strangers_use_up_nothing(server: Instance, alice: Reader) -> None
     await alice.get(429, action="channels")
 
 
-async def test_who_has_no_limit_is_asked_of_the_store_once(server: Instance, alice: Reader) -> None:
+async def test_who_has_no_limit_is_asked_of_the_store_once(server: World, alice: Reader) -> None:
     """A minute, and no more often."""
 
     class Everything:

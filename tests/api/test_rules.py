@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.posts import NOON
-from tests.support.readers import Instance, Reader, posts
+from tests.support.readers import Reader, posts
+from tests.support.world import World
 
 FEED = "https://blog.example/feed"
 ANN = "https://blog.example/"
@@ -13,7 +14,7 @@ BEN = "https://ben.example/"
 
 
 @pytest.fixture
-async def full(alice: Reader, server: Instance) -> Reader:
+async def full(alice: Reader, server: World) -> Reader:
     """Alice follows a feed in two channels, in which Ann and Ben write."""
     await server.publish(FEED, *posts("a1", "a2"), *posts("b1", author=BEN, host="ben.example", at=NOON - 9))
     for uid in ("home", "later"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.posts import NOON
-from tests.support.readers import Instance, Reader, posts
+from tests.support.readers import Reader, posts
+from tests.support.world import World
 
 FEED = "https://blog.example/feed"
 OTHER = "https://other.example/feed"
@@ -13,7 +14,7 @@ NAMES = [f"p{number:02d}" for number in range(25, 0, -1)]
 
 
 @pytest.fixture
-async def full(alice: Reader, server: Instance) -> Reader:
+async def full(alice: Reader, server: World) -> Reader:
     """Alice, whose channel `home` holds 25 unread posts, the newest `p25`."""
     server.now = NOON - 100
     await alice.post(action="follow", channel="home", url=FEED)
@@ -22,7 +23,7 @@ async def full(alice: Reader, server: Instance) -> Reader:
     return alice
 
 
-async def test_a_page_of_one_source(full: Reader, server: Instance) -> None:
+async def test_a_page_of_one_source(full: Reader, server: World) -> None:
     """Only that feed's items, with the feed beside them."""
     other = await server.publish(OTHER, *posts("x", "y", host="other.example", at=NOON - 20), title="Other")
     await full.post(action="follow", channel="home", url=OTHER)
@@ -34,7 +35,7 @@ async def test_a_page_of_one_source(full: Reader, server: Instance) -> None:
     await full.get(400, action="timeline", channel="home", source="../x")
 
 
-async def test_pages_of_an_unfollowed_source_end_well(full: Reader, server: Instance) -> None:
+async def test_pages_of_an_unfollowed_source_end_well(full: Reader, server: World) -> None:
     """What was read stays and can be paged to its end, over pages without any; no other feed is named."""
     other = await server.publish(OTHER, *posts("old", "older", host="other.example", at=NOON - 5000), title="Other")
     busy = await server.publish("https://busy.example/feed", *posts(*(f"n{number}" for number in range(1100))))

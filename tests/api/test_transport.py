@@ -12,7 +12,8 @@ from microsub.identity.store.accounts import Accounts
 from microsub.kit.http.params import UNCHECKED_BODY
 from microsub.model.reader import Credential, Grant
 from microsub.timelines.api import endpoint
-from tests.support.readers import ENDPOINT, Instance, Reader, posts
+from tests.support.readers import ENDPOINT, Reader, posts
+from tests.support.world import World
 
 FEED = "https://blog.example/feed"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -52,7 +53,7 @@ MARK: dict[str, Any] = {"action": "timeline", "method": "mark_read", "channel": 
 
 
 @pytest.fixture
-async def two(alice: Reader, server: Instance) -> list[str]:
+async def two(alice: Reader, server: World) -> list[str]:
     """The ids of two unread items in Alice's channel `home`."""
     await server.publish(FEED, *posts("a", "b"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -69,7 +70,7 @@ async def test_the_token_as_a_parameter(alice: Reader) -> None:
     Reader.checked(await alice.client.get(ENDPOINT, params={"action": "channels", **token}, headers=basic), 200)
 
 
-async def test_without_a_valid_token(alice: Reader, server: Instance) -> None:
+async def test_without_a_valid_token(alice: Reader, server: World) -> None:
     """401 with `WWW-Authenticate: Bearer`, whatever is asked: also what is wrong or unknown."""
     revoked = await server.grant("alice", "read")
     (digest,) = [token.digest for token in await server.accounts.tokens("alice") if token.scopes == {"read"}]
@@ -90,7 +91,7 @@ async def test_without_a_valid_token(alice: Reader, server: Instance) -> None:
             assert response.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_disabled_user_has_no_valid_token(alice: Reader, server: Instance) -> None:
+async def test_a_disabled_user_has_no_valid_token(alice: Reader, server: World) -> None:
     """From the next request on."""
     await server.accounts.disable_user("alice", server.now)
     await alice.get(401, action="channels")
@@ -163,7 +164,7 @@ async def test_broken_bodies(alice: Reader, content: bytes, kind: str) -> None:
     assert reply["error"] == "invalid_request"
 
 
-async def test_a_store_that_fails(alice: Reader, server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails(alice: Reader, server: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 server_error, for reads and writes, with nothing of the inside."""
 
     def fail(error: Exception) -> Any:

@@ -19,7 +19,8 @@ from microsub.fetch.values import Reason
 from microsub.kit.urls import mask_credentials
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
-from tests.support.readers import Instance, assert_no_null, instance, posts
+from tests.support.readers import assert_no_null, instance, posts
+from tests.support.world import World
 
 SITE = "https://blog.example/"
 FEED = "https://blog.example/feed.xml"
@@ -109,7 +110,7 @@ async def server(real_redis: Redis):  # type: ignore[no-untyped-def]
         yield made
 
 
-async def found(server: Instance, query: str) -> list[str]:
+async def found(server: World, query: str) -> list[str]:
     alice = await server.reader("alice", "home")
     results = (await alice.get(action="search", query=query))["results"]
     assert all(result["type"] == "feed" and result["name"] for result in results)
@@ -117,7 +118,7 @@ async def found(server: Instance, query: str) -> list[str]:
     return [result["url"] for result in results]
 
 
-async def test_the_feed_that_a_page_names(server: Instance) -> None:
+async def test_the_feed_that_a_page_names(server: World) -> None:
     """By URL and by domain; the reply has its title."""
     server.web.documents |= {SITE: PAGE, SITE.rstrip("/"): PAGE}
     assert await found(server, SITE) == [FEED]
@@ -127,26 +128,26 @@ async def test_the_feed_that_a_page_names(server: Instance) -> None:
     assert result["name"] == "The Blog"
 
 
-async def test_a_feed_is_its_own_result(server: Instance) -> None:
+async def test_a_feed_is_its_own_result(server: World) -> None:
     """Who pastes the feed's address gets the feed."""
     server.web.documents[FEED] = DOCUMENT
     assert await found(server, FEED) == [FEED]
 
 
-async def test_usual_places_are_tried_last(server: Instance) -> None:
+async def test_usual_places_are_tried_last(server: World) -> None:
     """Where the page names none."""
     server.web.documents |= {SITE: NOTHING, "https://blog.example/feed": DOCUMENT}
     assert await found(server, SITE) == ["https://blog.example/feed"]
     assert len(server.web.asked) < 20
 
 
-async def test_the_root_of_a_site_is_tried_for_a_page_deep_inside(server: Instance) -> None:
+async def test_the_root_of_a_site_is_tried_for_a_page_deep_inside(server: World) -> None:
     """The feed is the site's, though the page that was pasted is one post."""
     server.web.documents |= {f"{SITE}2024/05/peas": NOTHING, f"{SITE}rss.xml": DOCUMENT}
     assert await found(server, f"{SITE}2024/05/peas") == [f"{SITE}rss.xml"]
 
 
-async def test_a_page_that_sends_its_visitors_elsewhere(server: Instance) -> None:
+async def test_a_page_that_sends_its_visitors_elsewhere(server: World) -> None:
     """The feed is that of the page behind; a page that sends to itself, or nowhere, is what it is."""
     there = (b'<meta http-equiv="Refresh" content="0; url=\'/en/\'">', "text/html")
     server.web.documents |= {SITE: there, f"{SITE}en/": PAGE, FEED: DOCUMENT}
@@ -158,20 +159,20 @@ async def test_a_page_that_sends_its_visitors_elsewhere(server: Instance) -> Non
         assert await found(server, SITE) == [FEED]
 
 
-async def test_nothing_found_is_no_error(server: Instance) -> None:
+async def test_nothing_found_is_no_error(server: World) -> None:
     """An empty list, also for hosts that can't be reached."""
     for query in ("https://nowhere.example/", "nowhere.example", "words", "ann@nowhere.example"):
         assert await found(server, query) == []
 
 
-async def test_a_query_is_needed(server: Instance) -> None:
+async def test_a_query_is_needed(server: World) -> None:
     """Its absence is named."""
     alice = await server.reader("alice")
     assert "'query' is missing" in (await alice.get(400, action="search"))["error_description"]
     assert "'query' is missing" in (await alice.get(400, action="search", query=" "))["error_description"]
 
 
-async def test_queries_that_cannot_be_meant(server: Instance) -> None:
+async def test_queries_that_cannot_be_meant(server: World) -> None:
     """URLs of no web address and texts of a book's length are refused, and the message says what would do."""
     alice = await server.reader("alice")
     for query in ("ftp://x.example/", "https://", "https://a b", "javascript://x", "gopher://ann:sesame@x.example/"):
@@ -182,7 +183,7 @@ async def test_queries_that_cannot_be_meant(server: Instance) -> None:
     assert server.web.asked == []
 
 
-async def test_a_handle_leads_to_its_feed(server: Instance) -> None:
+async def test_a_handle_leads_to_its_feed(server: World) -> None:
     """By the profile that its host names, wherever that is; never to the feed of the host."""
     profile = (b'<title>Ann</title><link rel=alternate type=application/rss+xml href="/@ann.rss">', "text/html")
     where = addresses("@ann@social.example")[0]
@@ -198,7 +199,7 @@ async def test_a_handle_leads_to_its_feed(server: Instance) -> None:
     assert await found(server, "ann@social.example") == ["https://social.example/@ann.rss"]
 
 
-async def test_private_addresses_are_refused(server: Instance) -> None:
+async def test_private_addresses_are_refused(server: World) -> None:
     """By search and by preview; the reply tells nothing of what is there."""
     fetcher = Fetcher(FetchSettings())
     searching = Search(CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.parser)
@@ -218,7 +219,7 @@ async def test_private_addresses_are_refused(server: Instance) -> None:
         await fetcher.aclose()
 
 
-async def test_a_search_asks_few_times(server: Instance) -> None:
+async def test_a_search_asks_few_times(server: World) -> None:
     """The page and nine usual places; an account two addresses; and what was there within five minutes not again."""
     server.web.documents[SITE] = NOTHING
     searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
@@ -230,7 +231,7 @@ async def test_a_search_asks_few_times(server: Instance) -> None:
     assert server.web.asked.count(SITE) == 1
 
 
-async def test_words_find_public_feeds_only(server: Instance) -> None:
+async def test_words_find_public_feeds_only(server: World) -> None:
     """Followed by two users or listed by the admin, and without a secret in the address."""
     shared, single, secret = FEED, "https://single.example/feed", "https://s.example/f?token=sesame"
     listed, listed_secret = "https://listed.example/feed", "https://u:p@listed.example/feed"
@@ -249,7 +250,7 @@ async def test_words_find_public_feeds_only(server: Instance) -> None:
     assert await found(server, "garten absent") == []
 
 
-async def test_public_feeds_have_their_own_titles(server: Instance) -> None:
+async def test_public_feeds_have_their_own_titles(server: World) -> None:
     """Where a page calls all of its feeds the same, those that are public here are told apart by what they are."""
     links = "".join(f"<a href=/{name}.xml>feed</a>" for name in "abc")
     server.web.documents[SITE] = f"<html><title>Blogs</title><body>{links}</body></html>".encode(), "text/html"
@@ -264,7 +265,7 @@ async def test_public_feeds_have_their_own_titles(server: Instance) -> None:
     assert titles[f"{SITE}b.xml"] == titles[f"{SITE}c.xml"] != SITE
 
 
-async def test_the_directory_is_read_again_after_a_while(server: Instance) -> None:
+async def test_the_directory_is_read_again_after_a_while(server: World) -> None:
     """A feed that becomes public is found minutes later."""
     alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")
     await server.publish(FEED, *posts("a"), title="Gardens")
@@ -275,7 +276,7 @@ async def test_the_directory_is_read_again_after_a_while(server: Instance) -> No
     assert await found(server, "gardens") == [FEED]
 
 
-async def test_a_preview_stores_nothing(server: Instance) -> None:
+async def test_a_preview_stores_nothing(server: World) -> None:
     """Items as in a timeline, newest first, and afterwards the store is as before."""
     server.web.documents[FEED] = DOCUMENT
     alice = await server.reader("alice", "home")
@@ -292,7 +293,7 @@ async def test_a_preview_stores_nothing(server: Instance) -> None:
     assert sorted(await server.redis.command("KEYS", "*")) == keys
 
 
-async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: Instance) -> None:
+async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: World) -> None:
     """Its items are the same for a feed that another user follows, and name no source."""
     server.web.documents[FEED] = DOCUMENT
     alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")
@@ -302,14 +303,14 @@ async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: 
     assert all("_source" not in item for item in before["items"])
 
 
-async def test_preview_of_a_page_shows_its_feed(server: Instance) -> None:
+async def test_preview_of_a_page_shows_its_feed(server: World) -> None:
     """A site's address will do."""
     server.web.documents |= {SITE: PAGE, FEED: DOCUMENT}
     alice = await server.reader("alice")
     assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
 
 
-async def test_a_preview_passes_over_what_does_not_work(server: Instance) -> None:
+async def test_a_preview_passes_over_what_does_not_work(server: World) -> None:
     """Of the feeds that a page names the first that is one, of three; like a follow."""
     names = ("gone", "page", "feed.xml")
     links = "".join(f"<link rel=alternate type=application/rss+xml href=/{name}>" for name in names)
@@ -323,7 +324,7 @@ async def test_a_preview_passes_over_what_does_not_work(server: Instance) -> Non
     assert len(server.web.asked) == 4
 
 
-async def test_a_preview_shows_what_a_follow_would_bring(server: Instance) -> None:
+async def test_a_preview_shows_what_a_follow_would_bring(server: World) -> None:
     """The feed, though the page carries a theme's classic microformats; the page, where it has an h-feed."""
     theme = PAGE[0].replace(b"<p>", b'<div class="hentry"><h2 class="entry-title">About</h2></div><p>')
     notes = PAGE[0].replace(
@@ -335,7 +336,7 @@ async def test_a_preview_shows_what_a_follow_would_bring(server: Instance) -> No
     assert len((await alice.get(action="preview", url=f"{SITE}notes"))["items"]) == 1
 
 
-async def test_named_candidates(server: Instance) -> None:
+async def test_named_candidates(server: World) -> None:
     """Best first, each once, comments last; with type, title, photo and description."""
     page = (
         b"<title>Blog</title><link rel=icon href=/i.png><meta name=description content='On things'>"
@@ -355,7 +356,7 @@ async def test_named_candidates(server: Instance) -> None:
     ]
 
 
-async def test_a_site_that_refuses_its_pages(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_site_that_refuses_its_pages(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its feeds are found by their well-known addresses, and shown."""
     feed, fetch = "https://www.reddit.com/r/gardening/.rss", server.web.fetch
     server.web.documents[feed] = DOCUMENT
@@ -372,7 +373,7 @@ async def test_a_site_that_refuses_its_pages(server: Instance, monkeypatch: pyte
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "http"), (429, "throttled"), (404, "http"), (410, "gone")])
 async def test_a_search_says_why_it_found_nothing(
-    server: Instance, monkeypatch: pytest.MonkeyPatch, status: int, reason: Reason
+    server: World, monkeypatch: pytest.MonkeyPatch, status: int, reason: Reason
 ) -> None:
     """Beside the empty list, as a followed feed says what fails; credentials don't show."""
 
@@ -393,7 +394,7 @@ async def test_a_search_says_why_it_found_nothing(
     assert reply["_error"] == "http://blog.example: the connection was refused"
 
 
-async def test_a_search_that_read_the_page_is_in_no_trouble(server: Instance) -> None:
+async def test_a_search_that_read_the_page_is_in_no_trouble(server: World) -> None:
     """There is no feed: that is all there is to say, whatever the other address of a domain answered."""
     server.web.documents["http://blog.example"] = NOTHING
     alice = await server.reader("alice")
@@ -401,7 +402,7 @@ async def test_a_search_that_read_the_page_is_in_no_trouble(server: Instance) ->
         assert await alice.get(action="search", query=query) == {"results": []}
 
 
-async def test_preview_clamps_dates(server: Instance) -> None:
+async def test_preview_clamps_dates(server: World) -> None:
     """Nothing is published in the future, or without a date."""
     entries = [
         ("a", "Post of tomorrow", "01 Jan 2199 00:00:00 GMT"),
@@ -416,7 +417,7 @@ async def test_preview_clamps_dates(server: Instance) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://nowhere.example/", SITE, "example.com", ""])
-async def test_preview_of_what_is_no_feed(server: Instance, url: str) -> None:
+async def test_preview_of_what_is_no_feed(server: World, url: str) -> None:
     """400, and the message names the parameter."""
     server.web.documents[SITE] = NOTHING
     alice = await server.reader("alice")
@@ -425,7 +426,7 @@ async def test_preview_of_what_is_no_feed(server: Instance, url: str) -> None:
     assert reply["error_description"].startswith("'url' ")
 
 
-async def test_errors_of_a_preview_show_no_password(server: Instance) -> None:
+async def test_errors_of_a_preview_show_no_password(server: World) -> None:
     """Credentials are masked."""
     with pytest.raises(InvalidRequest) as caught:
         await server.services.search.preview("https://ann:sesame@nowhere.example/", server.now)
@@ -435,7 +436,7 @@ async def test_errors_of_a_preview_show_no_password(server: Instance) -> None:
 
 @pytest.mark.parametrize("action", ["search", "preview"])
 async def test_a_site_that_does_not_answer_is_given_up(
-    server: Instance, monkeypatch: pytest.MonkeyPatch, action: str
+    server: World, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
     """However many addresses there are to ask: the reader gets a reply."""
 

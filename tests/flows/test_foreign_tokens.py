@@ -18,19 +18,20 @@ from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
 from tests.support.process import installation
 from tests.support.provider import Fault, Provider, Variant, provider
-from tests.support.readers import ENDPOINT, Instance, instance, posts
+from tests.support.readers import ENDPOINT, instance, posts
 from tests.support.redis_wrappers import CountingRedis
 from tests.support.waiting import wait_until
+from tests.support.world import World
 
 APP = "https://app.example/"
 FEED = "https://blog.example/feed"
 ALICE, BOB = f"{ENDPOINT}/alice", f"{ENDPOINT}/bob"
 
 
-class World:
+class TokenServer:
     """A server with Alice and Bob, whose pages and tokens are those of one provider."""
 
-    def __init__(self, server: Instance, site: Provider) -> None:
+    def __init__(self, server: World, site: Provider) -> None:
         self.server, self.site = server, site
         self.alice, self.bob = (site.people.get(name) or site.person(name) for name in ("alice", "bob"))
         site.clock = lambda: server.now
@@ -60,9 +61,9 @@ class World:
 
 
 @pytest.fixture
-async def world(real_redis: Redis) -> AsyncIterator[World]:
+async def world(real_redis: Redis) -> AsyncIterator[TokenServer]:
     async with instance(real_redis) as server, provider(Variant.lenient(lifetime=None)) as site:
-        made = World(server, site)
+        made = TokenServer(server, site)
         await made.begin("alice", "bob")
         yield made
 
@@ -71,7 +72,7 @@ async def world(real_redis: Redis) -> AsyncIterator[World]:
 async def test_everything_works_with_a_token_of_ones_own_provider(real_redis: Redis, variant: Variant) -> None:
     """Pages, lists and changes, by header, query and body, with and without a slash; the provider is asked once."""
     async with instance(real_redis) as server, provider(variant) as site:
-        world = World(server, site)
+        world = TokenServer(server, site)
         await world.begin("alice", "bob")
         await server.publish(FEED, *posts("a", "b"))
         token = world.grant()
@@ -88,7 +89,7 @@ async def test_everything_works_with_a_token_of_ones_own_provider(real_redis: Re
         assert world.checks == 1
 
 
-async def test_each_error_says_what_it_is(world: World) -> None:
+async def test_each_error_says_what_it_is(world: TokenServer) -> None:
     """Unknown, revoked, somebody else's, too few scopes, a provider that is away."""
     unknown = await world.get("unknown")
     assert (unknown.status_code, unknown.json()["error"]) == (401, "unauthorized")
@@ -104,7 +105,7 @@ async def test_each_error_says_what_it_is(world: World) -> None:
     assert away.headers["access-control-allow-origin"] == "*"
 
 
-async def test_a_token_opens_its_users_things_alone(world: World) -> None:
+async def test_a_token_opens_its_users_things_alone(world: TokenServer) -> None:
     """Also once it is remembered: at the other's address it is unknown, and their provider knows whose it is."""
     token = world.grant()
     assert await world.status(token) == 200
@@ -117,12 +118,12 @@ async def test_a_page_with_a_remembered_token_costs_no_round_trip_more(real_redi
     """Than with one of ours: the page's own script checks both. So too at the address without a name."""
     counting = CountingRedis(real_redis)
     async with instance(counting) as server, provider(Variant()) as site:
-        world = World(server, site)
+        world = TokenServer(server, site)
         await world.begin("alice", "bob")
         await server.publish(FEED, *posts("a", "b"))
         own, foreign, strange = await server.grant("alice", *ALL_SCOPES), world.grant(), world.grant()
         async with instance(real_redis, now=server.now) as another:
-            assert await World(another, site).status(strange) == 200
+            assert await TokenServer(another, site).status(strange) == 200
         assert (await world.post(own, action="follow", channel="home", url=FEED)).status_code == 200
         trips: dict[tuple[str, str], int] = {}
         for action in ({"action": "timeline", "channel": "home"}, {"action": "channels"}):
@@ -141,7 +142,7 @@ async def test_a_page_with_a_remembered_token_costs_no_round_trip_more(real_redi
             assert len({count for (action, _), count in trips.items() if action == action_name}) == 1, trips
 
 
-async def test_the_address_without_a_name(world: World) -> None:
+async def test_the_address_without_a_name(world: TokenServer) -> None:
     """Among several users, only what is known already is known there; the error says where to go."""
     token = world.grant()
     error = await world.get(token, ENDPOINT)
@@ -150,7 +151,7 @@ async def test_the_address_without_a_name(world: World) -> None:
     assert await world.status(token) == 200
     assert await world.status(token, ENDPOINT) == 200
     async with instance(world.server.redis) as other:
-        elsewhere = World(other, world.site)
+        elsewhere = TokenServer(other, world.site)
         assert await elsewhere.status(token, ENDPOINT) == 200
         assert await elsewhere.status("unknown", ENDPOINT) == 401
     assert world.checks == 1
@@ -159,14 +160,14 @@ async def test_the_address_without_a_name(world: World) -> None:
 async def test_a_server_of_one_needs_no_name(real_redis: Redis) -> None:
     """There is only one provider that could have issued the token; a disabled user doesn't count."""
     async with instance(real_redis) as server, provider(Variant()) as site:
-        world = World(server, site)
+        world = TokenServer(server, site)
         await world.begin("alice", "bob")
         await server.accounts.disable_user("bob", server.now)
         assert await world.status(world.grant(), ENDPOINT, action="timeline", channel="home") == 200
         assert await world.status("unknown", ENDPOINT) == 401
 
 
-async def test_tokens_of_ours_are_shown_to_nobody(world: World) -> None:
+async def test_tokens_of_ours_are_shown_to_nobody(world: TokenServer) -> None:
     """Neither another user's, good or of a disabled one, nor those of programs, nor what renews tokens."""
     bobs = await world.server.grant("bob", "read")
     await world.server.reader("carol")
@@ -182,7 +183,7 @@ async def test_tokens_of_ours_are_shown_to_nobody(world: World) -> None:
     assert not world.site.asked
 
 
-async def test_tokens_that_look_like_ours(world: World) -> None:
+async def test_tokens_that_look_like_ours(world: TokenServer) -> None:
     """Another server of this kind is a provider too, and its users have names."""
     for text in ("alice.0123", "bob.0123", "carol.0123"):
         world.site.tokens[text] = world.site.tokens[world.grant()]
@@ -191,18 +192,18 @@ async def test_tokens_that_look_like_ours(world: World) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "two words", "ü", "a" * 5000, "a\x7f"])
-async def test_what_can_be_no_token_is_shown_to_nobody(world: World, token: str) -> None:
+async def test_what_can_be_no_token_is_shown_to_nobody(world: TokenServer, token: str) -> None:
     """Such a text has no business in a header of ours."""
     params = {"action": "channels", "access_token": token}
     assert (await world.server.client.get(ALICE, params=params)).status_code == 401
     assert not world.site.asked
 
 
-async def test_a_revocation_is_noticed(world: World) -> None:
+async def test_a_revocation_is_noticed(world: TokenServer) -> None:
     """After ten minutes, by every process; a new token of the same app is another matter."""
     token = world.grant()
     async with instance(world.server.redis, now=world.server.now) as second:
-        both = (world, World(second, world.site))
+        both = (world, TokenServer(second, world.site))
         assert [await each.status(token) for each in both] == [200, 200]
         world.site.revoke(token)
         assert [await each.status(token) for each in both] == [200, 200]
@@ -212,7 +213,7 @@ async def test_a_revocation_is_noticed(world: World) -> None:
         assert world.checks == 2
 
 
-async def test_a_provider_that_is_away_signs_nobody_out(world: World) -> None:
+async def test_a_provider_that_is_away_signs_nobody_out(world: TokenServer) -> None:
     """What was good serves for an hour more; then and for new tokens it is 503. When it comes back, so does all."""
     world.server.settings = InstanceSettings(identity=IdentitySettings(token_cache=60, token_grace=600))
     token = world.grant()
@@ -226,7 +227,7 @@ async def test_a_provider_that_is_away_signs_nobody_out(world: World) -> None:
     assert await world.status(token, action="timeline", channel="home") == 503
 
 
-async def test_a_slow_provider_holds_up_nobody_else(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_provider_holds_up_nobody_else(world: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others read meanwhile, with their own tokens and with remembered ones; who waits is told soon."""
     remembered, own = world.grant(), await world.server.grant("alice", "read")
     assert await world.status(remembered) == 200
@@ -240,7 +241,7 @@ async def test_a_slow_provider_holds_up_nobody_else(world: World, monkeypatch: p
     assert await waiting == 503
 
 
-async def test_hammering_is_bounded(world: World) -> None:
+async def test_hammering_is_bounded(world: TokenServer) -> None:
     """A hundred unknown tokens from one address are at most eighteen questions; the others are told to wait."""
     statuses = Counter(await asyncio.gather(*(world.status(f"unknown-{number}") for number in range(100))))
     assert statuses == {401: 18, 429: 82}
@@ -253,17 +254,17 @@ async def test_hammering_is_bounded(world: World) -> None:
     assert world.checks == 18
 
 
-async def test_many_requests_with_one_new_token_are_one_question(world: World) -> None:
+async def test_many_requests_with_one_new_token_are_one_question(world: TokenServer) -> None:
     """A reader app opens with many requests at once; two processes answer them."""
     token = world.grant()
     async with instance(world.server.redis, now=world.server.now) as second:
-        both = (world, World(second, world.site))
+        both = (world, TokenServer(second, world.site))
         found = await asyncio.gather(*(both[number % 2].status(token) for number in range(40)))
     assert set(found) == {200}
     assert world.checks == 1
 
 
-async def test_a_provider_that_lies_gains_nothing(world: World) -> None:
+async def test_a_provider_that_lies_gains_nothing(world: TokenServer) -> None:
     """It vouches for its own user alone, whatever it says, and nothing it says is believed for longer than it says."""
     token = world.grant()
     for me in (
@@ -284,7 +285,7 @@ async def test_a_provider_that_lies_gains_nothing(world: World) -> None:
     assert await world.status(late) == 401
 
 
-async def test_another_identity_counts_at_once(world: World) -> None:
+async def test_another_identity_counts_at_once(world: TokenServer) -> None:
     """A changed or removed site, another token endpoint, a disabled user: what was remembered is forgotten."""
     accounts, token = world.server.accounts, world.grant()
     changes = (
@@ -301,7 +302,7 @@ async def test_another_identity_counts_at_once(world: World) -> None:
         assert await world.status(token) in {401, 403}
 
 
-async def test_who_may_not_read_learns_nothing(world: World) -> None:
+async def test_who_may_not_read_learns_nothing(world: TokenServer) -> None:
     """Not even whether a channel exists, or what is wrong with the question."""
     token = world.grant("alice", "create")
     for channel in ("home", "nowhere", "!"):
@@ -309,7 +310,7 @@ async def test_who_may_not_read_learns_nothing(world: World) -> None:
         assert await world.status("unknown", action="timeline", channel=channel) == 401
 
 
-async def test_a_body_isnt_read_for_strangers(world: World) -> None:
+async def test_a_body_isnt_read_for_strangers(world: TokenServer) -> None:
     """The token in the header is checked first, also where a provider has to be asked."""
     reply = await world.server.client.post(ALICE, content=b"x" * 2_000_000, headers={"Authorization": "Bearer unknown"})
     assert reply.status_code == 401

@@ -21,7 +21,8 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.api.endpoint import TABLE
 from tests.support.invariants import all_keys
 from tests.support.provider import Provider, Variant, provider
-from tests.support.readers import ENDPOINT, FEED, OTHER, Instance, Key, Reader, instance, parameters, posts, snapshot
+from tests.support.readers import ENDPOINT, FEED, OTHER, Key, Reader, instance, parameters, posts, snapshot
+from tests.support.world import World
 
 ADDRESS = "https://reader.example"
 ALICE, BOB = f"{ENDPOINT}/alice", f"{ENDPOINT}/bob"
@@ -31,13 +32,13 @@ OK = frozenset({200, 400, 404})
 
 
 @dataclass
-class World:
+class Neighbours:
     """Alice, Bob, and Carol, who is removed; one provider knows all three, another one has an Alice too."""
 
-    server: Instance
+    server: World
     site: Provider
     stranger: Provider
-    elsewhere: Instance
+    elsewhere: World
     readers: dict[str, Reader] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class World:
 
 
 @pytest.fixture
-async def world(real_redis: Redis, second_redis_url: str) -> AsyncIterator[World]:
+async def world(real_redis: Redis, second_redis_url: str) -> AsyncIterator[Neighbours]:
     from microsub.redis.multiplexer import Multiplexed
 
     other = Multiplexed(second_redis_url)
@@ -111,7 +112,7 @@ async def world(real_redis: Redis, second_redis_url: str) -> AsyncIterator[World
             provider(Variant.lenient(lifetime=None)) as site,
             provider(Variant.lenient(lifetime=None)) as stranger,
         ):
-            made = World(server, site, stranger, elsewhere)
+            made = Neighbours(server, site, stranger, elsewhere)
             await made.begin()
             yield made
     finally:
@@ -130,7 +131,7 @@ def let_in(holder: str, path: str) -> frozenset[int]:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
-async def test_no_action_crosses(world: World, key: Key) -> None:
+async def test_no_action_crosses(world: Neighbours, key: Key) -> None:
     """Each credential opens its own user's things or nothing, and shows no others'."""
     # What a provider has vouched for is known at the address without a name from then on.
     for holder, path in (("alice, by her provider", ALICE), ("bob, by his provider", BOB)):
@@ -161,7 +162,7 @@ async def test_no_action_crosses(world: World, key: Key) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
-async def test_no_action_goes_beyond_its_scope(world: World, key: Key) -> None:
+async def test_no_action_goes_beyond_its_scope(world: Neighbours, key: Key) -> None:
     """Every scope but the one that is needed isn't enough, of our tokens as of a provider's; and nothing changes."""
     needed = TABLE[key].scope
     rest = [*(scope for scope in ALL_SCOPES if scope != needed), "create", "profile"]
@@ -192,7 +193,7 @@ async def kept_of(redis: Redis, user: str) -> dict[bytes, bytes]:
     return dict(zip(names, await redis.pipeline([("DUMP", name) for name in names]), strict=True))
 
 
-async def test_no_other_route_crosses(world: World) -> None:
+async def test_no_other_route_crosses(world: Neighbours) -> None:
     """Asked about Bob in every way, with Alice's tokens, with her session, and with nothing: nothing of his is shown or
     changed; and a token opens no page.
     """
@@ -240,7 +241,7 @@ async def test_no_other_route_crosses(world: World) -> None:
     assert await kept_of(server.redis, "bob") == before
 
 
-async def test_a_cookie_opens_no_endpoint(world: World) -> None:
+async def test_a_cookie_opens_no_endpoint(world: Neighbours) -> None:
     """A page elsewhere that has a browser send one gains nothing by it."""
     session = world.tokens["a session"]
     headers = {"Cookie": f"__Host-microsub-session={session}; microsub-session={session}"}

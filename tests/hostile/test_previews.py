@@ -13,8 +13,9 @@ from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
-from tests.support.readers import Instance, instance
+from tests.support.readers import instance
 from tests.support.waiting import wait_until
+from tests.support.world import World
 
 URL = "https://hostile.example/feed"
 FEED = "application/rss+xml"
@@ -26,13 +27,13 @@ ENOUGH = 600.0
 
 
 @pytest.fixture
-async def server(real_redis: Redis) -> AsyncIterator[Instance]:
+async def server(real_redis: Redis) -> AsyncIterator[World]:
     """An instance whose documents have two seconds of processor time each."""
     async with instance(real_redis, parser=ParsePool(quick=0.5, seconds=SECONDS)) as made:
         yield made
 
 
-async def test_a_preview_that_would_never_end_is_ended(server: Instance) -> None:
+async def test_a_preview_that_would_never_end_is_ended(server: World) -> None:
     """It says why, its process is gone, and other requests were answered meanwhile."""
     alice = await server.reader("alice", "home")
     server.web.documents[URL] = (SPINS, FEED)
@@ -46,7 +47,7 @@ async def test_a_preview_that_would_never_end_is_ended(server: Instance) -> None
 
 
 async def test_without_a_parser_documents_are_refused_for_a_moment(
-    server: Instance, monkeypatch: pytest.MonkeyPatch
+    server: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Apps get a plain 503, and so do people who sign in; afterwards documents are read as before."""
     alice = await server.reader("alice", "home")
@@ -65,7 +66,7 @@ async def test_without_a_parser_documents_are_refused_for_a_moment(
     assert len((await alice.get(action="preview", url=URL))["items"]) == 20
 
 
-async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> None:
+async def test_a_search_that_would_never_end_finds_nothing(server: World) -> None:
     """Nothing found is no error; afterwards large documents are read as before."""
     alice = await server.reader("alice", "home")
     server.web.documents[URL] = (SPINS, FEED)
@@ -77,7 +78,7 @@ async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> 
     assert len((await alice.get(action="preview", url=URL))["items"]) == 20
 
 
-async def test_small_documents_do_not_wait_for_one_that_spins(server: Instance) -> None:
+async def test_small_documents_do_not_wait_for_one_that_spins(server: World) -> None:
     """They are read in a process that is kept for them."""
     alice = await server.reader("alice", "home")
     server.parser._seconds = ENOUGH

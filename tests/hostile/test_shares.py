@@ -17,9 +17,10 @@ from microsub.fetch import Fetcher, FetchSettings, HostPace
 from microsub.fetch.network import MOST_LOOK_UPS, Resolver
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
-from tests.support.readers import Instance, Reader, instance
+from tests.support.readers import Reader, instance
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, publisher
+from tests.support.world import World
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
@@ -29,14 +30,14 @@ async def here(_host: str, _port: int) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def asking(redis: Redis, resolver: Resolver, pace: HostPace | None = None) -> AsyncIterator[Instance]:
+async def asking(redis: Redis, resolver: Resolver, pace: HostPace | None = None) -> AsyncIterator[World]:
     """An instance that asks real hosts, all of them on loopback, with copies."""
     door = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=resolver, pace=pace)
     async with instance(redis, web=CachingFetcher({}, door)) as made:
         yield made
 
 
-async def asked_of(server: Instance, reader: Reader, **params: str) -> httpx.Response:
+async def asked_of(server: World, reader: Reader, **params: str) -> httpx.Response:
     return await server.client.get("/microsub", params=params, headers=reader.headers)
 
 

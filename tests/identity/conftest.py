@@ -11,14 +11,15 @@ from microsub.identity.store.sessions import SignedIn
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
-from tests.support.readers import Instance, instance
+from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Visitor
+from tests.support.world import World
 
 ADDRESS = "https://reader.example"
 
 
 @pytest.fixture
-async def server(real_redis: Redis) -> AsyncIterator[Instance]:
+async def server(real_redis: Redis) -> AsyncIterator[World]:
     """The application over empty stores on a real Redis, with the user ann."""
     async with instance(real_redis, base_url=ADDRESS) as made:
         await made.accounts.add_user("ann", "https://ann.example/", made.now)
@@ -26,7 +27,7 @@ async def server(real_redis: Redis) -> AsyncIterator[Instance]:
 
 
 @pytest.fixture
-async def ann(server: Instance) -> AsyncIterator[Visitor]:
+async def ann(server: World) -> AsyncIterator[Visitor]:
     """A browser of ann's; not signed in."""
     visitor = Visitor(server.app, ADDRESS)
     yield visitor
@@ -34,7 +35,7 @@ async def ann(server: Instance) -> AsyncIterator[Visitor]:
 
 
 @pytest.fixture
-async def other(server: Instance) -> AsyncIterator[Visitor]:
+async def other(server: World) -> AsyncIterator[Visitor]:
     """Another browser."""
     visitor = Visitor(server.app, ADDRESS, agent="Mozilla/5.0 (iPhone; CPU) AppleWebKit Version/19 Safari/604.1")
     yield visitor
@@ -45,7 +46,7 @@ SignIn = Callable[[Visitor], Awaitable[SignedIn]]
 
 
 @pytest.fixture
-def signed_in(server: Instance) -> SignIn:
+def signed_in(server: World) -> SignIn:
     """`await signed_in(visitor)`: gives the browser a session of ann's, as a finished sign-in does."""
 
     async def sign_in(visitor: Visitor, name: str = "ann") -> SignedIn:
@@ -60,14 +61,14 @@ def signed_in(server: Instance) -> SignIn:
 
 
 @pytest.fixture
-async def enrolled(server: Instance) -> Instance:
+async def enrolled(server: World) -> World:
     """Ann has a password."""
     await server.identity.local.set_password("ann", PASSWORD, server.now)
     return server
 
 
 @pytest.fixture
-def apps(server: Instance) -> Apps:
+def apps(server: World) -> Apps:
     """Apps that answer when they are asked about themselves."""
     made = Apps()
     server.identity.provider.clients = ClientApps(made, PARSER, patience=60)

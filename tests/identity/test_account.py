@@ -15,7 +15,6 @@ from microsub.identity.pages.visit import moment
 from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from tests.support.authenticator import Authenticator, b64
 from tests.support.reader_apps import IndiePassDesktop
-from tests.support.readers import Instance
 from tests.support.visitor import (
     ORIGIN,
     PASSWORD,
@@ -27,6 +26,7 @@ from tests.support.visitor import (
     tried,
     with_passkey,
 )
+from tests.support.world import World
 
 END, END_ALL = "/account/sessions/end", "/account/sessions/end-all"
 
@@ -51,21 +51,21 @@ async def test_signing_out_everywhere(ann: Visitor, other: Visitor, signed_in) -
         assert (await visitor.get("/account")).status == 303
 
 
-async def test_a_disabled_user_is_signed_out(server: Instance, ann: Visitor, signed_in) -> None:
+async def test_a_disabled_user_is_signed_out(server: World, ann: Visitor, signed_in) -> None:
     """From the next request on."""
     await signed_in(ann)
     await server.accounts.disable_user("ann", server.now)
     assert (await ann.get("/account")).status == 303
 
 
-async def test_a_session_ends_when_the_name_is_given_to_another_site(server: Instance, ann: Visitor, signed_in) -> None:
+async def test_a_session_ends_when_the_name_is_given_to_another_site(server: World, ann: Visitor, signed_in) -> None:
     """Who signed in as the old profile URL isn't who the new one means."""
     await signed_in(ann)
     await server.accounts.set_me("ann", "https://elsewhere.example/")
     assert (await ann.get("/account")).status == 303
 
 
-async def test_another_spelling_of_the_address_signs_nobody_out(server: Instance, ann: Visitor, signed_in) -> None:
+async def test_another_spelling_of_the_address_signs_nobody_out(server: World, ann: Visitor, signed_in) -> None:
     """An account is one identity however its URL is written."""
     await signed_in(ann)
     for me in ("https://ann.example", "HTTPS://Ann.Example/", "https://ann.example:443/"):
@@ -84,7 +84,7 @@ class TestTokens:
         fields = {"name": "My laptop", "scope": ["read", "follow"], "days": "30", **changes}
         return await visitor.submit(await visitor.get("/account"), self.MAKE, **fields)
 
-    async def test_one_is_shown_once_reads_and_is_revoked(self, server: Instance, ann: Visitor, signed_in) -> None:
+    async def test_one_is_shown_once_reads_and_is_revoked(self, server: World, ann: Visitor, signed_in) -> None:
         """With the endpoint beside it; the list has its name, permissions and end, and never the token."""
         server.now = 2e9
         await signed_in(ann)
@@ -106,7 +106,7 @@ class TestTokens:
         "changes", [{"name": ""}, {"name": "x" * 101}, {"scope": []}, {"scope": "create"}, {"days": "1000000"}]
     )
     async def test_what_can_be_no_token_is_told(
-        self, server: Instance, ann: Visitor, signed_in, changes: dict[str, Any]
+        self, server: World, ann: Visitor, signed_in, changes: dict[str, Any]
     ) -> None:
         """On the page that the form stands on; nothing is made."""
         await signed_in(ann)
@@ -117,7 +117,7 @@ class TestTokens:
         assert shown.tree.css("[role=alert]")
         assert await server.accounts.tokens("ann") == []
 
-    async def test_one_without_an_end_needs_a_fresh_sign_in(self, enrolled: Instance, ann: Visitor, signed_in) -> None:
+    async def test_one_without_an_end_needs_a_fresh_sign_in(self, enrolled: World, ann: Visitor, signed_in) -> None:
         """Or the password or a passkey once more, as changing these does; one that ends is made at any time."""
         await signed_in(ann)
         enrolled.now += CONFIRMATION + 1
@@ -130,7 +130,7 @@ class TestTokens:
         assert (await self.made(ann, days="")).status == 200
 
     async def test_there_is_a_limit(
-        self, server: Instance, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
+        self, server: World, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The one for tokens and apps together."""
 
@@ -144,7 +144,7 @@ class TestTokens:
         assert (shown.status, len(await server.accounts.tokens("ann"))) == (403, 1)
 
     async def test_nobody_ends_a_token_of_somebody_else(
-        self, server: Instance, ann: Visitor, other: Visitor, signed_in
+        self, server: World, ann: Visitor, other: Visitor, signed_in
     ) -> None:
         """Nor one of an app by this form, nor all that begin alike."""
         await server.accounts.add_user("bob", "https://bob.example/", server.now)
@@ -159,7 +159,7 @@ class TestTokens:
             assert (await ann.submit(page, self.END, token=digest)).status == 404
         assert [len(await server.accounts.tokens(name)) for name in ("ann", "bob")] == [1, 1]
 
-    async def test_when_one_was_used_last(self, server: Instance, ann: Visitor, signed_in) -> None:
+    async def test_when_one_was_used_last(self, server: World, ann: Visitor, signed_in) -> None:
         """To within minutes, and without a write for every request; tokens of apps count at the app."""
         used = ActivityNotes(TokenUse(server.redis).note)
         app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
@@ -176,7 +176,7 @@ class TestTokens:
         assert f"last used {moment(server.now - 90)}" in (await ann.get("/account")).text
 
 
-async def test_a_browser_gets_a_new_secret_every_day(server: Instance, ann: Visitor, signed_in) -> None:
+async def test_a_browser_gets_a_new_secret_every_day(server: World, ann: Visitor, signed_in) -> None:
     """And stays signed in; a form that was opened before is still good."""
     await signed_in(ann)
     page = await ann.get("/account")
@@ -208,11 +208,11 @@ async def added(visitor: Visitor, device: Authenticator, name: str = "Stick") ->
     return await visitor.submit(page, f"{PAGE}/passkeys", secret=asked["secret"], answer=answer, name=name)
 
 
-def later(server: Instance) -> None:
+def later(server: World) -> None:
     server.now += CONFIRMATION + 1
 
 
-async def test_a_changed_password_ends_all_other_sessions(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+async def test_a_changed_password_ends_all_other_sessions(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """This browser stays signed in, by a new cookie; the old password is no good."""
     await tried(ann)
     await tried(other)
@@ -225,9 +225,7 @@ async def test_a_changed_password_ends_all_other_sessions(enrolled: Instance, an
     assert (await tried(other, password=NEW)).status == 303
 
 
-async def test_a_changed_password_makes_other_browsers_unknown(
-    enrolled: Instance, ann: Visitor, other: Visitor
-) -> None:
+async def test_a_changed_password_makes_other_browsers_unknown(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """A stolen one loses its allowance."""
     await tried(ann)
     await tried(other)
@@ -236,7 +234,7 @@ async def test_a_changed_password_makes_other_browsers_unknown(
     assert not await enrolled.identity.local.credentials.knows_device("ann", cookie, enrolled.now)
 
 
-async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: Instance, ann: Visitor) -> None:
+async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: World, ann: Visitor) -> None:
     """Ten minutes later every form of the page is gone, and refused when it is sent all the same."""
     device = await passkey_of(enrolled)
     await tried(ann)
@@ -259,7 +257,7 @@ async def test_an_old_sign_in_changes_nothing_unconfirmed(enrolled: Instance, an
     assert (kept.id, kept.name) == (b64(device.id), "Stick")
 
 
-async def test_a_password_confirms_for_ten_minutes(enrolled: Instance, ann: Visitor) -> None:
+async def test_a_password_confirms_for_ten_minutes(enrolled: World, ann: Visitor) -> None:
     """In this session alone; a wrong one doesn't."""
     await tried(ann)
     later(enrolled)
@@ -271,7 +269,7 @@ async def test_a_password_confirms_for_ten_minutes(enrolled: Instance, ann: Visi
     assert (await changed(ann)).title == "New password"
 
 
-async def test_a_confirmation_is_the_sessions_own(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+async def test_a_confirmation_is_the_sessions_own(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """Another browser of the same user has to confirm itself."""
     await tried(ann)
     await tried(other)
@@ -281,7 +279,7 @@ async def test_a_confirmation_is_the_sessions_own(enrolled: Instance, ann: Visit
     assert "Show that it is you" in (await other.get(PAGE)).text
 
 
-async def test_a_passkey_confirms(enrolled: Instance, ann: Visitor) -> None:
+async def test_a_passkey_confirms(enrolled: World, ann: Visitor) -> None:
     """One's own; another user's doesn't, though it is good."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     mine, bobs = await passkey_of(enrolled), await passkey_of(enrolled, "bob")
@@ -296,7 +294,7 @@ async def test_a_passkey_confirms(enrolled: Instance, ann: Visitor) -> None:
     assert (await changed(ann)).title == "New password"
 
 
-async def test_who_has_neither_signs_in_again(server: Instance, ann: Visitor, signed_in) -> None:
+async def test_who_has_neither_signs_in_again(server: World, ann: Visitor, signed_in) -> None:
     """Somebody who came by their own site and wants a password: at once, or after signing in once more."""
     await signed_in(ann)
     assert f"{PAGE}/password" in (await ann.get(PAGE)).response.text
@@ -306,7 +304,7 @@ async def test_who_has_neither_signs_in_again(server: Instance, ann: Visitor, si
     assert "/sign-in?next=/account/sign-in" in page.response.text
 
 
-async def test_a_passkey_is_added_renamed_and_removed(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+async def test_a_passkey_is_added_renamed_and_removed(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """Soon after a sign-in; it signs in as long as it is there."""
     device = Authenticator(ORIGIN)
     await tried(ann)
@@ -320,7 +318,7 @@ async def test_a_passkey_is_added_renamed_and_removed(enrolled: Instance, ann: V
     assert (await with_passkey(other, device)).status == 403
 
 
-async def test_nobody_touches_the_passkeys_of_another(enrolled: Instance, ann: Visitor) -> None:
+async def test_nobody_touches_the_passkeys_of_another(enrolled: World, ann: Visitor) -> None:
     """Their ids mean nothing in one's own account."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     mine, bobs = await passkey_of(enrolled), await passkey_of(enrolled, "bob")
@@ -332,7 +330,7 @@ async def test_nobody_touches_the_passkeys_of_another(enrolled: Instance, ann: V
     assert len((await enrolled.identity.local.credentials.overview("bob")).passkeys) == 1
 
 
-async def test_guesses_at_a_confirmation_are_slowed(enrolled: Instance, ann: Visitor) -> None:
+async def test_guesses_at_a_confirmation_are_slowed(enrolled: World, ann: Visitor) -> None:
     """Somebody who found the browser open can't try for ever."""
     await tried(ann)
     later(enrolled)

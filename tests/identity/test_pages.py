@@ -18,8 +18,9 @@ import microsub
 from microsub.errors import StoreUnavailable
 from microsub.identity.pages.visit import PageCookies, Templates, is_form
 from microsub.kit.http.headers import PublicAddress, is_loopback, origin, own_path, page_headers
-from tests.support.readers import Instance, instance
+from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Visitor, fields_of, tried
+from tests.support.world import World
 
 WEB = Path(microsub.__file__).parent / "identity" / "pages"
 
@@ -130,7 +131,7 @@ async def test_a_page_for_people_who_are_signed_in_leads_to_the_sign_in(ann: Vis
     assert shown.location == "/sign-in?next=%2Faccount%3Fx%3D1%25262"
 
 
-async def test_a_bug_is_a_page_that_tells_nothing(server: Instance, ann: Visitor, signed_in, monkeypatch) -> None:
+async def test_a_bug_is_a_page_that_tells_nothing(server: World, ann: Visitor, signed_in, monkeypatch) -> None:
     """The log has the details."""
     await signed_in(ann)
 
@@ -174,7 +175,7 @@ async def test_pages_can_be_used_without_seeing_them(ann: Visitor, signed_in, pa
     assert len({node.attributes["id"] for node in tree.css("[id]")}) == len(tree.css("[id]"))
 
 
-async def test_without_redis_the_page_says_to_try_again(server: Instance, ann: Visitor, signed_in, monkeypatch) -> None:
+async def test_without_redis_the_page_says_to_try_again(server: World, ann: Visitor, signed_in, monkeypatch) -> None:
     """And nobody's cookie is taken away by that."""
     await signed_in(ann)
 
@@ -288,7 +289,7 @@ def test_whatever_passes_for_an_own_path_stays_here(text: str) -> None:
 END_ALL = "/account/sessions/end-all"
 
 
-async def test_every_form_refuses_what_has_no_token(server: Instance, ann: Visitor, signed_in) -> None:
+async def test_every_form_refuses_what_has_no_token(server: World, ann: Visitor, signed_in) -> None:
     """All routes of forms are walked: without a token nothing is done."""
     await signed_in(ann)
     forms = [route for route in server.app.routes if isinstance(route, Route) and is_form(route)]
@@ -300,7 +301,7 @@ async def test_every_form_refuses_what_has_no_token(server: Instance, ann: Visit
     assert len(await server.identity.sessions.all("ann")) == 1
 
 
-async def test_every_post_of_the_pages_is_a_form(server: Instance) -> None:
+async def test_every_post_of_the_pages_is_a_form(server: World) -> None:
     """No route of the pages takes a POST past the check of its token."""
     for route in server.app.routes:
         if isinstance(route, Route) and "POST" in (route.methods or ()):

@@ -9,9 +9,10 @@ import pytest
 from microsub.identity.limits import PAGE_CHECKS_OF_NETWORK
 from microsub.redis.protocol import Redis
 from tests.identity.conftest import ADDRESS
-from tests.support.readers import Instance, instance
+from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Shown, Visitor
 from tests.support.web import Answer, Publisher, publisher
+from tests.support.world import World
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ async def test_a_slash_makes_nobody_another_person(ann: Visitor) -> None:
     assert (shown.status, shown.location) == (301, "https://reader.example/u/carol")
 
 
-async def test_one_signs_in_by_it(server: Instance, ann: Visitor) -> None:
+async def test_one_signs_in_by_it(server: World, ann: Visitor) -> None:
     """With the address in place of the name, and is shown with it."""
     await server.accounts.add_user("carol", "", server.now)
     await server.identity.local.set_password("carol", PASSWORD, server.now)

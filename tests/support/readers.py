@@ -13,9 +13,7 @@ from tests.support.posts import NOON, candidate
 from tests.support.reader import ENDPOINT, Reader, assert_no_null
 from tests.support.world import LOOPBACK, Clock, Web, World, nowhere, world
 
-__all__ = ["ENDPOINT", "LOOPBACK", "Instance", "Reader", "Web", "assert_no_null", "instance", "nowhere", "posts"]
-
-Instance = World
+__all__ = ["ENDPOINT", "LOOPBACK", "Reader", "Web", "assert_no_null", "instance", "nowhere", "posts"]
 
 
 def instance(redis: Redis, now: float = NOON + 10_000, **parts: Any) -> AbstractAsyncContextManager[World]:

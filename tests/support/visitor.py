@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from microsub.identity.passkeys import PasskeyAnswer
 from tests.support.authenticator import Authenticator
-from tests.support.readers import Instance
+from tests.support.world import World
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
 
@@ -145,7 +145,7 @@ async def with_passkey(visitor: Visitor, device: Authenticator, path: str = SIGN
     return await visitor.submit(page, "/sign-in/passkey", secret=asked["secret"], answer=answer)
 
 
-async def passkey_of(server: Instance, user: str = "ann") -> Authenticator:
+async def passkey_of(server: World, user: str = "ann") -> Authenticator:
     """A device with a passkey of the user, called Stick."""
     device = Authenticator(ORIGIN)
     passkeys = server.identity.local.passkeys

@@ -18,17 +18,18 @@ from microsub.timelines.catching_up import MOST_ITEMS, CatchingUp
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from tests.support.posts import NOON
-from tests.support.readers import Instance, Reader, instance, posts
+from tests.support.readers import Reader, instance, posts
+from tests.support.world import World
 
 URL = "https://blog.example/feed"
 DAY = 86_400.0
 
 
 @dataclass
-class World:
+class Deferring:
     """An instance with readers, whose fan-out leaves some of them for later."""
 
-    it: Instance
+    it: World
     delivery: DeliverySettings = field(default_factory=lambda: DeliverySettings(away_days=7))
     warm_up_days: float = 0
 
@@ -61,14 +62,14 @@ class World:
 
 
 @pytest.fixture
-async def world(redis: Redis) -> AsyncIterator[World]:
+async def world(redis: Redis) -> AsyncIterator[Deferring]:
     async with instance(redis) as it:
-        made = World(it)
+        made = Deferring(it)
         yield made
         await made.it.services.reading.aclose()
 
 
-async def test_who_is_away_finds_everything_at_the_first_request(world: World) -> None:
+async def test_who_is_away_finds_everything_at_the_first_request(world: Deferring) -> None:
     """A list of channels shows exact counts, a page the posts, though nothing was brought there before."""
     ann = await world.reader("ann", "home", "work")
     bob = await world.reader("bob", "home")
@@ -91,7 +92,7 @@ async def test_who_is_away_finds_everything_at_the_first_request(world: World) -
 
 
 @pytest.mark.parametrize("channel", ["home", "global"])
-async def test_a_page_fills_before_it_answers(world: World, channel: str) -> None:
+async def test_a_page_fills_before_it_answers(world: Deferring, channel: str) -> None:
     """In whatever view."""
     ann = await world.reader("ann", "home")
     world.it.now += 30 * DAY
@@ -99,7 +100,7 @@ async def test_a_page_fills_before_it_answers(world: World, channel: str) -> Non
     assert await ann.names(channel, is_read="false") == ["two", "one"]
 
 
-async def test_what_was_read_or_removed_stays_so(world: World) -> None:
+async def test_what_was_read_or_removed_stays_so(world: Deferring) -> None:
     """A fill brings what is new and nothing else, however often it is done."""
     ann = await world.reader("ann", "home")
     await world.it.publish(URL, *posts("c", "b", "a"))
@@ -114,7 +115,7 @@ async def test_what_was_read_or_removed_stays_so(world: World) -> None:
     assert await ann.names(is_read="false") == ["d", "a"]
 
 
-async def test_a_delivery_during_a_fill_is_not_lost(world: World) -> None:
+async def test_a_delivery_during_a_fill_is_not_lost(world: Deferring) -> None:
     """What is noted while the fill reads the store stays noted, and the request that finds it brings it in."""
     ann = await world.reader("ann", "home")
     world.it.now += 30 * DAY
@@ -135,7 +136,7 @@ async def test_a_delivery_during_a_fill_is_not_lost(world: World) -> None:
     assert feed.id
 
 
-async def test_a_crash_leaves_the_note(world: World) -> None:
+async def test_a_crash_leaves_the_note(world: Deferring) -> None:
     """A fill that broke off is done again by the next request; a reader is told that the store is unavailable."""
     ann = await world.reader("ann", "home")
     world.it.now += 30 * DAY
@@ -152,7 +153,7 @@ async def test_a_crash_leaves_the_note(world: World) -> None:
     assert await ann.names() == ["one"]
 
 
-async def test_requests_at_the_same_time_share_the_work(world: World) -> None:
+async def test_requests_at_the_same_time_share_the_work(world: Deferring) -> None:
     """And each of them is answered with what waited when it came."""
     ann = await world.reader("ann", "home", "work")
     world.it.now += 30 * DAY
@@ -161,7 +162,7 @@ async def test_requests_at_the_same_time_share_the_work(world: World) -> None:
     assert answers == [["two", "one"]] * 9
 
 
-async def test_a_long_fill_goes_on_behind_the_reply(world: World) -> None:
+async def test_a_long_fill_goes_on_behind_the_reply(world: Deferring) -> None:
     """A request waits only so long; the work is neither broken off nor begun twice."""
     await world.reader("ann", "home")
     world.it.now += 30 * DAY
@@ -186,7 +187,7 @@ async def test_a_long_fill_goes_on_behind_the_reply(world: World) -> None:
     await filling.aclose()
 
 
-async def test_what_is_old_is_not_brought_in(world: World) -> None:
+async def test_what_is_old_is_not_brought_in(world: Deferring) -> None:
     """Posts beyond the days of warm-up, and beyond the newest of a feed, stay in the store."""
     world.warm_up_days = 10
     await world.reader("ann", "home")
@@ -197,7 +198,7 @@ async def test_what_is_old_is_not_brought_in(world: World) -> None:
     assert (await world.it.timelines.stock("ann", "home", 0, 0)).posts == MOST_ITEMS
 
 
-async def test_a_note_of_a_feed_that_is_not_followed_any_more_goes(world: World) -> None:
+async def test_a_note_of_a_feed_that_is_not_followed_any_more_goes(world: Deferring) -> None:
     """Nothing comes in, and the next request doesn't find it again."""
     ann = await world.reader("ann", "home")
     world.it.now += 30 * DAY

@@ -15,7 +15,8 @@ from microsub.redis.protocol import Redis
 from microsub.timelines import following
 from microsub.timelines.follows import Follows
 from tests.support.posts import NOON
-from tests.support.readers import Instance, Reader, instance, posts
+from tests.support.readers import Reader, instance, posts
+from tests.support.world import World
 
 FEED = "https://blog.example/feed"
 
@@ -27,11 +28,11 @@ async def server(redis: Redis):  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture
-async def alice(server: Instance) -> Reader:
+async def alice(server: World) -> Reader:
     return await server.reader("alice", "home", "later")
 
 
-def break_at(server: Instance, store: object, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def break_at(server: World, store: object, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the next call of `method` fail as if the process had died there."""
 
     async def broken(*_: object, **__: object) -> None:
@@ -43,7 +44,7 @@ def break_at(server: Instance, store: object, method: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("step", ["add", "subscribe", "schedule"])
 async def test_a_follow_that_broke_off_is_completed_by_the_next(
-    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Wherever it was: filled once, subscribed, and only the newest unread."""
     feed = await server.publish(FEED, *posts(*[f"p{number:02d}" for number in range(15, 0, -1)]))
@@ -62,7 +63,7 @@ async def test_a_follow_that_broke_off_is_completed_by_the_next(
 
 @pytest.mark.parametrize("step", ["take_out_feed", "unsubscribe"])
 async def test_an_unfollow_that_broke_off_is_completed_by_the_next(
-    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Though the subscription is gone already."""
     feed = await server.publish(FEED, *posts("a", "b"))
@@ -75,7 +76,7 @@ async def test_an_unfollow_that_broke_off_is_completed_by_the_next(
     assert await server.feeds.subscribers(feed.id) == []
 
 
-async def test_a_post_that_arrives_while_following_is_not_lost(server: Instance, alice: Reader) -> None:
+async def test_a_post_that_arrives_while_following_is_not_lost(server: World, alice: Reader) -> None:
     """However the poll and the follow interleave."""
     await server.publish(FEED, *posts("old", at=NOON - 100))
     for number in range(10):
@@ -87,7 +88,7 @@ async def test_a_post_that_arrives_while_following_is_not_lost(server: Instance,
         await alice.post(action="unfollow", channel="home", url=FEED)
 
 
-async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server: Instance, alice: Reader) -> None:
+async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server: World, alice: Reader) -> None:
     """It stands in the new channel, once, and in the old one not at all."""
     await server.publish(FEED, *posts("old", at=NOON - 100))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -100,7 +101,7 @@ async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server
         assert await alice.names(origin) == []
 
 
-async def test_muted_posts_move_along_with_their_feed(server: Instance, alice: Reader) -> None:
+async def test_muted_posts_move_along_with_their_feed(server: World, alice: Reader) -> None:
     """A global mute hides them in the new channel; unmuted, they are there, read where they were read."""
     await server.publish(FEED, *posts("b", "a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -114,7 +115,7 @@ async def test_muted_posts_move_along_with_their_feed(server: Instance, alice: R
     assert await alice.names("home") == []
 
 
-async def test_what_was_removed_a_moment_ago_does_not_move_along(server: Instance, alice: Reader) -> None:
+async def test_what_was_removed_a_moment_ago_does_not_move_along(server: World, alice: Reader) -> None:
     """Though it was discovered so lately that it might be on its way yet."""
     await server.publish(FEED, *posts("b", "a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -137,7 +138,7 @@ def then(store: object, method: str, act: Callable[[], Awaitable[object]], monke
 
 
 async def test_a_first_poll_during_a_follow_is_not_lost(
-    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the feed had nothing when the follow began, and had told its followers when it ended."""
     bob = await server.reader("bob", "home")
@@ -148,7 +149,7 @@ async def test_a_first_poll_during_a_follow_is_not_lost(
 
 
 async def test_a_follow_during_an_unfollow_is_alive(
-    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is followed in the end is delivered."""
     feed = await server.publish(FEED, *posts("a"))
@@ -160,7 +161,7 @@ async def test_a_follow_during_an_unfollow_is_alive(
 
 
 async def test_a_channel_made_again_during_its_deletion_is_alive(
-    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has the old one's uid, but nothing of what became of that."""
     feed = await server.publish(FEED, *posts("a"))
@@ -176,7 +177,7 @@ async def test_a_channel_made_again_during_its_deletion_is_alive(
     assert await alice.names("home") == ["a"]
 
 
-async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Instance, alice: Reader) -> None:
+async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: World, alice: Reader) -> None:
     """An app that keeps what `follow` answered finds the items of the feed by it, also after another change; one that
     never was somebody's feed finds nothing.
     """
@@ -200,7 +201,7 @@ async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Inst
 
 
 async def test_filling_a_channel_costs_in_proportion_to_its_feeds(
-    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many feeds a channel has, to follow one more reads none of them, with a quota or without."""
     use = server.following

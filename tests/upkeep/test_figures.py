@@ -10,10 +10,11 @@ from microsub.redis.presence import ProcessCounts
 from microsub.redis.protocol import Redis
 from microsub.upkeep import figures
 from microsub.upkeep.figures import Figures
-from tests.support.readers import Instance, instance
+from tests.support.readers import instance
+from tests.support.world import World
 
 
-async def read(server: Instance) -> dict[str, float]:
+async def read(server: World) -> dict[str, float]:
     body, _ = await server.services.figures.exposition(server.now)
     lines = [line.rpartition(" ") for line in body.decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}

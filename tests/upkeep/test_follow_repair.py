@@ -15,8 +15,9 @@ from microsub.redis.protocol import Redis
 from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
 from tests.support.polling import unschedule
 from tests.support.posts import NOON
-from tests.support.readers import Instance, Reader, instance, posts
+from tests.support.readers import Reader, instance, posts
 from tests.support.waiting import wait_until
+from tests.support.world import World
 
 FEED = "https://blog.example/feed"
 
@@ -28,17 +29,17 @@ async def server(redis: Redis):  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture
-async def alice(server: Instance) -> Reader:
+async def alice(server: World) -> Reader:
     return await server.reader("alice", "home", "later")
 
 
-def follow_repair(server: Instance) -> FollowRepair:
+def follow_repair(server: World) -> FollowRepair:
     return FollowRepair(
         server.redis, server.accounts, server.channels, server.feeds, server.schedule, server.services.following
     )
 
 
-async def test_an_address_that_was_lost_leads_to_its_feed_again(server: Instance, alice: Reader) -> None:
+async def test_an_address_that_was_lost_leads_to_its_feed_again(server: World, alice: Reader) -> None:
     """No second feed is made, nor a second subscription."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -50,7 +51,7 @@ async def test_an_address_that_was_lost_leads_to_its_feed_again(server: Instance
     assert [one.feed for one in await server.channels.subscriptions("alice", "home")] == [feed.id]
 
 
-async def test_a_follower_that_the_feed_has_lost(server: Instance, alice: Reader) -> None:
+async def test_a_follower_that_the_feed_has_lost(server: World, alice: Reader) -> None:
     """Gets what came meanwhile as unread, and the feed is polled again."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -66,7 +67,7 @@ async def test_a_follower_that_the_feed_has_lost(server: Instance, alice: Reader
     assert await server.redis.command("TTL", keys.feed(feed.id)) == -1
 
 
-async def test_followers_that_are_none(server: Instance, alice: Reader) -> None:
+async def test_followers_that_are_none(server: World, alice: Reader) -> None:
     """Of channels that don't follow, were deleted or removed, and of disabled users."""
     feed = await server.publish(FEED, *posts("a"))
     bob = await server.reader("bob", "home")
@@ -82,7 +83,7 @@ async def test_followers_that_are_none(server: Instance, alice: Reader) -> None:
 
 
 @pytest.mark.parametrize("level", ["feed", "host"])
-async def test_a_feed_that_nobody_would_ask(server: Instance, alice: Reader, level: str) -> None:
+async def test_a_feed_that_nobody_would_ask(server: World, alice: Reader, level: str) -> None:
     """Whether it or its host fell out of the schedule, it is in it again; one that is gone stays out."""
     feed = await server.publish(FEED, *posts("a"))
     gone = await server.publish("https://gone.example/feed")
@@ -98,7 +99,7 @@ async def test_a_feed_that_nobody_would_ask(server: Instance, alice: Reader, lev
     assert await follow_repair(server).run(server.now) == RepairedFollows()
 
 
-async def test_a_follow_that_broke_off_is_finished_within_minutes(server: Instance, alice: Reader) -> None:
+async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World, alice: Reader) -> None:
     """The process died before the feed knew its follower; who asked for it needn't ask again. Others are left alone."""
     feed = await server.publish(FEED, *posts("a"))
     bob = await server.reader("bob", "home")

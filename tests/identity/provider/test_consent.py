@@ -16,8 +16,8 @@ from microsub.identity.pages.visit import moment
 from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from microsub.identity.store.grants import Codes
 from tests.support.apps import Apps
-from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor
+from tests.support.world import World
 
 APP, BACK = "https://app.example/", "https://app.example/back"
 CONSENT = "/auth/consent"
@@ -45,14 +45,14 @@ def answer(shown: Shown, back: str = BACK) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(shown.location).query))
 
 
-async def redeem(server: Instance, code: str, path: str = "/token", **more: str) -> dict[str, Any]:
+async def redeem(server: World, code: str, path: str = "/token", **more: str) -> dict[str, Any]:
     form = {"grant_type": "authorization_code", "code": code, "client_id": APP, "redirect_uri": BACK, **more}
     found: dict[str, Any] = (await server.client.post(path, data=form)).json()
     return found
 
 
 async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
-    server: Instance, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
+    server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How many there are, where room can be made, and who else can help."""
 
@@ -94,7 +94,7 @@ def boxes(page: Shown) -> list[str | None]:
 
 
 async def test_only_what_can_be_given_here_is_offered(
-    server: Instance, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
+    server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Posting is for the person's own site, so it is offered where their page names a place for it, and last."""
     await signed_in(ann)
@@ -110,7 +110,7 @@ async def test_only_what_can_be_given_here_is_offered(
     assert boxes(await ann.get(asked)) == ["read", "follow", "post", "create", "delete", "update"]
 
 
-async def test_an_app_that_comes_again_is_known(server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+async def test_an_app_that_comes_again_is_known(server: World, ann: Visitor, apps: Apps, signed_in) -> None:
     """The page says when it was allowed before; another app is new."""
     server.now = 2e9
     await signed_in(ann)
@@ -226,7 +226,7 @@ class TestWhoIsThere:
             assert "The app asked for" not in (await ann.get(address(me=same))).text
 
     async def test_the_browser_goes_back_with_who_one_is(
-        self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+        self, server: World, ann: Visitor, other: Visitor, apps: Apps, signed_in
     ) -> None:
         """As the app wrote it where that is the same person, else as the account has it; never after a refusal."""
         await signed_in(ann)
@@ -242,7 +242,7 @@ class TestWhoIsThere:
         assert "me" not in answer(await ann.submit(page, CONSENT, decision="deny"))
 
     async def test_an_account_without_a_website_is_known_by_the_page_here(
-        self, server: Instance, other: Visitor, apps: Apps
+        self, server: World, other: Visitor, apps: Apps
     ) -> None:
         """Which is what the app is told, and what it may have asked for."""
         await server.accounts.add_user("bob", "", server.now)
@@ -258,7 +258,7 @@ class TestWhoIsThere:
 
 class TestChoosing:
     async def test_a_scope_under_another_name_is_what_it_means(
-        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+        self, server: World, ann: Visitor, apps: Apps, signed_in
     ) -> None:
         """Ekstereye asks for `timeline`: the person is told that this is reading, and the app can read."""
         server.now = 2e9
@@ -271,7 +271,7 @@ class TestChoosing:
         headers = {"Authorization": f"Bearer {given['access_token']}"}
         assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 200
 
-    async def test_none_leaves_who_one_is(self, server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+    async def test_none_leaves_who_one_is(self, server: World, ann: Visitor, apps: Apps, signed_in) -> None:
         """And no token."""
         await signed_in(ann)
         page = await ann.get(address())
@@ -282,7 +282,7 @@ class TestChoosing:
 
     @pytest.mark.parametrize("kind", ["id", None, "code"])
     async def test_older_requests_only_want_to_know_who_it_is(
-        self, server: Instance, ann: Visitor, apps: Apps, signed_in, kind: str | None
+        self, server: World, ann: Visitor, apps: Apps, signed_in, kind: str | None
     ) -> None:
         """By `response_type=id`, or by saying nothing of it and asking for no scope."""
         await signed_in(ann)
@@ -294,7 +294,7 @@ class TestChoosing:
         assert await redeem(server, told["code"], "/auth") == {"me": "https://ann.example/"}
 
     async def test_older_requests_with_scopes_want_a_token(
-        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+        self, server: World, ann: Visitor, apps: Apps, signed_in
     ) -> None:
         """Also where they don't name the response type."""
         server.now = 2e9
@@ -315,7 +315,7 @@ class TestWhereOneIsSent:
         "redirect", [BACK, "https://app.example/", "https://app.example/back?x=1", "https://elsewhere.example/back"]
     )
     async def test_the_apps_own_host_and_named_places_are_good(
-        self, server: Instance, ann: Visitor, apps: Apps, signed_in, redirect: str
+        self, server: World, ann: Visitor, apps: Apps, signed_in, redirect: str
     ) -> None:
         """And what the address has in its query stays."""
         await signed_in(ann)
@@ -381,9 +381,7 @@ class TestFaultsThatAppsAreTold:
 
 
 class TestTheAccount:
-    async def test_an_app_is_listed_with_its_last_use(
-        self, server: Instance, ann: Visitor, apps: Apps, signed_in
-    ) -> None:
+    async def test_an_app_is_listed_with_its_last_use(self, server: World, ann: Visitor, apps: Apps, signed_in) -> None:
         """To within minutes, and not with when it was allowed."""
         server.now = 2e9
         used = ActivityNotes(TokenUse(server.redis).note)
@@ -400,7 +398,7 @@ class TestTheAccount:
 
 
 async def test_nobody_lets_the_server_ask_apps_all_the_time(
-    server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+    server: World, ann: Visitor, other: Visitor, apps: Apps, signed_in
 ) -> None:
     """A user who is signed in is sent here by so many unknown apps at once, and then by one in two seconds."""
     await signed_in(ann)
@@ -416,7 +414,7 @@ async def test_nobody_lets_the_server_ask_apps_all_the_time(
     assert (await ann.get(address())).status == 200
 
 
-async def test_made_up_secrets_tell_nothing_of_their_user(server: Instance, ann: Visitor, apps: Apps) -> None:
+async def test_made_up_secrets_tell_nothing_of_their_user(server: World, ann: Visitor, apps: Apps) -> None:
     """Codes, tokens and hints that name a user who is there are refused as those of nobody; a sign-in comes first."""
     await server.accounts.add_user("gone", "https://gone.example/", server.now)
     await server.accounts.disable_user("gone", server.now)

@@ -13,7 +13,8 @@ from microsub.identity.limits import ACCESS_TOKEN, CODE
 from microsub.identity.protocol.clients import pkce_challenge
 from microsub.identity.store.grants import Codes, Consent
 from microsub.redis.protocol import Redis
-from tests.support.readers import Instance, instance
+from tests.support.readers import instance
+from tests.support.world import World
 
 BASE = "https://reader.example"
 APP, BACK = "https://app.example/", "https://app.example/back"
@@ -21,21 +22,21 @@ FORM = "application/x-www-form-urlencoded"
 
 
 @pytest.fixture
-async def server(real_redis: Redis) -> AsyncIterator[Instance]:
+async def server(real_redis: Redis) -> AsyncIterator[World]:
     """An instance that knows its own address, with the user ann. It is today, so that nothing ends before its time."""
     async with instance(real_redis, base_url=BASE, now=time.time()) as made:
         await made.accounts.add_user("ann", "https://ann.example", made.now)
         yield made
 
 
-async def code(server: Instance, scope: str = "read follow profile", verifier: str = "", user: str = "ann") -> str:
+async def code(server: World, scope: str = "read follow profile", verifier: str = "", user: str = "ann") -> str:
     """What ann's browser brings to the app."""
     scopes = frozenset(scope.split())
     consent = Consent(user, APP, "An app", BACK, scopes, pkce_challenge(verifier) if verifier else "")
     return await Codes(server.redis).create(consent, server.now)
 
 
-async def post(server: Instance, path: str, status: int = 200, /, bearer: str = "", **form: str) -> dict[str, Any]:
+async def post(server: World, path: str, status: int = 200, /, bearer: str = "", **form: str) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     reply = await server.client.post(path, data=form, headers=headers)
     assert reply.status_code == status, reply.text
@@ -48,23 +49,23 @@ async def post(server: Instance, path: str, status: int = 200, /, bearer: str = 
     return found
 
 
-async def redeem(server: Instance, code: str, status: int = 200, **more: str) -> dict[str, Any]:
+async def redeem(server: World, code: str, status: int = 200, **more: str) -> dict[str, Any]:
     form = {"grant_type": "authorization_code", "code": code, "client_id": APP, "redirect_uri": BACK, **more}
     return await post(server, "/token", status, **form)
 
 
-async def reads(server: Instance, token: str) -> int:
+async def reads(server: World, token: str) -> int:
     """The status with which the Microsub endpoint answers the token."""
     headers = {"Authorization": f"Bearer {token}"}
     return (await server.client.get("/microsub?action=channels", headers=headers)).status_code
 
 
-async def introspect(server: Instance, token: str, bearer: str | None = None) -> dict[str, Any]:
+async def introspect(server: World, token: str, bearer: str | None = None) -> dict[str, Any]:
     return await post(server, "/introspect", bearer=token if bearer is None else bearer, token=token)
 
 
 class TestMetadata:
-    async def test_it_names_every_endpoint_under_the_issuer(self, server: Instance) -> None:
+    async def test_it_names_every_endpoint_under_the_issuer(self, server: World) -> None:
         """The issuer is where the metadata lies; RFC 8414 and 9207."""
         reply = await server.client.get("/.well-known/oauth-authorization-server")
         found = reply.json()
@@ -82,7 +83,7 @@ class TestMetadata:
             "userinfo_endpoint": "/userinfo",
         }
 
-    async def test_it_does_not_depend_on_what_the_request_says(self, server: Instance) -> None:
+    async def test_it_does_not_depend_on_what_the_request_says(self, server: World) -> None:
         """The header Host is the asker's choice."""
         path = "/.well-known/oauth-authorization-server"
         reply = await server.client.get(path, headers={"Host": "evil.example"})
@@ -98,7 +99,7 @@ class TestMetadata:
 
 
 class TestCodes:
-    async def test_a_code_becomes_tokens(self, server: Instance) -> None:
+    async def test_a_code_becomes_tokens(self, server: World) -> None:
         """The reply has all that the specification and older apps want, and the token reads."""
         given = await redeem(server, await code(server))
         assert given["token_type"] == "Bearer"
@@ -108,28 +109,28 @@ class TestCodes:
         assert given["refresh_token"]
         assert await reads(server, given["access_token"]) == 200
 
-    async def test_without_its_scope_the_profile_is_not_told(self, server: Instance) -> None:
+    async def test_without_its_scope_the_profile_is_not_told(self, server: World) -> None:
         """Only who it is."""
         assert "profile" not in await redeem(server, await code(server, "read"))
 
-    async def test_the_client_may_be_written_in_another_way(self, server: Instance) -> None:
+    async def test_the_client_may_be_written_in_another_way(self, server: World) -> None:
         """As long as it is the same URL."""
         assert "access_token" in await redeem(server, await code(server), client_id="HTTPS://App.example:443")
 
-    async def test_a_code_expires(self, server: Instance) -> None:
+    async def test_a_code_expires(self, server: World) -> None:
         """After two minutes."""
         made = await code(server)
         server.now += CODE
         assert (await redeem(server, made, 400))["error"] == "invalid_grant"
 
-    async def test_without_scopes_there_is_no_token(self, server: Instance) -> None:
+    async def test_without_scopes_there_is_no_token(self, server: World) -> None:
         """But who it is can still be asked for at the other endpoint."""
         made = await code(server, "")
         assert (await redeem(server, made, 400))["error"] == "invalid_grant"
         form = {"code": made, "client_id": APP, "redirect_uri": BACK}
         assert await post(server, "/auth", **form) == {"me": "https://ann.example/"}
 
-    async def test_at_the_authorization_endpoint_a_code_gives_no_token(self, server: Instance) -> None:
+    async def test_at_the_authorization_endpoint_a_code_gives_no_token(self, server: World) -> None:
         """Whatever it would be good for; and it is used up."""
         made = await code(server)
         form = {"grant_type": "authorization_code", "code": made, "client_id": APP, "redirect_uri": BACK}
@@ -139,20 +140,20 @@ class TestCodes:
         }
         assert (await redeem(server, made, 400))["error"] == "invalid_grant"
 
-    async def test_older_apps_get_a_form(self, server: Instance) -> None:
+    async def test_older_apps_get_a_form(self, server: World) -> None:
         """Where they ask for one and for nothing else, and say nothing of a grant type."""
         form = {"code": await code(server, "read"), "client_id": APP, "redirect_uri": BACK}
         reply = await server.client.post("/auth", data=form, headers={"Accept": FORM})
         assert reply.headers["content-type"] == FORM
         assert dict(parse_qsl(reply.text)) == {"me": "https://ann.example/"}
 
-    async def test_older_apps_say_nothing_of_a_grant_type(self, server: Instance) -> None:
+    async def test_older_apps_say_nothing_of_a_grant_type(self, server: World) -> None:
         """At the token endpoint, too."""
         form = {"code": await code(server, "read"), "client_id": APP, "redirect_uri": BACK, "me": "https://ann.example"}
         assert "access_token" in await post(server, "/token", **form)
 
     @pytest.mark.parametrize("lacking", ["code", "client_id", "redirect_uri"])
-    async def test_what_is_missing_is_named(self, server: Instance, lacking: str) -> None:
+    async def test_what_is_missing_is_named(self, server: World, lacking: str) -> None:
         """Without using the code up."""
         made = await code(server)
         form = {"grant_type": "authorization_code", "code": made, "client_id": APP, "redirect_uri": BACK}
@@ -162,13 +163,13 @@ class TestCodes:
         assert f"'{lacking}'" in refused["error_description"]
         assert "access_token" in await redeem(server, made)
 
-    async def test_other_grants_are_unsupported(self, server: Instance) -> None:
+    async def test_other_grants_are_unsupported(self, server: World) -> None:
         """With the code that RFC 6749 has for it."""
         assert (await post(server, "/token", 400, grant_type="password"))["error"] == "unsupported_grant_type"
         assert (await post(server, "/auth", 400, grant_type="refresh_token"))["error"] == "unsupported_grant_type"
         assert (await post(server, "/token", 400))["error"] == "invalid_request"
 
-    async def test_a_user_who_is_disabled_meanwhile_gets_nothing(self, server: Instance) -> None:
+    async def test_a_user_who_is_disabled_meanwhile_gets_nothing(self, server: World) -> None:
         """Neither by code nor by refresh token."""
         given = await redeem(server, await code(server))
         made = await code(server)
@@ -181,18 +182,18 @@ class TestCodes:
 
 
 class TestRefreshing:
-    async def refresh(self, server: Instance, token: str, status: int = 200, **more: str) -> dict[str, Any]:
+    async def refresh(self, server: World, token: str, status: int = 200, **more: str) -> dict[str, Any]:
         form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": APP, **more}
         return await post(server, "/token", status, **form)
 
-    async def test_it_is_its_apps_alone(self, server: Instance) -> None:
+    async def test_it_is_its_apps_alone(self, server: World) -> None:
         """Another app's request changes nothing."""
         given = await redeem(server, await code(server))
         refused = await self.refresh(server, given["refresh_token"], 400, client_id="https://other.example/")
         assert refused["error"] == "invalid_grant"
         assert "access_token" in await self.refresh(server, given["refresh_token"])
 
-    async def test_fewer_scopes_may_be_asked_for_and_never_more(self, server: Instance) -> None:
+    async def test_fewer_scopes_may_be_asked_for_and_never_more(self, server: World) -> None:
         """RFC 6749, section 6."""
         given = await redeem(server, await code(server, "read follow"))
         assert (await self.refresh(server, given["refresh_token"], 400, scope="read mute"))["error"] == "invalid_scope"
@@ -200,7 +201,7 @@ class TestRefreshing:
 
 
 class TestChecking:
-    async def test_introspection_tells_of_a_good_token(self, server: Instance) -> None:
+    async def test_introspection_tells_of_a_good_token(self, server: World) -> None:
         """Whose it is, what it allows, whose app has it, and when it ends."""
         given = await redeem(server, await code(server))
         assert await introspect(server, given["access_token"]) == {
@@ -212,7 +213,7 @@ class TestChecking:
             "exp": int(server.now + ACCESS_TOKEN),
         }
 
-    async def test_introspection_needs_a_token(self, server: Instance) -> None:
+    async def test_introspection_needs_a_token(self, server: World) -> None:
         """The token itself, or that of a program that the admin has let in; another's token is none."""
         one, two = [(await redeem(server, await code(server)))["access_token"] for _ in range(2)]
         program = await server.service_tokens.create("micropub", server.now)
@@ -222,7 +223,7 @@ class TestChecking:
         refused = await server.client.post("/introspect", data={"token": one})
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
-    async def test_of_a_token_that_is_not_good_nothing_is_told(self, server: Instance) -> None:
+    async def test_of_a_token_that_is_not_good_nothing_is_told(self, server: World) -> None:
         """Unknown, expired, revoked, no access token: all the same."""
         given = await redeem(server, await code(server))
         for text in ("x", "ann.x", "ann.", given["refresh_token"], await code(server), "\u00e4"):
@@ -231,11 +232,11 @@ class TestChecking:
         assert await introspect(server, given["access_token"]) == {"active": False}
         assert await reads(server, given["access_token"]) == 401
 
-    async def program(self, server: Instance) -> str:
+    async def program(self, server: World) -> str:
         await server.service_tokens.revoke("program")
         return await server.service_tokens.create("program", server.now)
 
-    async def test_the_older_check(self, server: Instance) -> None:
+    async def test_the_older_check(self, server: World) -> None:
         """By GET with the token, as JSON or as a form."""
         token = (await redeem(server, await code(server)))["access_token"]
         headers = {"Authorization": f"Bearer {token}"}
@@ -249,14 +250,14 @@ class TestChecking:
             assert reply.headers["content-type"] == FORM, accept
             assert dict(parse_qsl(reply.text))["scope"] == "follow profile read"
 
-    async def test_the_older_check_refuses_what_is_not_good(self, server: Instance) -> None:
+    async def test_the_older_check_refuses_what_is_not_good(self, server: World) -> None:
         """By 401 with a challenge, and an address with a token in it isn't looked at."""
         token = (await redeem(server, await code(server)))["access_token"]
         for headers in ({}, {"Authorization": "Bearer ann.x"}):
             reply = await server.client.get("/token", params={"access_token": token}, headers=headers)
             assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
 
-    async def test_userinfo_needs_its_scope(self, server: Instance) -> None:
+    async def test_userinfo_needs_its_scope(self, server: World) -> None:
         """And tells what the profile is."""
         token = (await redeem(server, await code(server)))["access_token"]
         reply = await server.client.get("/userinfo", headers={"Authorization": f"Bearer {token}"})
@@ -266,7 +267,7 @@ class TestChecking:
         assert (reply.status_code, reply.json()["error"]) == (403, "insufficient_scope")
         assert (await server.client.get("/userinfo")).status_code == 401
 
-    async def test_tokens_of_other_providers_are_not_ours_to_vouch_for(self, server: Instance) -> None:
+    async def test_tokens_of_other_providers_are_not_ours_to_vouch_for(self, server: World) -> None:
         """Though what they allow here is remembered in the same place."""
         from microsub.kit.digests import sha256_hex
         from microsub.redis import keys
@@ -287,7 +288,7 @@ class TestChecking:
 class TestRevoking:
     @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
     @pytest.mark.parametrize("older", [False, True])
-    async def test_revoking_ends_all_that_was_granted(self, server: Instance, kind: str, older: bool) -> None:
+    async def test_revoking_ends_all_that_was_granted(self, server: World, kind: str, older: bool) -> None:
         """From the next request on, whichever of the two is shown."""
         given = await redeem(server, await code(server))
         other = await redeem(server, await code(server))
@@ -300,20 +301,20 @@ class TestRevoking:
         assert (await post(server, "/token", 400, **form))["error"] == "invalid_grant"
         assert await reads(server, other["access_token"]) == 200
 
-    async def test_unknown_tokens_are_no_error(self, server: Instance) -> None:
+    async def test_unknown_tokens_are_no_error(self, server: World) -> None:
         """RFC 7009, section 2.2; a missing one is."""
         for text in ("x", "ann.x", "ann.y.z", "\u00e4"):
             assert await post(server, "/revoke", token=text) == {}
         assert (await post(server, "/revoke", 400))["error"] == "invalid_request"
 
-    async def test_a_token_of_the_command_line_can_be_given_back(self, server: Instance) -> None:
+    async def test_a_token_of_the_command_line_can_be_given_back(self, server: World) -> None:
         """It has no grant."""
         token = await server.accounts.create_token("ann", ["read"], "command line", server.now)
         assert (await introspect(server, token))["client_id"] == "command line"
         await post(server, "/revoke", token=token)
         assert await reads(server, token) == 401
 
-    async def test_the_admin_sees_apps_and_shuts_them_out(self, server: Instance) -> None:
+    async def test_the_admin_sees_apps_and_shuts_them_out(self, server: World) -> None:
         """They stand in `microsub token list`, and are gone with the revocation there."""
         given = await redeem(server, await code(server))
         (token,) = await server.accounts.tokens("ann")
@@ -326,7 +327,7 @@ class TestRevoking:
 
 class TestTransport:
     @pytest.mark.parametrize("path", ["/auth", "/token", "/introspect", "/revoke", "/userinfo"])
-    async def test_apps_in_browsers_may_ask(self, server: Instance, path: str) -> None:
+    async def test_apps_in_browsers_may_ask(self, server: World, path: str) -> None:
         """OPTIONS says so; other methods are refused with those that there are."""
         reply = await server.client.options(path)
         assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (204, "*")
@@ -334,11 +335,11 @@ class TestTransport:
         assert reply.status_code == 405
         assert "OPTIONS" in reply.headers["allow"]
 
-    async def test_a_large_body_is_refused(self, server: Instance) -> None:
+    async def test_a_large_body_is_refused(self, server: World) -> None:
         """Nothing that is asked here is larger than 64 KiB."""
         assert (await post(server, "/token", 413, code="x" * 70_000))["error"] == "invalid_request"
 
-    async def test_metrics_count_what_was_given_and_refused(self, server: Instance) -> None:
+    async def test_metrics_count_what_was_given_and_refused(self, server: World) -> None:
         """Without names of people or apps."""
         made = await code(server)
         await redeem(server, made)

@@ -17,11 +17,11 @@ from microsub.identity.store.sessions import Sessions
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import Authenticator
 from tests.support.one_reader import ANN, NOW
-from tests.support.readers import Instance
 from tests.support.visitor import ORIGIN, PASSWORD, SESSION, Shown, Visitor, options_from, tried
+from tests.support.world import World
 
 
-async def code_for(server: Instance, user: str = "ann") -> str:
+async def code_for(server: World, user: str = "ann") -> str:
     return await server.identity.local.credentials.invite(user)
 
 
@@ -32,7 +32,7 @@ async def chosen(visitor: Visitor, code: str, password: str = PASSWORD, again: s
     )
 
 
-async def test_a_link_is_good_once(server: Instance, ann: Visitor, other: Visitor) -> None:
+async def test_a_link_is_good_once(server: World, ann: Visitor, other: Visitor) -> None:
     """The second user is told so, and changes nothing."""
     code = await code_for(server)
     await chosen(ann, code)
@@ -47,14 +47,14 @@ async def test_a_link_is_good_once(server: Instance, ann: Visitor, other: Visito
 
 
 @pytest.mark.parametrize("code", ["", "ann", "ann.x", "nobody.abc", "ann." + "x" * 43, "x" * 3000])
-async def test_what_is_no_link_is_refused(server: Instance, ann: Visitor, code: str) -> None:
+async def test_what_is_no_link_is_refused(server: World, ann: Visitor, code: str) -> None:
     """Made up or cut off."""
     await code_for(server)
     assert (await chosen(ann, code)).status == 400
     assert SESSION not in ann.cookies
 
 
-async def test_a_made_up_link_tells_nothing_of_its_user(server: Instance, ann: Visitor) -> None:
+async def test_a_made_up_link_tells_nothing_of_its_user(server: World, ann: Visitor) -> None:
     """Neither that there is one, nor that they are invited, nor by what they sign in: it is the same page."""
     await server.accounts.add_user("bob", "", server.now)
     await server.accounts.add_user("gone", "", server.now)
@@ -74,7 +74,7 @@ async def test_a_made_up_link_tells_nothing_of_its_user(server: Instance, ann: V
     assert len(seen) == 2, seen
 
 
-async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: Instance, ann: Visitor) -> None:
+async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: World, ann: Visitor) -> None:
     """The page says what is wrong, and has the link still in its forms."""
     code = await code_for(server)
     for password, again, why in [
@@ -90,7 +90,7 @@ async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: Instan
     assert (await chosen(ann, code)).status == 303
 
 
-async def test_one_users_link_makes_no_passkey_of_another(server: Instance, ann: Visitor) -> None:
+async def test_one_users_link_makes_no_passkey_of_another(server: World, ann: Visitor) -> None:
     """A challenge that was made for bob isn't good with ann's link."""
     await server.accounts.add_user("bob", "", server.now)
     device = Authenticator(ORIGIN)
@@ -104,7 +104,7 @@ async def test_one_users_link_makes_no_passkey_of_another(server: Instance, ann:
     assert (await server.identity.local.credentials.overview("ann")).passkeys == ()
 
 
-async def test_the_script_asks_whether_the_link_is_still_good(server: Instance, ann: Visitor) -> None:
+async def test_the_script_asks_whether_the_link_is_still_good(server: World, ann: Visitor) -> None:
     """Before anybody chooses a password; the answer says what to do."""
     code = await server.identity.local.credentials.invite("ann")
 

@@ -9,7 +9,6 @@ import pytest
 from microsub.identity.limits import PASSWORDS_OF_NETWORK
 from microsub.metrics import LOCAL_SIGN_INS
 from tests.support.apps import Apps
-from tests.support.readers import Instance
 from tests.support.visitor import (
     BY_PASSWORD,
     DEVICES,
@@ -22,10 +21,11 @@ from tests.support.visitor import (
     tried,
     with_passkey,
 )
+from tests.support.world import World
 
 
 @pytest.mark.parametrize("who", ["ann", " ann ", "https://ann.example/", "ann.example", "http://ANN.example"])
-async def test_a_password_signs_in_by_name_or_address(enrolled: Instance, ann: Visitor, who: str) -> None:
+async def test_a_password_signs_in_by_name_or_address(enrolled: World, ann: Visitor, who: str) -> None:
     """Without any script."""
     shown = await tried(ann, who)
     assert (shown.status, shown.location) == (303, "/account")
@@ -34,7 +34,7 @@ async def test_a_password_signs_in_by_name_or_address(enrolled: Instance, ann: V
     assert "with a password" in page.text
 
 
-async def test_a_disabled_user_doesnt_get_in(enrolled: Instance, ann: Visitor) -> None:
+async def test_a_disabled_user_doesnt_get_in(enrolled: World, ann: Visitor) -> None:
     """Nor after coming back, since the password went with the account."""
     await enrolled.accounts.disable_user("ann", enrolled.now)
     assert (await tried(ann)).status == 403
@@ -42,7 +42,7 @@ async def test_a_disabled_user_doesnt_get_in(enrolled: Instance, ann: Visitor) -
     assert (await tried(ann)).status == 403
 
 
-async def test_no_value_survives_the_sign_in(enrolled: Instance, ann: Visitor) -> None:
+async def test_no_value_survives_the_sign_in(enrolled: World, ann: Visitor) -> None:
     """The browser's secret and a session that was there before are replaced: neither can be fixed beforehand."""
     await ann.get(SIGN_IN)
     before = ann.cookies["__Host-microsub-browser"]
@@ -54,7 +54,7 @@ async def test_no_value_survives_the_sign_in(enrolled: Instance, ann: Visitor) -
     assert await enrolled.identity.sessions.find(session, enrolled.now) is None
 
 
-async def test_a_known_browser_gets_in_during_an_attack(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+async def test_a_known_browser_gets_in_during_an_attack(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """The cookie of an earlier sign-in is enough, though the address is stopped."""
     assert (await tried(ann)).status == 303
     await ann.submit(await ann.get("/account"), "/sign-out")
@@ -65,7 +65,7 @@ async def test_a_known_browser_gets_in_during_an_attack(enrolled: Instance, ann:
     assert (await tried(ann)).status == 303
 
 
-async def test_a_known_browser_is_known_for_its_users(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+async def test_a_known_browser_is_known_for_its_users(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """Several people in one browser keep it known for each; another account isn't helped by it."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)
     await enrolled.identity.local.set_password("bob", PASSWORD + "!", enrolled.now)
@@ -81,7 +81,7 @@ async def test_a_known_browser_is_known_for_its_users(enrolled: Instance, ann: V
     assert (await tried(ann, "carol")).status == 429
 
 
-async def test_a_passkey_that_isnt_right_is_refused(server: Instance, ann: Visitor) -> None:
+async def test_a_passkey_that_isnt_right_is_refused(server: World, ann: Visitor) -> None:
     """With a page that says so, until the address has to wait."""
     device = await passkey_of(server)
     for _ in range(11):
@@ -92,7 +92,7 @@ async def test_a_passkey_that_isnt_right_is_refused(server: Instance, ann: Visit
     assert SESSION not in ann.cookies
 
 
-async def test_attempts_are_counted_for_the_admin(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+async def test_attempts_are_counted_for_the_admin(enrolled: World, ann: Visitor, other: Visitor) -> None:
     """Right, wrong and paused ones, by way: an attack is seen on a graph."""
     device = await passkey_of(enrolled)
 

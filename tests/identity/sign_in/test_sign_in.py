@@ -28,8 +28,9 @@ from microsub.redis.protocol import Redis
 from tests.identity.conftest import ADDRESS
 from tests.support.invariants import all_keys
 from tests.support.provider import Fault, Provider, Variant, provider
-from tests.support.readers import Instance, instance
+from tests.support.readers import instance
 from tests.support.visitor import Shown, Visitor
+from tests.support.world import World
 
 Running = Callable[..., AbstractAsyncContextManager[Provider]]
 
@@ -37,7 +38,7 @@ CALLBACK = f"{ADDRESS}/sign-in/callback"
 
 
 @pytest.fixture
-def running(server: Instance) -> Running:
+def running(server: World) -> Running:
     """`async with running(Variant()) as site`: a provider with the person ann, who is our user ann."""
 
     @asynccontextmanager
@@ -134,14 +135,14 @@ async def test_a_server_that_knows_the_token_endpoint_alone(ann: Visitor, runnin
 class TestWhoComesIn:
     """Users, by every way to write their address, and nobody else."""
 
-    async def test_a_disabled_user_stays_outside(self, server: Instance, ann: Visitor, running: Running) -> None:
+    async def test_a_disabled_user_stays_outside(self, server: World, ann: Visitor, running: Running) -> None:
         """Whatever their provider says."""
         async with running() as site:
             await server.accounts.disable_user("ann", server.now)
             shown = await through(ann, site.people["ann"].me)
             assert (shown.status, shown.title) == (403, "Your account is disabled")
 
-    async def test_who_counts_is_who_the_provider_says(self, server: Instance, ann: Visitor, running: Running) -> None:
+    async def test_who_counts_is_who_the_provider_says(self, server: World, ann: Visitor, running: Running) -> None:
         """Somebody who enters one address and signs in as another person of the same provider is that person."""
         async with running() as site:
             bob = site.person("bob")
@@ -266,7 +267,7 @@ class TestOurselvesAsClient:
         assert shown.tree.css_first("link[rel=redirect_uri]").attributes["href"] == CALLBACK
         assert "public" in shown.response.headers["cache-control"]
 
-    async def test_it_is_the_same_for_everybody(self, server: Instance, ann: Visitor, signed_in) -> None:
+    async def test_it_is_the_same_for_everybody(self, server: World, ann: Visitor, signed_in) -> None:
         """What anybody may keep holds nobody's name or cookie, also where a session would be renewed."""
         await signed_in(ann)
         server.now += 2 * 86_400
@@ -295,7 +296,7 @@ async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: 
         await far.aclose()
 
 
-async def test_strangers_with_slow_pages_hold_up_no_user(server: Instance, ann: Visitor, running: Running) -> None:
+async def test_strangers_with_slow_pages_hold_up_no_user(server: World, ann: Visitor, running: Running) -> None:
     """Users have places of their own, and strangers don't use up the minute of all."""
     async with running() as site, AsyncExitStack() as held:
         limits = server.identity.signing_in._limits
@@ -333,7 +334,7 @@ async def taken(limits: SignInLimits, held: AsyncExitStack, asked: Iterable[tupl
     ids=["one person", "one network", "one /48", "one provider"],
 )
 async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
-    server: Instance, ann: Visitor, running: Running, asked: list[tuple[str, str, str]], most: int
+    server: World, ann: Visitor, running: Running, asked: list[tuple[str, str, str]], most: int
 ) -> None:
     """Sixty sign-ins by users' addresses get as many places as their share; another user's gets in meanwhile."""
     async with running() as site, AsyncExitStack() as held:
@@ -344,7 +345,7 @@ async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
 
 
 async def test_strangers_use_up_nobodys_minute(
-    server: Instance, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
+    server: World, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit for all is one for those who have no account here, and one for those who have."""
     async with running() as site:
@@ -356,7 +357,7 @@ async def test_strangers_use_up_nobodys_minute(
         assert (await through(ann, site.people["ann"].me)).location == "/account"
 
 
-async def test_what_sign_ins_leave_behind_is_bounded(server: Instance) -> None:
+async def test_what_sign_ins_leave_behind_is_bounded(server: World) -> None:
     """Also where pages name addresses of two thousand letters each: bytes count, not sign-ins alone."""
     limits, size = server.identity.signing_in._limits, 14_000
     for _ in range(SIGN_IN_BYTES.most // size):
@@ -367,7 +368,7 @@ async def test_what_sign_ins_leave_behind_is_bounded(server: Instance) -> None:
 
 
 async def test_what_one_sign_in_leaves_behind_is_counted(
-    server: Instance, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
+    server: World, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With all that a page and the browser can make it hold."""
     async with running() as site:
@@ -404,7 +405,7 @@ async def test_sign_ins_are_counted(ann: Visitor, running: Running) -> None:
     assert grown == {"begun": 2, "local": 1, "arrived": 1, "unknown": 1, "failed": 1}
 
 
-async def test_no_network_begins_too_many(server: Instance, ann: Visitor, running: Running) -> None:
+async def test_no_network_begins_too_many(server: World, ann: Visitor, running: Running) -> None:
     """Whatever addresses are entered, those of users among them; what is begun lies in Redis for a while."""
     async with running() as site:
         near = [Visitor(server.app, ADDRESS, client=f"2001:db8:0:{7 + n // 21:x}::{n:x}") for n in range(22)]
@@ -431,7 +432,7 @@ async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkey
         assert (await through(ann, site.people["ann"].me)).location == "/account"
 
 
-async def test_no_site_of_many_networks_begins_too_many(server: Instance) -> None:
+async def test_no_site_of_many_networks_begins_too_many(server: World) -> None:
     """A client with a /48 of IPv6 doesn't use up what there is for all."""
     limits = server.identity.signing_in._limits
     for number in range(SIGN_INS_OF_WIDE_NETWORK.most):
