@@ -183,6 +183,7 @@ class SettingsInForce:
             lifetime=remembered, failures=0, most=_MOST_CHANNELS, clock=clock
         )
         self._last: InForce | None = None
+        self._damage: str | None = None
         self._asking: asyncio.Task[None] | None = None
         self._of_users: tuple[InForce, Callable[[str], ChannelSettings]] | None = None
 
@@ -248,5 +249,9 @@ class SettingsInForce:
             if self._last is None:
                 raise
             # Settings that are corrupt don't undo those in force.
-            log.warning("the settings of before stay in force", error=str(error))
+            if self._damage != error.key:
+                log.warning("the settings of before stay in force", error=str(error))
+            self._damage = error.key
+        else:
+            self._damage = None
         return self._last

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import structlog.testing
 
 from microsub.configuration.model import (
     Backend,
@@ -77,8 +78,11 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
     before = await known.everything()
     kept = await redis.command("HGET", keys.settings(), field)
     await redis.command("HSET", keys.settings(), field, "{")
-    now[0] += 10
-    assert await known.everything() == before
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            now[0] += 10
+            assert await known.everything() == before
+    assert [line["event"] for line in lines] == ["the settings of before stay in force"]
     with pytest.raises(StoreDamaged, match="config:settings"):
         await SettingsInForce(applied, own_settings(Channels(redis))).everything()
     await redis.command("HDEL", keys.settings(), field)
