@@ -31,7 +31,7 @@ class InChannel:
 
 @dataclass(frozen=True, slots=True)
 class Derive:
-    """Bring followers, addresses and the schedule to what the channels say (`upkeep.follow_repair`)."""
+    """Derive followers, addresses and the schedule from the channels (`upkeep.follow_repair`)."""
 
 
 Remedy = Commands | InChannel | Derive

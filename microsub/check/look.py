@@ -189,7 +189,7 @@ async def _rules(
 
 
 async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
-    """Guid maps, indexes and pending sets against the items, after the channels have marked what they show."""
+    """Guid maps, indexes and outboxes against the items; the channels have marked what they show."""
     for batch in batched(sorted(seen.feed_keys), _AT_ONCE):
         guids = await reader.walk("HSCAN", [keys.feed_guids(feed) for feed in batch])
         indexes = await reader.walk("ZSCAN", [keys.feed_items(feed) for feed in batch])

@@ -125,7 +125,7 @@ class Client:
         return MicrosubReply(response)
 
     def opening(self, query: Pairs, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
-        """Status, content type and the first bytes of a reply that may never end, such as a stream of events."""
+        """Status, content type and first bytes of a reply that may never end, such as a stream."""
         url = _with_query(self.endpoint, query)
         sent = httpx.Headers({"Authorization": f"Bearer {self.token}", **headers})
         started = time.monotonic()

@@ -164,5 +164,5 @@ def _tell(result: Result) -> None:
 
 
 def _say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print what may hold text of the server that is looked at, which doesn't control the terminal."""
+    """Print what may hold text of the examined server, without control characters."""
     click.echo(escaped_lines(text), err=err, nl=nl)

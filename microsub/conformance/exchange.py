@@ -37,7 +37,7 @@ _SHORTEST = 8
 
 
 def mask(text: str, token: str = "") -> str:
-    """`text` without whatever stands where a token stands, and without the word `token` elsewhere."""
+    """`text` without what stands in the place of a token, and without the word `token` elsewhere."""
     masked = _TOKEN.sub(r"\1…", text)
     if len(token) < _SHORTEST:
         return masked

@@ -44,7 +44,7 @@ def line(result: Result) -> str:
 
 
 def as_text(endpoint: str, results: Sequence[Result]) -> str:
-    """A summary by source, every verdict on a line, and what was said wherever a requirement isn't met."""
+    """A summary by source, every verdict on a line, and what was said where one isn't met."""
     parts = [f"Microsub conformance of {endpoint}", ""]
     for group, title in GROUPS.items():
         chosen = [result for result in results if result.requirement.group == group]

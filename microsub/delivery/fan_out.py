@@ -65,7 +65,7 @@ def chooses(delivery: DeliverySettings, subscribers: int) -> bool:
 def recipients(
     places: Sequence[Place], last_seen: Mapping[str, float], delivery: DeliverySettings, now: float
 ) -> Recipients:
-    """Leave out who wasn't seen for `away_days`, and of the rest all but the `fan_out_limit` seen last.
+    """Leave out users unseen for `away_days`, and all but the `fan_out_limit` seen last.
 
     Who was never seen counts as away. Between equals, the order of `places` decides.
     """

@@ -343,7 +343,7 @@ LONG_GONE = 3600.0
 
 
 async def forget_workers(redis: Redis, _now: float) -> None:
-    """Forget names of workers in the streams' groups, where each worker that starts takes a new one.
+    """Forget names of ended workers in the streams' groups: each worker takes a new one.
 
     A name that owns a message is kept.
     """

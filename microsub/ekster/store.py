@@ -1,4 +1,4 @@
-"""Reading the Redis of the older Go server (https://github.com/pstuifzand/ekster), and what is imported of it.
+"""Reads the Redis of the older Go server (https://github.com/pstuifzand/ekster).
 
 Its keys have no prefix and belong to one user: `channels` (set of uids), `channel_sortorder_<uid>` (number),
 `zchannel:<uid>:posts` (sorted set: key of an unread item by Unix time of publishing; what is read leaves it),

@@ -1,4 +1,4 @@
-"""The forms of URLs and host names, one for each purpose (https://url.spec.whatwg.org/, RFC 3986).
+"""Forms of URLs and host names for each purpose (https://url.spec.whatwg.org/, RFC 3986).
 
     web_parts           an http or https URL taken apart, `parts_of` any; bounded, as all else here is
     ascii_host          a host, wherever two are compared, stored or asked
@@ -163,7 +163,7 @@ def within(host: str, name: str) -> bool:
 
 
 def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -> str | None:
-    """`value` resolved against `base`, or None where the result isn't an absolute URL with one of `schemes`.
+    """`value` resolved against `base`; None if that isn't an absolute URL with one of `schemes`.
 
     What a browser would repair (surrounding white space, line breaks inside, blanks) is repaired here first, so that
     nothing becomes executable after the check.
@@ -229,7 +229,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def without_tracking(url: str) -> str:
-    """`url` without the parameters by which campaigns and social networks follow who came from where."""
+    """`url` without the parameters of campaigns and social networks."""
     if not _CAMPAIGN.search(url):
         return url
     rest, mark, fragment = url.partition("#")
@@ -359,8 +359,10 @@ def _redacted_segment(segment: str) -> str:
 
 
 def _looks_random(text: str) -> bool:
-    """Whether it is a UUID, has a word in which letters and digits take turns, or small letters and capitals, or is a
-    long text with many such turns: of 22 random characters of base64url less than one in a hundred has fewer.
+    """Whether it looks like a random identifier.
+
+    That is a UUID, a word in which letters and digits take turns, or small letters and capitals, or a long text with
+    many such turns: of 22 random characters of base64url less than one in a hundred has fewer.
     """
     if _UUID.search(text) is not None or (len(text) >= 16 and len(_TURNS.findall(text)) > max(4, len(text) // 5)):
         return True
@@ -381,7 +383,7 @@ def _mask_parameter(pair: str) -> str:
 
 
 def with_credentials_of(url: str, other: str) -> str:
-    """`other` with the user and password of `url`, if it has none and is served from the same scheme, host and port."""
+    """`other` with the credentials of `url`, if it has none and is of the same origin."""
     ours, theirs = web_parts(url), web_parts(other)
     if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
         return other

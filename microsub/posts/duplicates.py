@@ -113,8 +113,7 @@ def was_of(text: str) -> tuple[Twin, ...]:
 
 
 async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-    """Which items of that feed are the same posts, by key, for posts (key → identity and link) of the feed that takes
-    its place.
+    """Items of that feed, by key, that are the posts (key → identity and link) of its successor.
 
     The identities agree, and the links where both are known: what was deleted is known by its identity alone. Two round
     trips.

@@ -42,7 +42,7 @@ class PostsRead:
 def posts_in(
     body: bytes, url: str, content_type: str | None, source: str, marks: bytes | None, discovered: float
 ) -> PostsRead:
-    """The posts of a document that is read now and again (`formats.parse`), but for those that `marks` has.
+    """The posts of a document that is read repeatedly, but for those that `marks` has.
 
     `source` is the address that the feed is known by; `discovered` as `now` in `items_to_store`. Raises ParseError.
     """
@@ -139,7 +139,7 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
 
 
 def _written(guid: str | None, known_as: str) -> dict[str, str]:
-    """The guid as the feed wrote it, for other programs, where the identity is its normal form and nothing more."""
+    """The guid as the feed wrote it, where the identity is no more than its normal form."""
     if not guid or guid == known_as or len(guid) > MAX_IDENTITY or identity(Entry(guid=guid)) != known_as:
         return {}
     return {WRITTEN_GUID: guid}

@@ -168,7 +168,7 @@ async def listed_again(redis: Redis, feed_id: str, tombstones: Mapping[str, str]
 
 
 async def forget_tombstones(redis: Redis, feed_ids: Sequence[str], now: float) -> int:
-    """Forget posts that were deleted, and that their feeds hadn't listed for more than a year when they were last read;
+    """Forget deleted posts that their feeds hadn't listed for a year when they were last read;
     how many. A feed that doesn't change, or can't be had, for so long says nothing about its posts.
     """
     read = await redis.pipeline([("HGET", keys.feed(feed_id), "last_read") for feed_id in feed_ids])

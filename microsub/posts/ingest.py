@@ -201,7 +201,7 @@ class PostWriter:
         return _Compared(listed, ids | apart, known, last[0] if last else None)
 
     async def _once_alone(self, feed_id: str, candidates: Sequence[ItemToStore]) -> dict[str, str]:
-        """Posts that were stored when no other post of their feed had their guid, or by an import (guid → item id).
+        """Posts stored by an import, or when none other of their feed had their guid (guid → item id).
 
         From now on they are known by what tells them apart, too.
         """
@@ -293,7 +293,7 @@ class PostWriter:
         return numbered
 
     async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
-        """What new posts were in feeds that gave this one their followers, by guid, as `twins.WAS` has it."""
+        """What new posts were in feeds that merged into this one, by guid, as `duplicates.WAS` has it."""
         found: dict[str, str] = {}
         for former in feed.extra.get(duplicates.MERGED, "").split():
             posts = {one.guid: (one.guid, one.link) for one in fresh}
@@ -419,7 +419,7 @@ class Ingest:
     async def add_read(
         self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool
     ) -> Ingested:
-        """`add` for the reading of a feed that has the number `feed.reading`, which stands for the version. Nothing is
+        """`add` for the reading of a feed with the number `feed.reading`, which is the version. Nothing is
         written where a later one has begun. While the feed has validators its outbox is empty, and isn't asked for.
 
         What is `last` is left to the end of the poll.

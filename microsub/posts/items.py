@@ -119,8 +119,9 @@ class Items:
         ]
 
     async def succeed(self, feed_id: str, former: str, limit: int) -> int:
-        """Note which of the feed's `limit` latest posts take the place of posts of a former feed, wherever these are or
-        have been; of how many. What is stored later is compared with those too, once the record says `twins.MERGED`.
+        """Note which of the feed's `limit` latest posts take the place of posts of a former feed.
+
+        Returns of how many. Posts stored later are compared with those too, once the record says `duplicates.MERGED`.
         """
         ids = await self.newest(feed_id, limit)
         rows = await self.fields(ids, ("guid", "link", duplicates.WAS))
@@ -138,7 +139,7 @@ class Items:
         return len(found)
 
     async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
-        """Ids of the feed's latest posts, the latest first (by time of publishing, or of the last edit).
+        """Ids of the feed's latest posts, latest first, by time of publishing or of the last edit.
 
         Those before `since` (Unix time) are left out.
         """

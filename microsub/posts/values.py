@@ -100,7 +100,7 @@ class EntriesFound:
     reading: float | None = None
 
     def to_fields(self) -> Fields:
-        """The JSON of each post stands in a field of its own, so that it isn't read before it is served."""
+        """Fields in which each post's JSON stands by itself: it isn't read before it is served."""
         fields: Fields = {"feed": self.feed.encode(), "found": b"%.6f" % self.found}
         if self.reading is not None:
             fields["reading"] = b"%.3f" % self.reading

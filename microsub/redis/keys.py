@@ -408,5 +408,5 @@ USER_KEYS: tuple[Callable[[str], str], ...] = (behind, former_feeds, imported, t
 
 
 def pattern(key: Callable[[str, str], str], name: str) -> str:
-    """The key of a channel with `*` in place of its uid, for scripts that walk all channels of one user."""
+    """The key of a channel with `*` as its uid, for scripts that walk all channels of a user."""
     return key(name, "*")

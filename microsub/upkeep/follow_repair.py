@@ -150,7 +150,7 @@ class FollowRepair:
     async def _bring_together(
         self, feeds: Sequence[str], truth: Mapping[str, Mapping[Place, Subscription]], now: float, only: str = ""
     ) -> tuple[int, int]:
-        """Give feeds the followers that they lack, and take those that they have in vain, of `only` one user or all."""
+        """Add missing followers of feeds and remove wrong ones, of `only` one user or of all."""
         listed = await asyncio.gather(*(self._feeds.subscribers(feed_id) for feed_id in feeds))
         missing = surplus = 0
         for feed_id, everybody in zip(feeds, listed, strict=True):

@@ -129,7 +129,7 @@ class Sweeping:
         return report
 
     async def expire(self, feed_id: str, limit: int, now: float) -> int:
-        """Let the posts of one feed go at once, but for its `limit` newest and those that somebody can still reach.
+        """Delete the posts of one feed at once, but its `limit` newest and those that can be reached.
 
         Returns how many left. Takes two walks over all timelines: a post that is taken in meanwhile stays, and of one
         that is taken in too late for that no id stays behind (`erase`).

@@ -242,7 +242,7 @@ _SECRET = re.compile(r"\A[A-Za-z0-9_-]{43}\Z")
 
 
 class PageCookies:
-    """Reads and writes the cookies of the server at `address`, for a request whose `Host` is `host`."""
+    """Cookies of the server at `address`, for a request whose `Host` is `host`."""
 
     def __init__(self, address: PublicAddress, host: str) -> None:
         self._is_secure = address.is_secure
