@@ -82,10 +82,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed in a channel. `name` is the owner's own for it; `followed_at` is Unix time.
-
-    Items with a score below `unread_from` come in as read; None until the first ones came in.
-    """
+    """A feed in a channel. `name` is the owner's own for it; `followed_at` is Unix time."""
 
     feed: str
     url: str

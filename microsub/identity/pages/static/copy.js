@@ -1,4 +1,4 @@
-// Shows the buttons that copy the text beside them (templates/copied.html).
+// Shows the buttons that copy the text beside them.
 "use strict";
 
 for (const button of document.querySelectorAll("[data-copy]")) {

@@ -1,4 +1,4 @@
-// Makes and uses passkeys (https://www.w3.org/TR/webauthn-2/) for the forms of templates/passkey.html.
+// Makes and uses passkeys (https://www.w3.org/TR/webauthn-2/) for the forms that use it.
 // A form asks the server for a challenge, hands it to the browser, and sends what comes of it as two of its fields.
 "use strict";
 
