@@ -79,3 +79,16 @@ async def test_a_request_names_a_thousand_items_at_most(full: Reader, method: st
     assert reply["error_description"] == "'entry' names too many items: found 1001, expected 1000 at most"
     assert await full.items("home") == before
     await full.post(action="timeline", method=method, channel="home", **{"entry[]": ids[1:]})
+
+
+async def test_last_read_entry(full: Reader) -> None:
+    """That item and everything older; a removed item stands for its place; `everything` is the whole channel."""
+    ids = await full.ids("home", limit=100)
+    mark = {"action": "timeline", "method": "mark_read", "channel": "home"}
+    assert await full.post(**mark, last_read_entry=ids[20]) == {"result": "ok", "updated": 5}
+    await full.post(action="timeline", method="remove", channel="home", entry=ids[10])
+    assert await full.post(**mark, last_read_entry=ids[10]) == {"result": "ok", "updated": 9}
+    for unknown in ("999999", "nonsense", "-1"):
+        assert await full.post(**mark, last_read_entry=unknown) == {"result": "ok", "updated": 0}
+    assert await full.post(**mark, last_read_entry="everything") == {"result": "ok", "updated": 10}
+    assert await full.unread("home") == 0

@@ -183,3 +183,24 @@ async def test_a_store_that_fails(alice: Reader, server: World, monkeypatch: pyt
         assert "sesame" not in json.dumps(reply)
     monkeypatch.setattr(server.redis, "script", fail(StoreFull("OOM")))
     assert "full" in (await alice.post(503, action="channels", name="x"))["error_description"]
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"action": "dance"}, "expected one of"),
+        ({"action": "timeline", "method": "dance"}, "expected one of"),
+        ({"action": "unfollow", "method": "x"}, "expected none for action=unfollow"),
+    ],
+)
+async def test_unknown_actions_and_methods(alice: Reader, params: dict[str, str], expected: str) -> None:
+    """400 not_implemented, with what would be there."""
+    for reply in (await alice.get(400, **params), await alice.post(400, **params)):
+        assert reply["error"] == "not_implemented"
+        assert f"found '{params.get('method', params['action'])}', {expected}" in reply["error_description"]
+
+
+async def test_the_event_stream_is_not_there_yet(alice: Reader) -> None:
+    """400 not_implemented, which says so."""
+    reply = await alice.get(400, action="events")
+    assert (reply["error"], "no event stream" in reply["error_description"]) == ("not_implemented", True)
