@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, unquote
 from microsub.configuration.model import InstanceSettings
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.kit.urls import canonical_feed_url, web_parts
+from microsub.model.plaintext import normalised
 
 FRESH_SECONDS = 300.0
 """How long a process remembers the list: a search by words may be that much behind."""
@@ -93,7 +94,7 @@ class Directory:
 
 def fold(text: str) -> str:
     """`text` for comparison: without regard to case and to marks on letters."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    decomposed = normalised("NFKD", text.casefold())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
@@ -106,7 +107,7 @@ def _listed(record: FeedRecord, name: str | None, followers: int) -> ListedFeed:
 _SECRET_NAMES = re.compile(r"token|secret|key|auth|pass|pwd|sig|session|sid|hash|code|private|user|login|email", re.I)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.I)
 _RUN = re.compile(r"[A-Za-z0-9]{14,}")
-_EMAIL = re.compile(r"[^/@\s]+@[^/@\s]+\.[^/@\s]+")
+_EMAIL = re.compile(r"[^/@\s]@[^/@\s]+\.[^/@\s]")
 
 
 def is_public(url: str) -> bool:

@@ -85,6 +85,7 @@ _PUBLIC = re.compile(
     r"|channel|channel_id|playlist_id|list|q|s|search|query|sort|order|section|v|version|rss|atom|xml|json|action)"
 )
 """Names of parameters that choose what anybody may see; the values of all others may be somebody's key."""
+_PLACE = re.compile(r"[^/?#]*/[\t\n\r]*/[^/?#]*")
 _PARTS = re.compile(r"(https?://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&;])([^=&;]*)(?:=([^&;]*))?")
 _ADDRESS = re.compile(r"(?i)https?://[^\s\"'<>\\]+")
@@ -131,10 +132,21 @@ def ascii_host(host: str) -> str:
 
 
 def parts_of(url: str) -> SplitResult:
-    """`url` taken apart. Raises ValueError for what is none, or longer than `LONGEST_URL`."""
-    if len(url) > LONGEST_URL:
-        raise ValueError(f"longer than {LONGEST_URL} characters")
+    """`url` taken apart. Raises ValueError for what is none, or too long (`_is_too_long`)."""
+    if _is_too_long(url):
+        raise ValueError(f"longer than {LONGEST_URL} characters, or with a host that is too long")
     return urlsplit(url)
+
+
+def _is_too_long(url: str) -> bool:
+    """Whether `url` has more characters than an address may have, or a host in Unicode more than any host has.
+
+    `urlsplit` brings such a host into a form of Unicode, which takes time with the square of its length.
+    """
+    if len(url) > LONGEST_URL:
+        return True
+    place = None if url.isascii() else _PLACE.match(url)
+    return place is not None and len(place[0]) > 4 * _LONGEST_HOST and not place[0].isascii()
 
 
 def is_usable(url: str) -> bool:
@@ -307,7 +319,7 @@ def mask_credentials(url: str) -> str:
     """`url` fit to be shown or logged: user, password and secret-looking parameters become `***`, as does all that is
     too long for a URL.
     """
-    if len(url) > LONGEST_URL:
+    if _is_too_long(url):
         return "***"
     try:
         parts = urlsplit(url)

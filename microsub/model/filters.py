@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 import re2
 
+from microsub.model.plaintext import normalised
+
 
 @dataclass(frozen=True, slots=True)
 class Searched:
@@ -86,7 +88,7 @@ class Filter:
 
 def fold(text: str) -> str:
     """The text as words are compared in it: without case, characters composed, single blanks."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(normalised("NFKC", text).casefold().split())
 
 
 def has_words(folded: str, words: Iterable[str]) -> bool:

@@ -1,14 +1,18 @@
-"""Text of others, as one line of a terminal or of a list may show it."""
+"""Text of others, as one line of a terminal or of a list may show it, and as it is compared."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from typing import Literal
 
 _OTHERS = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 CONTROLS = re.compile(f"[\x00-\x1f{_OTHERS}]")
 """Ends of lines; controls, which could set colours, titles and more; and marks that turn what follows round."""
 _IN_LINES = re.compile(f"[\x00-\x09\x0b-\x1f{_OTHERS}]")
 _IN_JSON = re.compile(f"[{_OTHERS}]")
+# Marks and what becomes one; symbols too, which does no harm.
+_MARKS = re.compile(r"(?:[^\w\s\0-\u02ff]|[\uff9e\uff9f]){30}")
 
 
 def escaped(text: str) -> str:
@@ -29,3 +33,11 @@ def escaped_json(text: str) -> str:
 def on_one_line(text: str) -> str:
     """`text` with blanks for such characters, and one blank where there were several."""
     return " ".join(CONTROLS.sub(" ", text).split())
+
+
+def normalised(form: Literal["NFKC", "NFKD"], text: str) -> str:
+    """`text` in a form of Unicode, in a time that grows with its length.
+
+    Marks on a letter are sorted with the square of their number, so after 30 a joiner ends the run (UAX #15, 13).
+    """
+    return unicodedata.normalize(form, _MARKS.sub("\\g<0>\u034f", text))

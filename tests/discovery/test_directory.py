@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from microsub.discovery.directory import is_public
+from microsub.discovery.directory import fold, is_public
 
 
 @pytest.mark.parametrize(
@@ -44,3 +46,12 @@ def test_ordinary_addresses_are_public(url: str) -> None:
 def test_what_looks_like_a_secret_is_private(url: str) -> None:
     """Credentials, tokens and addresses that only chance can have made."""
     assert not is_public(url)
+
+
+def test_no_feed_holds_up_the_directory() -> None:
+    """Neither by an address without an end of a word, nor by a title with marks without end."""
+    started = time.process_time()
+    for _ in range(50):
+        assert is_public("https://example.com/" + "a-" * 4000)
+    fold("a" + "\u0315\u0300" * 250_000)
+    assert time.process_time() - started < 3

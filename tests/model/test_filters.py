@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import fields
 from typing import Any
 
@@ -90,3 +91,13 @@ def test_an_expression_that_cannot_be_used_is_left_out_and_named() -> None:
 def test_posts_of_any_shape_can_be_searched(wire: dict[str, Any]) -> None:
     """Imported and saved posts may lack what ours have."""
     assert takes({"exclude_words": ["x"]}, Searched.of(wire))
+
+
+@pytest.mark.parametrize("marks", ["\u0315\u0300" * 250_000, "\u0315" * 250_000 + "\uff9e\u0300" * 125_000])
+def test_marks_without_end_on_a_letter_take_no_long_time(marks: str) -> None:
+    """Put into order, these kept the worker busy for minutes; words beside them are found."""
+    started = time.process_time()
+    found = post(f"cats e\u0301te\u0301 a{marks} dogs")
+    assert takes({"include_words": ["\u00e9t\u00e9"]}, found)
+    assert takes({"include_words": ["dogs"]}, found)
+    assert time.process_time() - started < 2
