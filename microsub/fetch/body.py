@@ -15,9 +15,9 @@ from microsub.fetch.values import HopError
 
 _PIECE = 64 * 1024
 
-# Every chunk of a chunked body costs some fifty microseconds. One byte each would cost minutes of everybody's time.
+# Every chunk of a chunked body costs ten microseconds. A few bytes each would cost half a minute.
 _MANY_CRUMBS = 20_000
-_CRUMB = 4
+_CRUMB = 64
 
 # Servers that flush while they compress send several streams, one behind the other; never this many.
 _MOST_MEMBERS = 1000

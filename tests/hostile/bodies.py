@@ -89,6 +89,14 @@ async def crumbs(visit: Asked) -> None:
         await visit.send(many)
 
 
+async def small_chunks(visit: Asked) -> None:
+    """Sixteen bytes in each chunk, as fast as can be: a body of full length would take half a minute."""
+    await visit.head(XML, "Transfer-Encoding: chunked")
+    many = chunked([b"x" * 16] * 10_000)
+    while True:
+        await visit.send(many)
+
+
 async def chunks_of_extensions(visit: Asked) -> None:
     """Little in each chunk and much beside it, as fast as can be."""
     await visit.head(XML, "Transfer-Encoding: chunked")
@@ -150,6 +158,7 @@ CASES = {
     "endless-chunks": Case(endless_chunks, "too_large"),
     "a-byte-at-a-time": Case(trickle, "timeout", brief=True),
     "a-byte-in-each-chunk": Case(crumbs, "protocol", "crumbs"),
+    "some-bytes-in-each-chunk": Case(small_chunks, "protocol", "crumbs"),
     "chunks-of-extensions": Case(chunks_of_extensions, "protocol", "around the body"),
     "trailers-without-end": Case(endless_trailers, "protocol"),
     "length-too-long": Case(lying_length(len(GOOD) + 1000), "protocol"),
