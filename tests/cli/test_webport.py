@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -139,6 +140,40 @@ async def test_trailers_are_no_headers() -> None:
     async with serving() as port:
         await port.told(HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n")
         assert [name for name, _ in port.scopes[0]["headers"]] == [b"host", b"connection", b"transfer-encoding"]
+
+
+async def test_the_head_of_every_answer_comes_whether_it_has_a_body_or_not() -> None:
+    """HEAD, 204, an answer in parts, an empty one in chunks, and a client that asks before it sends its body."""
+
+    async def app(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        path = scope["path"]
+        sent = (await receive()).get("body", b"")
+        headers = {"/parts": [], "/none": []}.get(path, [(b"content-length", b"4")])
+        await send({"type": "http.response.start", "status": 204 if path == "/none" else 200, "headers": headers})
+        if path == "/parts":
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+            await send({"type": "http.response.body", "body": b"one", "more_body": True})
+            await send({"type": "http.response.body", "body": b"two", "more_body": True})
+        body = {"/parts": b"", "/none": b""}.get(path, sent or b"fine")
+        await send({"type": "http.response.body", "body": body})
+
+    asked = b"POST /asked HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+    async with serving() as port:
+        port.app = app
+        reader, writer = await port.connect()
+        writer.write(asked)
+        first = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+        writer.write(b"body")
+        rest = b"HEAD /head HTTP/1.1\r\nHost: h\r\n\r\nGET /none HTTP/1.1\r\nHost: h\r\n\r\n"
+        writer.write(rest + b"GET /parts HTTP/1.1\r\nHost: h\r\n\r\n")
+        writer.write(b"HEAD /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        answers = await asyncio.wait_for(reader.read(), PATIENCE)
+        writer.close()
+    assert first == b"HTTP/1.1 100 Continue\r\n\r\n"
+    statuses = re.findall(rb"HTTP/1.1 (\d+)", answers)
+    assert statuses == [b"200", b"200", b"204", b"200", b"200"]
+    assert answers.count(b"body") == 1
+    assert b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n" in answers
 
 
 async def test_few_requests_wait_behind_the_one_that_is_answered() -> None:
