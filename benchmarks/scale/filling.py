@@ -277,7 +277,8 @@ def new_post(template: ItemToStore, there: Population, rank: int, place: int) ->
         score=float(int(published)),
         author=f"https://blog-{rank}.example",
         link=link,
-        twin=template.twin and hashlib.sha256(link.encode()).hexdigest()[: len(template.twin)],
+        common_identity=template.common_identity
+        and hashlib.sha256(link.encode()).hexdigest()[: len(template.common_identity)],
     )
 
 

@@ -52,7 +52,7 @@ def told_apart(guid: str, link: str, written: str) -> str:
     return bounded(f"{guid} {normalise_url(link)}") if link and link != written else ""
 
 
-def twin_identity(entry: Entry) -> str | None:
+def common_identity(entry: Entry) -> str | None:
     """What copies of one post in two feeds have in common.
 
     Guid and link together, as a hex digest.

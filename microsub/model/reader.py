@@ -91,8 +91,8 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
-    """Another feed's copy of a post. `wins`: this one yields to it where both are followed."""
+class Duplicate:
+    """The same post from another feed. `wins`: this one yields to it where both are followed."""
 
     item: str
     feed: str
@@ -104,14 +104,14 @@ class TimelineItem:
     """What a timeline needs to know of a stored item to take it in.
 
     `score` is decimal text; `author` the normalised profile URL or empty; `sources` the normalised URLs by which the
-    item's feed can be muted or blocked; `twins` its copies from other feeds.
+    item's feed can be muted or blocked; `duplicates` the same post from other feeds.
     """
 
     id: str
     score: str
     author: str = ""
     sources: tuple[str, ...] = ()
-    twins: tuple[Twin, ...] = ()
+    duplicates: tuple[Duplicate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +155,8 @@ class PageRows:
 class Reason(IntEnum):
     """Why an item left a timeline, as `gone` keeps it. Scripts get their constants from here.
 
-    It may come back after UNFOLLOWED, and after TWIN when the feed of the other copy was unfollowed; never after the
-    others.
+    It may come back after UNFOLLOWED, and after DUPLICATE when the feed of the other one was unfollowed; never after
+    the others.
     """
 
     READ_EXPIRED = 1
@@ -166,13 +166,13 @@ class Reason(IntEnum):
     MOVED = 5
     BLOCKED = 6
     UNFOLLOWED = 7
-    TWIN = 8
+    DUPLICATE = 8
     SWEPT = 9
 
     @property
     def may_return(self) -> bool:
         """Whether an item that left for this reason may come in again."""
-        return self in {Reason.UNFOLLOWED, Reason.TWIN}
+        return self in {Reason.UNFOLLOWED, Reason.DUPLICATE}
 
 
 MOVE = "move"

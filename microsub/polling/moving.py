@@ -104,10 +104,10 @@ class Mover:
     async def _merge(self, feed: FeedRecord, owner: FeedRecord, now: float) -> None:
         """Let everybody who follows `feed` follow `owner`.
 
-        The subscription changes first; then the owner's copies of the posts take the places of the old ones, with
-        their read state, because a twin whose feed isn't followed any more hands over its place. Which posts are copies
-        the feeds themselves have said by moving, so their hosts don't matter. Before all that the old addresses: who
-        follows it from now on needs no merging, and who did a moment ago is found by the next poll.
+        The subscription changes first; then the owner's duplicates of the posts take the places of the old ones, with
+        their read state, because a duplicate whose feed isn't followed any more hands over its place. Which posts are
+        duplicates the feeds themselves have said by moving, so their hosts don't matter. Before all that the
+        old addresses: who follows it from now on needs no merging, and who did a moment ago is found by the next poll.
         """
         for url in (feed.url, *_pages(feed)):
             await self._feeds.lead(url, owner.id)

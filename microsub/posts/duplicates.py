@@ -1,12 +1,12 @@
-"""Copies of one post in several feeds: which are the same post, and which one counts.
+"""Duplicates: which posts of several feeds are the same, and which one counts.
 
-Two items are twins when their guid and link agree (that is their common identity) **and** their feeds are served by
-one host, or one of the feeds by the host that the link leads to. The latter's copy wins, since it is the author's;
-on one host the copy that was stored first wins. Any other feed that claims the same guid and link changes nothing: it
+Two items are duplicates when their guid and link agree (that is their common identity) **and** their feeds are served
+by one host, or one of the feeds by the host that the link leads to. The latter's post wins, since it is the author's;
+on one host the post that was stored first wins. Any other feed that claims the same guid and link changes nothing: it
 could be anyone.
 
-Thousands of feeds may claim one post, and each of them asks for all the others. So only `MOST` copies are kept: first
-those of the link's host, then the oldest of every host. A copy that isn't kept still finds those.
+Thousands of feeds may claim one post, and each of them asks for all the others. So only `MOST` of them are kept: first
+those of the link's host, then the oldest of every host. A post that isn't kept still finds those.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.kit.urls import normalise_url
-from microsub.model.reader import Twin
+from microsub.model.reader import Duplicate
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import reading, text
 from microsub.redis.replies import text as text_of
 
 LIFETIME = 400 * 86400
-"""Seconds that copies are known of each other after the last of them was written or seen in its feed."""
+"""Seconds that duplicates are known of each other after the last of them was written or seen in its feed."""
 
 MOST = 64
-"""Copies of one post that are remembered; half of them are for the host that the post's link leads to."""
+"""Posts of one common identity that are remembered; half of them are for the host that the post's link leads to."""
 
 REFRESH = 30 * 86400
 """Seconds after which a post that its feed still lists has that prolonged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicate:
-    """One feed's copy of a post: item and feed id, the feed's host, and the host of the post's link."""
+class PostOfFeed:
+    """A feed's post as its duplicates know it: item and feed id, the feed's host, and the host of the post's link."""
 
     item: str
     feed: str
@@ -42,52 +42,52 @@ class Duplicate:
     link_host: str
 
     def member(self) -> str:
-        """As it stands in `keys.twins`."""
+        """As it stands in `keys.duplicates`."""
         return f"{self.item} {self.feed} {self.host} {self.link_host}"
 
     @classmethod
-    def read(cls, member: bytes) -> Duplicate:
+    def read(cls, member: bytes) -> PostOfFeed:
         """`member` read back. Raises StoreDamaged."""
-        with reading(f"a member of twins: {member[:80]!r}"):
+        with reading(f"a post among its duplicates: {member[:80]!r}"):
             return cls(*text(member).split(" "))
 
 
-def twins_of(mine: Duplicate, copies: Iterable[Duplicate]) -> tuple[Twin, ...]:
-    """The twins of one copy among those that share its guid and link, the oldest first."""
+def duplicates_of(mine: PostOfFeed, posts: Iterable[PostOfFeed]) -> tuple[Duplicate, ...]:
+    """The duplicates of a post among those that share its guid and link, the oldest first."""
     found = []
-    for other in sorted(copies, key=_age):
+    for other in sorted(posts, key=_age):
         if other.feed == mine.feed:
             continue
         wins = _other_wins(mine, other)
         if wins is not None:
-            found.append(Twin(other.item, other.feed, wins))
+            found.append(Duplicate(other.item, other.feed, wins))
     return tuple(found)
 
 
-def surplus(copies: Sequence[Duplicate], most: int = MOST) -> list[Duplicate]:
-    """Those of the copies that are too many, the least useful ones."""
-    if len(copies) <= most:
+def surplus(posts: Sequence[PostOfFeed], most: int = MOST) -> list[PostOfFeed]:
+    """Those of the posts that are too many, the least useful ones."""
+    if len(posts) <= most:
         return []
     ranks: Counter[str] = Counter()
-    own: list[tuple[int, Duplicate]] = []
-    others: list[tuple[int, Duplicate]] = []
-    for copy in sorted(copies, key=_age):
-        (own if copy.host == copy.link_host else others).append((ranks[copy.host], copy))
-        ranks[copy.host] += 1
-    others.sort(key=lambda pair: (pair[0], -_age(pair[1])))  # the host's first copy, from the newest hosts
+    own: list[tuple[int, PostOfFeed]] = []
+    others: list[tuple[int, PostOfFeed]] = []
+    for post in sorted(posts, key=_age):
+        (own if post.host == post.link_host else others).append((ranks[post.host], post))
+        ranks[post.host] += 1
+    others.sort(key=lambda pair: (pair[0], -_age(pair[1])))  # the host's first post, from the newest hosts
     room = max(most // 2, most - len(others))
-    kept = [copy for _, copy in own[:room]]
-    kept += [copy for _, copy in others[: most - len(kept)]]
+    kept = [post for _, post in own[:room]]
+    kept += [post for _, post in others[: most - len(kept)]]
     keep = set(kept)
-    return [copy for copy in copies if copy not in keep]
+    return [post for post in posts if post not in keep]
 
 
-def _age(copy: Duplicate) -> int:
-    return int(copy.item)
+def _age(post: PostOfFeed) -> int:
+    return int(post.item)
 
 
-def _other_wins(mine: Duplicate, other: Duplicate) -> bool | None:
-    """Whether `other` wins over `mine`; None where they are no twins."""
+def _other_wins(mine: PostOfFeed, other: PostOfFeed) -> bool | None:
+    """Whether `other` wins over `mine`; None where they are no duplicates."""
     if not mine.host or not other.host:
         return None
     if mine.host == other.host:
@@ -100,16 +100,16 @@ def _other_wins(mine: Duplicate, other: Duplicate) -> bool | None:
 
 
 WAS = "was"
-"""The field of an item that names its copies in feeds that gave their followers to its own: `<item id> <feed id> …`."""
+"""An item's field with its duplicates in feeds that gave their followers to its own: `<item id> <feed id> …`."""
 
 MERGED = "merged"
 """The field of a feed's record that names the feeds which gave it their followers, the latest last."""
 
 
-def was_of(text: str) -> tuple[Twin, ...]:
-    """The copies that an item takes the place of, whatever their hosts: their feeds said so."""
+def was_of(text: str) -> tuple[Duplicate, ...]:
+    """The posts that an item takes the place of, whatever their hosts: their feeds said so."""
     parts = text.split()
-    return tuple(Twin(item, feed) for item, feed in zip(parts[::2], parts[1::2], strict=False))
+    return tuple(Duplicate(item, feed) for item, feed in zip(parts[::2], parts[1::2], strict=False))
 
 
 async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
@@ -134,35 +134,35 @@ def _agree(link: str, other: str) -> bool:
     return not link or not other or normalise_url(link) == normalise_url(other)
 
 
-def register(identity: str, copy: Duplicate) -> list[Command]:
-    """Commands that make `copy` known to its twins."""
-    key = keys.twins(identity)
-    return [("SADD", key, copy.member()), ("EXPIRE", key, LIFETIME)]
+def register(identity: str, post: PostOfFeed) -> list[Command]:
+    """Commands that make a post known to its duplicates."""
+    key = keys.duplicates(identity)
+    return [("SADD", key, post.member()), ("EXPIRE", key, LIFETIME)]
 
 
-async def look_up(redis: Redis, wanted: Mapping[str, Sequence[Duplicate]]) -> dict[str, tuple[Twin, ...]]:
-    """The twins of copies, each with its identity (identity → copies), by item id.
+async def look_up(redis: Redis, wanted: Mapping[str, Sequence[PostOfFeed]]) -> dict[str, tuple[Duplicate, ...]]:
+    """The duplicates of posts (common identity → posts), by item id.
 
-    One round trip, and one more where there are more copies than are to be remembered: those are forgotten.
+    One round trip, and one more where there are more of them than are to be remembered: those are forgotten.
     """
-    replies = await redis.pipeline([("SMEMBERS", keys.twins(identity)) for identity in wanted])
-    found: dict[str, tuple[Twin, ...]] = {}
+    replies = await redis.pipeline([("SMEMBERS", keys.duplicates(identity)) for identity in wanted])
+    found: dict[str, tuple[Duplicate, ...]] = {}
     forget: list[Command] = []
     for (identity, asking), reply in zip(wanted.items(), replies, strict=True):
-        copies = [Duplicate.read(member) for member in reply]
-        if many := surplus(copies):
-            forget.append(("SREM", keys.twins(identity), *(copy.member() for copy in many)))
+        posts = [PostOfFeed.read(member) for member in reply]
+        if many := surplus(posts):
+            forget.append(("SREM", keys.duplicates(identity), *(post.member() for post in many)))
             gone = set(many)
-            copies = [copy for copy in copies if copy not in gone]
-        found |= {mine.item: twins_of(mine, copies) for mine in asking}
+            posts = [post for post in posts if post not in gone]
+        found |= {mine.item: duplicates_of(mine, posts) for mine in asking}
     if forget:
         await redis.pipeline(forget)
     return found
 
 
-def by_identity(pairs: Iterable[tuple[str, Duplicate]]) -> dict[str, list[Duplicate]]:
-    """What `look_up` takes, from identities and copies."""
-    wanted: dict[str, list[Duplicate]] = {}
-    for identity, copy in pairs:
-        wanted.setdefault(identity, []).append(copy)
+def by_identity(pairs: Iterable[tuple[str, PostOfFeed]]) -> dict[str, list[PostOfFeed]]:
+    """What `look_up` takes, from identities and posts."""
+    wanted: dict[str, list[PostOfFeed]] = {}
+    for identity, post in pairs:
+        wanted.setdefault(identity, []).append(post)
     return wanted

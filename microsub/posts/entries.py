@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from microsub.formats.entry_id import MAX_IDENTITY, identities, identity, twin_identity
+from microsub.formats.entry_id import MAX_IDENTITY, common_identity, identities, identity
 from microsub.formats.lookups import lacking
 from microsub.formats.wire import dump, to_wire
 from microsub.kit.digests import short_digest
@@ -131,7 +131,7 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
         published=wire.get("published", ""),  # as it stands there: an edit that keeps it must not change it
         author=author,
         link=entry.url or "",
-        twin=twin_identity(entry),
+        common_identity=common_identity(entry),
         incomplete=bool(lacking(entry, source)),
         shared=alone if alone != guid else "",
         extra=_written(entry.guid, guid),

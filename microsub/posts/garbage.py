@@ -42,7 +42,7 @@ class Candidate:
     id: str
     feed: str
     guid: str
-    twin: str
+    common_identity: str
     link: str
     condemned: str
     updated: str
@@ -100,7 +100,7 @@ async def spare(redis: Redis, ids: Sequence[str]) -> None:
 async def delete(redis: Redis, doomed: Sequence[Candidate], now: float) -> int:
     """Delete condemned items that nobody has spared meanwhile, and leave tombstones; how many.
 
-    Their copies still know of them: one that comes in later stays away where they have left. The feed forgets them
+    Their duplicates still know of them: one that comes in later stays away where they have left. The feed forgets them
     first: a crash in between leaves items that no feed lists, and the next sweep finds those. One that is spared in
     this very moment goes back into its place.
     """
@@ -135,15 +135,15 @@ async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wante
 async def erase(redis: Redis, retired: Sequence[Candidate]) -> None:
     """The second half, for when they have left all timelines. Both are idempotent."""
     for one in retired:
-        await redis.pipeline([("DEL", keys.item(one.id)), *(await _twin_left(redis, one))])
+        await redis.pipeline([("DEL", keys.item(one.id)), *(await _duplicate_left(redis, one))])
 
 
-async def _twin_left(redis: Redis, one: Candidate) -> list[Command]:
-    if not one.twin:
+async def _duplicate_left(redis: Redis, one: Candidate) -> list[Command]:
+    if not one.common_identity:
         return []
     feed_url = text_of(await redis.command("HGET", keys.feed(one.feed), "url") or b"")
-    member = duplicates.Duplicate(one.id, one.feed, host_of(feed_url), host_of(one.link)).member()
-    return [("SREM", keys.twins(one.twin), member)]
+    member = duplicates.PostOfFeed(one.id, one.feed, host_of(feed_url), host_of(one.link)).member()
+    return [("SREM", keys.duplicates(one.common_identity), member)]
 
 
 async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:

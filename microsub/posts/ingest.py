@@ -70,8 +70,8 @@ class _Known:
     score: str
     author: str
     published: str
-    twin: str
-    twin_at: float
+    common_identity: str
+    registered_at: float
     version: str
     untold: str
 
@@ -160,7 +160,7 @@ class PostWriter:
             updated = await self._edit(feed, edited, now, version)
         if version:
             updated += [_edited(old, candidate, old.untold) for old, candidate in compared.same if old.untold]
-        await self._prolong_twins(feed, compared.again, now)
+        await self._prolong_duplicates(feed, compared.again, now)
         return Stored(tuple(new), tuple(updated), version, pending)
 
     async def announced(self, updated: Iterable[WrittenItem]) -> None:
@@ -227,11 +227,11 @@ class PostWriter:
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
             texts = [text(value) if value else "" for value in row]
-            digest, score, author, published, twin, twin_at, version, confirmed, untold = texts
+            digest, score, author, published, common, registered, version, confirmed, untold = texts
             if score:
                 latest = max(version, confirmed)
                 known[guid] = _Known(
-                    item_id, digest, score, author, published, twin, float(twin_at or 0), latest, untold
+                    item_id, digest, score, author, published, common, float(registered or 0), latest, untold
                 )
         return known
 
@@ -287,8 +287,8 @@ class PostWriter:
             if candidate.guid in was:
                 fields[duplicates.WAS] = was[candidate.guid]
             commands.append(("HSET", keys.item(item_id), *_flat(fields)))
-            if candidate.twin:
-                commands += duplicates.register(candidate.twin, _copy(feed, item_id, candidate))
+            if candidate.common_identity:
+                commands += duplicates.register(candidate.common_identity, _post_of(feed, item_id, candidate))
         await self._redis.pipeline(commands)
         return numbered
 
@@ -345,14 +345,18 @@ class PostWriter:
         replies = await self._redis.scripts(calls) if calls else []
         return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
 
-    async def _prolong_twins(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
-        """Keep copies known of each other while a feed lists them; written once a month at most."""
+    async def _prolong_duplicates(
+        self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float
+    ) -> None:
+        """Keep duplicates known of each other while a feed lists them; written once a month at most."""
         commands: list[Command] = []
         calls = []
         for old, candidate in listed:
-            if candidate.twin and (now - old.twin_at > duplicates.REFRESH or old.twin != candidate.twin):
-                commands += duplicates.register(candidate.twin, _copy(feed, old.id, candidate))
-                fields = ("twin", candidate.twin, "twin_at", score_text(now))
+            if candidate.common_identity and (
+                now - old.registered_at > duplicates.REFRESH or old.common_identity != candidate.common_identity
+            ):
+                commands += duplicates.register(candidate.common_identity, _post_of(feed, old.id, candidate))
+                fields = ("twin", candidate.common_identity, "twin_at", score_text(now))
                 calls.append((_UPDATE, [keys.item(old.id)], ["change", ANY, "", *fields]))
         if commands:
             await self._redis.pipeline(commands)
@@ -543,8 +547,8 @@ def _changing(
     }
     if version:
         fields["version"] = version
-    if candidate.twin:
-        fields |= {"twin": candidate.twin, "twin_at": score_text(now)}
+    if candidate.common_identity:
+        fields |= {"twin": candidate.common_identity, "twin_at": score_text(now)}
     return fields
 
 
@@ -561,14 +565,16 @@ def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if old.get(name) != new.get(name)))
 
 
-def _copy(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> duplicates.Duplicate:
-    return duplicates.Duplicate(item_id, feed.id, host_of(feed.url), host_of(candidate.link))
+def _post_of(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> duplicates.PostOfFeed:
+    return duplicates.PostOfFeed(item_id, feed.id, host_of(feed.url), host_of(candidate.link))
 
 
 def _withdrawal(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> list[Command]:
     commands: list[Command] = [("DEL", keys.item(item_id))]
-    if candidate.twin:
-        commands.append(("SREM", keys.twins(candidate.twin), _copy(feed, item_id, candidate).member()))
+    if candidate.common_identity:
+        commands.append(
+            ("SREM", keys.duplicates(candidate.common_identity), _post_of(feed, item_id, candidate).member())
+        )
     return commands
 
 

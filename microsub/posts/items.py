@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from microsub.kit.urls import host_of, normalise_profile
-from microsub.model.reader import Cursor, TimelineItem, Twin
+from microsub.model.reader import Cursor, Duplicate, TimelineItem
 from microsub.posts import duplicates
 from microsub.posts.garbage import spare
 from microsub.posts.values import ANY
@@ -102,18 +102,18 @@ class Items:
         found = {item_id: filled(row[:5]) for item_id, row in rows.items() if row[1] is not None}
         sources = sources | await self._sources(feed for feed, *_ in found.values() if feed not in sources)
         asking = (
-            (twin, duplicates.Duplicate(item_id, feed, sources[feed].host, host_of(link)))
-            for item_id, (feed, _, _, twin, link) in found.items()
-            if twin
+            (identity, duplicates.PostOfFeed(item_id, feed, sources[feed].host, host_of(link)))
+            for item_id, (feed, _, _, identity, link) in found.items()
+            if identity
         )
-        copies = await duplicates.look_up(self._redis, duplicates.by_identity(asking))
+        others = await duplicates.look_up(self._redis, duplicates.by_identity(asking))
         return [
             TimelineItem(
                 item_id,
                 score,
                 author,
                 sources[feed].urls,
-                (*copies.get(item_id, ()), *duplicates.was_of(text(rows[item_id][6] or b""))),
+                (*others.get(item_id, ()), *duplicates.was_of(text(rows[item_id][6] or b""))),
             )
             for item_id, (feed, score, author, *_) in found.items()
         ]
@@ -133,7 +133,7 @@ class Items:
             {
                 item_id: {duplicates.WAS: was}
                 for item_id, was in named.items()
-                if Twin(found[item_id], former) not in duplicates.was_of(texts[item_id][2])
+                if Duplicate(found[item_id], former) not in duplicates.was_of(texts[item_id][2])
             }
         )
         return len(found)

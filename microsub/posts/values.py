@@ -28,8 +28,9 @@ class ItemToStore:
 
     `guid` is its identity in the feed, `wire` its JSON (`formats.wire`) without ids, `published` the ISO time in it,
     `hash` a digest of what readers see of it, `score` Unix seconds, `author` the normalised profile URL or empty,
-    `twin` what it shares with copies in other feeds, `extra` further fields to save. `incomplete` says that look-ups
-    would add something. `shared` is what it would be known by if it were the only one of its guid, where it isn't.
+    `common_identity` what it shares with its duplicates, `extra` further fields to save. `incomplete` says that
+    look-ups would add something. `shared` is what it would be known by if it were the only one of its guid, where
+    it isn't.
     """
 
     guid: str
@@ -39,7 +40,7 @@ class ItemToStore:
     published: str = ""
     author: str = ""
     link: str = ""
-    twin: str | None = None
+    common_identity: str | None = None
     incomplete: bool = False
     shared: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -119,7 +120,10 @@ class EntriesFound:
     def of(cls, fields: Mapping[str, bytes]) -> EntriesFound:
         """The message read back. Raises ValueError or KeyError for what isn't one."""
         heads = orjson.loads(fields["items"])
-        items = tuple(ItemToStore(wire=fields[str(place)], **head) for place, head in enumerate(heads))
+        items = tuple(
+            ItemToStore(wire=fields[str(place)], common_identity=head.pop("twin", None), **head)
+            for place, head in enumerate(heads)
+        )
         reading = float(fields["reading"]) if "reading" in fields else None
         return cls(text(fields["feed"]), float(fields["found"]), items, reading)
 
@@ -180,11 +184,13 @@ class ItemIncomplete:
         return cls(text(fields["item"]), text(fields["version"]))
 
 
-_HEAD = ("guid", "hash", "score", "published", "author", "link", "twin", "incomplete", "shared", "extra")
+_HEAD = {name: name for name in ("guid", "hash", "published", "author", "link", "incomplete", "shared", "extra")}
+_HEAD |= {"common_identity": "twin"}
+"""Fields of a post → their names in a message, where they aren't empty."""
 
 
 def _head(item: ItemToStore) -> dict[str, object]:
-    return {name: value for name in _HEAD if (value := getattr(item, name))} | {"score": item.score}
+    return {name: value for field_, name in _HEAD.items() if (value := getattr(item, field_))} | {"score": item.score}
 
 
 def _joined(ids: Sequence[str]) -> bytes:

@@ -111,16 +111,18 @@ ITEM_PREFIX = "item:"
 
 def item(item_id: str) -> str:
     """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (where that is another), `hash`,
-    `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`, `asked`,
-    `condemned`, `was` (copies in feeds that have become this one) and whatever a post was saved with.
+    `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin` (the common
+    identity of its duplicates), `twin_at` (Unix time when they were last told), `incomplete`, `asked`, `condemned`,
+    `was` (duplicates in feeds that have become this one) and whatever a post was saved with.
     Lifetime: as long as a timeline refers to it. `posts.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"
 
 
-def twins(identity: str) -> str:
-    """Set: `<item id> <feed id> <host> <link host>` of the items that share normalised guid and link. Lifetime: 400
-    days after the last write, prolonged while a feed lists the post. `posts.items`.
+def duplicates(identity: str) -> str:
+    """Set: `<item id> <feed id> <host> <link host>` of the items that share normalised guid and link, which are
+    duplicates by their hosts. Lifetime: 400 days after the last write, prolonged while a feed lists the post.
+    `posts.duplicates`.
     """
     return f"twins:{identity}"
 

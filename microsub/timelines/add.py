@@ -44,7 +44,7 @@ class Added:
     """What became of the items given to one timeline, as ids.
 
     An item that it knew already is in none of these. `added` came in unread, `read` as read (found older than the
-    follow), `hidden` muted; `suppressed` stays out (blocked, left before, or another feed's copy stands); `evicted`
+    follow), `hidden` muted; `suppressed` stays out (blocked, left before, or a duplicate stands); `evicted`
     left to make room. What the channel filters out is in none of these either. `subscribed` is False where the channel
     doesn't follow the feed (any more), or doesn't exist (any more): then nothing happened.
     """
@@ -290,8 +290,8 @@ def item_args(items: Sequence[TimelineItem]) -> list[Arg]:
     """The items as the script reads them."""
     args: list[Arg] = []
     for item in items:
-        twins = " ".join(f"{twin.item} {twin.feed} {int(twin.wins)}" for twin in item.twins)
-        args += (item.id, item.score, "\n".join(urls(item)), twins)
+        duplicates = " ".join(f"{other.item} {other.feed} {int(other.wins)}" for other in item.duplicates)
+        args += (item.id, item.score, "\n".join(urls(item)), duplicates)
     return args
 
 

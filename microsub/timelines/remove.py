@@ -124,7 +124,7 @@ async def move_items(
 async def take_out_feed(redis: Redis, items: Items, user: str, uid: str, feed_id: str, now: float) -> int:
     """Take out the unread items of a feed that the channel no longer follows; how many.
 
-    Where another feed of the channel has a copy of the post, that copy replaces it. Takes nothing while the channel
+    Where another feed of the channel has the same post, that duplicate replaces it. Takes nothing while the channel
     follows the feed.
     """
     count = 0
@@ -148,26 +148,26 @@ async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[s
 async def _replace_feed(
     redis: Redis, items: Items, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float
 ) -> int:
-    """Take out unread items of the feed; another feed's copy comes in with the same step."""
-    twins = {
-        item.id: [twin for twin in item.twins if twin.feed != feed_id]
+    """Take out unread items of the feed; a duplicate comes in with the same step."""
+    duplicates = {
+        item.id: [other for other in item.duplicates if other.feed != feed_id]
         for item in await items.timeline_items(ids)
-        if item.twins
+        if item.duplicates
     }
     left: list[str] = []
-    if twins:
-        wanted = [twin.item for several in twins.values() for twin in several]
-        copies = {item.id: item for item in await items.timeline_items(wanted)}
+    if duplicates:
+        wanted = [other.item for several in duplicates.values() for other in several]
+        others = {item.id: item for item in await items.timeline_items(wanted)}
         args: list[Arg] = [int(now), feed_id]
-        for item_id, several in twins.items():
-            found = [(copies[twin.item], twin.feed) for twin in several if twin.item in copies]
+        for item_id, several in duplicates.items():
+            found = [(others[other.item], other.feed) for other in several if other.item in others]
             args += [item_id, len(found)]
-            for copy, feed in found:
-                args += [copy.id, copy.score, feed, *counted(urls(copy))]
+            for one, feed in found:
+                args += [one.id, one.score, feed, *counted(urls(one))]
         script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid)]
         left += split(await redis.script(load("timeline_swap"), script_keys, args))
-        await take_back(redis, items, user, uid, list(copies), now)
-    rest = [item_id for item_id in ids if item_id not in twins]
+        await take_back(redis, items, user, uid, list(others), now)
+    rest = [item_id for item_id in ids if item_id not in duplicates]
     how = Leaving(Reason.UNFOLLOWED, only_unread=True, unless_followed=feed_id)
     return len(left) + (len(await take_out(redis, user, uid, rest, how, now)) if rest else 0)
 

@@ -129,7 +129,7 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
     "host not in line": ([("ZREM", keys.hosts_due(), "a.example")], keys.feed(A), "never polled"),
     "counter of items": ([("SET", keys.item_ids(), 5)], keys.item_ids(), "behind"),
     "counter of feeds": ([("DEL", keys.feed_ids())], keys.feed_ids(), "behind"),
-    "no time to live": ([("PERSIST", "twins:twin a.example 1")], "twins:twin a.example 1", "without a time to live"),
+    "no time to live": ([("PERSIST", "twins:t a.example 1")], "twins:t a.example 1", "without a time to live"),
     "a time to live": ([("EXPIRE", keys.posts("ann", "home"), 99)], keys.posts("ann", "home"), "ends by itself"),
 }  # fmt: skip
 

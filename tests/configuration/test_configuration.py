@@ -452,5 +452,5 @@ async def test_addresses_may_be_exchanged_and_names_changed_in_the_file(configur
 async def test_an_edit_elsewhere_isnt_held_up_by_who_is_two_users_already(configured: Configured) -> None:
     """What an earlier version has let through is no reason to refuse what has nothing to do with it."""
     await configured.apply(alice(channel("home", A)))
-    await configured.accounts.add_user("twin", "https://alice.example/", NOW)
+    await configured.accounts.add_user("second", "https://alice.example/", NOW)
     await configured.apply(alice(channel("home", A, B)))

@@ -39,7 +39,7 @@ def _changed(chance: Random, entries: list[Entry], number: int) -> list[Entry]:
         case 3:
             entries[place], entries[0] = entries[0], entries[place]
         case 4:
-            entries.insert(place, (f"twin-{number}", f"At the same time {number}", date))
+            entries.insert(place, (f"same-time-{number}", f"At the same time {number}", date))
         case 5:
             entries.pop(place)
     return entries or dated(1)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from microsub.formats.entry_id import identities, twin_identity
+from microsub.formats.entry_id import common_identity, identities
 from microsub.formats.parse import parse
 from microsub.formats.wire import feed_to_wire, to_wire
 from microsub.kit.urls import host_of
@@ -124,15 +124,15 @@ def test_a_feed_is_read_whole(name: str) -> None:
     assert (len(feed.entries), feed.format, feed.name, feed.home) == EXPECTED[name]
 
 
-def test_all_entries_are_there_and_the_two_feeds_of_one_blog_are_twins() -> None:
+def test_all_entries_are_there_and_the_two_feeds_of_one_blog_are_duplicates() -> None:
     """255 entries in all, and one with nothing but a date; 230 posts, because one blog is there as Atom and as RSS."""
     feeds = [read(name) for name in EXPECTED]
     assert sum(len(feed.entries) for feed in feeds) == 255
     seen = {identity for feed in feeds for identity in identities(feed.entries)}
     assert len(seen) == 230
     atom, rss = read("large_atom.xml"), read("large_rss.xml")
-    assert [twin_identity(entry) for entry in atom.entries] == [twin_identity(entry) for entry in rss.entries]
-    assert all(twin_identity(entry) for entry in atom.entries)
+    assert [common_identity(entry) for entry in atom.entries] == [common_identity(entry) for entry in rss.entries]
+    assert all(common_identity(entry) for entry in atom.entries)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from microsub.discovery.links import discover
 from microsub.errors import ParseError
-from microsub.formats.entry_id import identities, twin_identity
+from microsub.formats.entry_id import common_identity, identities
 from microsub.formats.parse import parse
 from microsub.formats.wire import encode, to_wire
 from microsub.kit.urls import EXECUTABLE
@@ -79,7 +79,7 @@ def assert_harmless(feed: Feed) -> None:
         assert entry.post_type
         assert encode(entry, item_id="1", source="2").startswith(b'{"type":')
         assert_wire(to_wire(entry))
-        twin_identity(entry)
+        common_identity(entry)
     assert len(identities(feed.entries)) == len(feed.entries)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.formats.entry_id import identities, identity, twin_identity
+from microsub.formats.entry_id import common_identity, identities, identity
 from microsub.kit import urls
 from microsub.kit.urls import (
     canonical_feed_url,
@@ -79,13 +79,13 @@ def test_a_post_is_known_by_its_text_with_or_without_the_headline_that_is_in_it(
     assert identity(Entry(name="The bridge is open", content=body)) != identity(Entry(content=body))
 
 
-def test_twins_agree_in_guid_and_link() -> None:
+def test_duplicates_agree_in_guid_and_link() -> None:
     """Both are needed, and both are compared in normal form."""
     first = Entry(guid="tag:1", url="https://a.example/1")
-    assert twin_identity(first) == twin_identity(Entry(guid="tag:1", url="http://a.example/1/?utm_source=planet"))
-    assert twin_identity(first) != twin_identity(Entry(guid="tag:2", url="https://a.example/1"))
-    assert twin_identity(Entry(guid="tag:1")) is None
-    assert twin_identity(Entry(url="https://a.example/1")) is None
+    assert common_identity(first) == common_identity(Entry(guid="tag:1", url="http://a.example/1/?utm_source=planet"))
+    assert common_identity(first) != common_identity(Entry(guid="tag:2", url="https://a.example/1"))
+    assert common_identity(Entry(guid="tag:1")) is None
+    assert common_identity(Entry(url="https://a.example/1")) is None
 
 
 def test_an_enormous_guid_becomes_a_short_key() -> None:

@@ -23,7 +23,7 @@ ENTRY = Entry(
     refs={"https://b.example/": Card(name=""), "https://a.example/2": NOTE},
 )
 FEED = Feed("https://a.example/feed", "rss", name="", ttl=0, entries=(ENTRY, NOTE))
-ITEM = ItemToStore("1", '{"name":"Übung"}'.encode(), "h", 1.5, twin="t", extra={"written_guid": "http://1"})
+ITEM = ItemToStore("1", '{"name":"Übung"}'.encode(), "h", 1.5, common_identity="t", extra={"written_guid": "http://1"})
 READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)))
 
 

@@ -91,14 +91,14 @@ async def test_the_loser_of_a_claim_deletes_its_hash(feed, redis):
     class Late(Counting):
         async def script(self, script, script_keys, args=()):
             if script.name == "item_claim":
-                self.winner = await PostWriter(redis).write(feed, [candidate("one", twin="t")], NOON)
+                self.winner = await PostWriter(redis).write(feed, [candidate("one", common_identity="t")], NOON)
             return await redis.script(script, script_keys, args)
 
     late = Late(redis)
-    stored = await PostWriter(late).write(feed, [candidate("one", twin="t")], NOON)
+    stored = await PostWriter(late).write(feed, [candidate("one", common_identity="t")], NOON)
     assert (stored.new, stored.updated) == ((), ())
     assert await all_items(redis) == [keys.item(late.winner.new[0].id).encode()]
-    assert len(await redis.command("SMEMBERS", keys.twins("t"))) == 1
+    assert len(await redis.command("SMEMBERS", keys.duplicates("t"))) == 1
 
 
 async def test_a_crash_before_the_claim_loses_nothing(writer, items, feed, redis):
@@ -131,11 +131,11 @@ async def test_a_large_document_costs_a_handful_of_round_trips(feed, redis):
     """300 new posts, then 300 edits, then nothing new: no round trip depends on their number."""
     counting = Counting(redis)
     writer = PostWriter(counting)
-    posts = [candidate(str(number), twin=f"twin {number}") for number in range(300)]
+    posts = [candidate(str(number), common_identity=f"t{number}") for number in range(300)]
     assert len((await writer.write(feed, posts, NOON)).new) == 300
     assert counting.trips <= 7
     counting.trips = 0
-    edits = [candidate(str(number), text="edited", twin=f"twin {number}") for number in range(300)]
+    edits = [candidate(str(number), text="edited", common_identity=f"t{number}") for number in range(300)]
     assert len((await writer.write(feed, edits, NOON + 1)).updated) == 300
     assert counting.trips <= 7
     counting.trips = 0
@@ -143,7 +143,7 @@ async def test_a_large_document_costs_a_handful_of_round_trips(feed, redis):
     assert counting.trips <= 4
 
 
-# --- twins -------------------------------------------------------------------------------------------------------
+# --- duplicates --------------------------------------------------------------------------------------------------
 
 
 async def stored_in(redis, url: str, post: ItemToStore):
@@ -152,28 +152,28 @@ async def stored_in(redis, url: str, post: ItemToStore):
     return feed, item
 
 
-async def twins(redis, *ids):
-    """Per item, the ids of its twins and whether they win."""
+async def duplicates(redis, *ids):
+    """Per item, the ids of its duplicates and whether they win."""
     found = await Items(redis).timeline_items(ids)
-    return [[(twin.item, twin.feed, twin.wins) for twin in item.twins] for item in found]
+    return [[(other.item, other.feed, other.wins) for other in item.duplicates] for item in found]
 
 
-async def test_copies_of_one_host_are_twins_and_the_first_wins(redis):
+async def test_copies_of_one_host_are_duplicates_and_the_first_wins(redis):
     """The Atom and the RSS feed of a blog carry one post; the copy that was stored first stays."""
-    post = candidate("one", twin="t")
+    post = candidate("one", common_identity="t")
     atom, first = await stored_in(redis, "https://blog.example/atom", post)
     rss, second = await stored_in(redis, "https://blog.example/rss", post)
-    assert await twins(redis, first.id, second.id) == [[(second.id, rss.id, False)], [(first.id, atom.id, True)]]
+    assert await duplicates(redis, first.id, second.id) == [[(second.id, rss.id, False)], [(first.id, atom.id, True)]]
 
 
 @pytest.mark.parametrize("planet_first", [True, False])
 async def test_the_copy_from_the_links_host_wins(redis, planet_first):
     """A planet's copy yields to the blog's own, whichever was stored first."""
-    post = candidate("one", twin="t")
+    post = candidate("one", common_identity="t")
     urls = ["https://planet.example/feed", "https://blog.example/atom"]
     stored = {url: await stored_in(redis, url, post) for url in (urls if planet_first else urls[::-1])}
     (planet, planet_item), (blog, blog_item) = stored[urls[0]], stored[urls[1]]
-    assert await twins(redis, planet_item.id, blog_item.id) == [
+    assert await duplicates(redis, planet_item.id, blog_item.id) == [
         [(blog_item.id, blog.id, True)],
         [(planet_item.id, planet.id, False)],
     ]
@@ -181,24 +181,24 @@ async def test_the_copy_from_the_links_host_wins(redis, planet_first):
 
 async def test_a_strange_feed_can_neither_replace_nor_suppress(redis):
     """Two feeds of other hosts that claim guid and link of a blog have nothing to do with each other."""
-    post = candidate("one", twin="t")
+    post = candidate("one", common_identity="t")
     _, one = await stored_in(redis, "https://evil.example/feed", post)
     _, other = await stored_in(redis, "https://planet.example/feed", post)
-    assert await twins(redis, one.id, other.id) == [[], []]
+    assert await duplicates(redis, one.id, other.id) == [[], []]
 
 
 async def test_copies_are_still_known_after_a_year_of_listing(writer, feed, redis):
     """While a feed lists a post, its copies stay known: the time to live is prolonged, once in a month at most."""
-    post = candidate("one", twin="t")
+    post = candidate("one", common_identity="t")
     await writer.write(feed, [post], NOON)
-    await redis.command("EXPIRE", keys.twins("t"), 100)
+    await redis.command("EXPIRE", keys.duplicates("t"), 100)
     await writer.write(feed, [post], NOON + 86400)
-    assert await redis.command("TTL", keys.twins("t")) <= 100
+    assert await redis.command("TTL", keys.duplicates("t")) <= 100
     await writer.write(feed, [post], NOON + 40 * 86400)
-    assert await redis.command("TTL", keys.twins("t")) > 300 * 86400
-    await redis.command("DEL", keys.twins("t"))
+    assert await redis.command("TTL", keys.duplicates("t")) > 300 * 86400
+    await redis.command("DEL", keys.duplicates("t"))
     await writer.write(feed, [post], NOON + 80 * 86400)
-    assert await redis.command("SCARD", keys.twins("t")) == 1
+    assert await redis.command("SCARD", keys.duplicates("t")) == 1
 
 
 def test_scores_are_short_decimal_text():

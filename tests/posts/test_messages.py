@@ -14,7 +14,9 @@ from tests.support.posts import NOON, candidate
         EntriesFound("7", NOON, ()),
         EntriesFound("7", NOON, (), NOON + 0.001),
         EntriesFound(
-            "7", NOON + 0.123456, (candidate("a"), candidate("b", twin="t", incomplete=True, extra={"k": "ü"}))
+            "7",
+            NOON + 0.123456,
+            (candidate("a"), candidate("b", common_identity="t", incomplete=True, extra={"k": "ü"})),
         ),
         EntriesFound("7", NOON, (candidate("undated", at=0.0, author="", link=""),)),
         ItemsStored("7"),

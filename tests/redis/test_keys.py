@@ -113,10 +113,10 @@ class TestStrayKeys:
 
     async def test_a_key_without_lifetime_fails(self, redis):
         """Where keys.py doesn't let it stay."""
-        await redis.command("SADD", keys.twins("x"), 1)
-        with pytest.raises(AssertionError, match=r"keys\.twins says nothing of staying"):
+        await redis.command("SADD", keys.duplicates("x"), 1)
+        with pytest.raises(AssertionError, match=r"keys\.duplicates says nothing of staying"):
             await assert_no_stray_keys(redis)
-        await redis.command("DEL", keys.twins("x"))
+        await redis.command("DEL", keys.duplicates("x"))
 
 
 def test_every_key_of_a_user_is_deleted_with_the_user() -> None:

@@ -32,6 +32,6 @@ def candidate(name: str, *, text: str = "words", at: float = NOON, host: str = "
         "score": at,
         "author": f"https://{host}/",
         "link": link,
-        "twin": None,
+        "common_identity": None,
     }
     return ItemToStore(**{**values, **changes})

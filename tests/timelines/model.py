@@ -11,7 +11,7 @@ from functools import reduce
 
 from microsub.model.reader import Reason, TimelineItem
 
-COMES_BACK = {Reason.UNFOLLOWED, Reason.TWIN}
+COMES_BACK = {Reason.UNFOLLOWED, Reason.DUPLICATE}
 
 
 @dataclass
@@ -133,25 +133,27 @@ class Model:
     def _take(self, channel: ModelChannel, item: str, read_at: float | None, limit: int) -> None:
         if channel.part_of(item) is not None or channel.gone.get(item) not in {None, *COMES_BACK}:
             return
-        twins = self.items[item].twins
-        final = [channel.gone[twin.item] for twin in twins if channel.gone.get(twin.item) not in {None, *COMES_BACK}]
-        standing = [twin for twin in twins if channel.part_of(twin.item) is not None]
+        duplicates = self.items[item].duplicates
+        final = [
+            channel.gone[other.item] for other in duplicates if channel.gone.get(other.item) not in {None, *COMES_BACK}
+        ]
+        standing = [other for other in duplicates if channel.part_of(other.item) is not None]
         if final:
             channel.gone[item] = final[0]
             return
-        if any(twin.wins and twin.feed in channel.feeds for twin in standing):
-            channel.gone[item] = Reason.TWIN
+        if any(other.wins and other.feed in channel.feeds for other in standing):
+            channel.gone[item] = Reason.DUPLICATE
             return
-        left = any(channel.gone.get(twin.item) == Reason.UNFOLLOWED for twin in twins)
-        if channel.gone.get(item) == Reason.TWIN and not standing and not left:
+        left = any(channel.gone.get(other.item) == Reason.UNFOLLOWED for other in duplicates)
+        if channel.gone.get(item) == Reason.DUPLICATE and not standing and not left:
             return
         if self.is_blocked(channel, item):
             return
         if standing:
-            times = [(channel.part_of(twin.item) or {})[twin.item] for twin in standing]
+            times = [(channel.part_of(other.item) or {})[other.item] for other in standing]
             read_at = next((at for at in times if at is not None), None)
-            for twin in standing:
-                channel.leave(twin.item, Reason.TWIN)
+            for other in standing:
+                channel.leave(other.item, Reason.DUPLICATE)
         hidden = self.is_muted(channel, item)
         if not hidden and not standing and limit and len(channel.posts) >= limit:
             oldest = sorted(channel.posts, key=self.place)[: len(channel.posts) - limit + 1]
@@ -230,11 +232,11 @@ class Model:
         for part in (channel.posts, channel.hidden):
             for item in [item for item, at in part.items() if at is None and self.feed_of[item] == feed]:
                 channel.leave(item, Reason.UNFOLLOWED)
-                for twin in self.items[item].twins:
-                    waits = channel.gone.get(twin.item) == Reason.TWIN and twin.feed in channel.feeds
-                    if waits and not self.is_blocked(channel, twin.item):
-                        del channel.gone[twin.item]
-                        (channel.hidden if self.is_muted(channel, twin.item) else channel.posts)[twin.item] = None
+                for other in self.items[item].duplicates:
+                    waits = channel.gone.get(other.item) == Reason.DUPLICATE and other.feed in channel.feeds
+                    if waits and not self.is_blocked(channel, other.item):
+                        del channel.gone[other.item]
+                        (channel.hidden if self.is_muted(channel, other.item) else channel.posts)[other.item] = None
                         break
 
     def expire_read(self, uid: str, until: float) -> int:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.model.reader import Cursor, PageQuery, Reason, TimelineItem, Twin
+from microsub.model.reader import Cursor, Duplicate, PageQuery, Reason, TimelineItem
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
@@ -63,8 +63,8 @@ def universe() -> tuple[dict[str, TimelineItem], dict[str, str]]:
         items[str(number)] = TimelineItem(str(number), score, AUTHORS[number % len(AUTHORS) - 1], sources)
     for number in range(9, 31, 6):
         one, other = str(number), str(number + 1)
-        items[one] = replace(items[one], twins=(Twin(other, feed_of[other], wins=False),))
-        items[other] = replace(items[other], twins=(Twin(one, feed_of[one], wins=True),))
+        items[one] = replace(items[one], duplicates=(Duplicate(other, feed_of[other], wins=False),))
+        items[other] = replace(items[other], duplicates=(Duplicate(one, feed_of[one], wins=True),))
     return items, feed_of
 
 
@@ -252,7 +252,7 @@ class Machine(RuleBasedStateMachine):
     @rule(item=ids)
     def forget_copies(self, item: str) -> None:
         """What is known of copies in other feeds ends some day; nothing comes back for that."""
-        self.model.items[item] = self.world.items.items[item] = replace(self.model.items[item], twins=())
+        self.model.items[item] = self.world.items.items[item] = replace(self.model.items[item], duplicates=())
 
     @rule(uid=uids, age=st.integers(0, 10))
     def expire_read(self, uid: str, age: int) -> None:
@@ -289,7 +289,9 @@ class Machine(RuleBasedStateMachine):
                 one for part in (channel.posts, channel.hidden) for one in part if part[one] is not None
             }
             self.settled[uid] |= {
-                one for one, why in channel.gone.items() if why not in {Reason.UNFOLLOWED, Reason.TWIN, Reason.EVICTED}
+                one
+                for one, why in channel.gone.items()
+                if why not in {Reason.UNFOLLOWED, Reason.DUPLICATE, Reason.EVICTED}
             }
 
     @invariant()

@@ -45,7 +45,7 @@ class Reader:
         posts = [
             candidate(
                 f"{guid}{n}", at=NOON + n, author="https://loud.example/" if n % 6 == 5 else "https://ann.example/",
-                twin=f"{link} {n}",
+                common_identity=f"{link} {n}",
             )
             for n in range(count)
         ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.model.reader import TimelineItem, Twin
+from microsub.model.reader import Duplicate, TimelineItem
 from microsub.redis.protocol import Redis
 from microsub.timelines.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -41,8 +41,10 @@ async def test_a_copy_takes_over_only_as_the_rules_allow(world: Muting) -> None:
     """When a post's feed is unfollowed, a copy from a blocked source doesn't come in its place, a muted one hidden."""
     await world.follow("home", "2")
     for number, source in ((10, ALICE), (20, BOB), (30, "")):
-        copy = item(number + 1, sources=(source,) if source else (), twins=(Twin(str(number), "1", wins=True),))
-        await world.add("home", item(number, twins=(Twin(copy.id, "2", wins=False),)))
+        copy = item(
+            number + 1, sources=(source,) if source else (), duplicates=(Duplicate(str(number), "1", wins=True),)
+        )
+        await world.add("home", item(number, duplicates=(Duplicate(copy.id, "2", wins=False),)))
         assert (await world.add("home", copy, feed="2")).suppressed == (copy.id,)
     await world.rules.block(ANN, "home", ALICE, NOW)
     await world.rules.mute(ANN, "home", BOB, NOW)

@@ -1,22 +1,22 @@
 -- Takes items into one timeline, newest first.
 --
--- Atomic per item: the subscription, the filter, `gone`, twins, block, mute and limit are asked and the item is written in
--- one step, so that nothing which happens at the same time (an unfollow, a mute, a removal, the same delivery again)
--- finds a gap. Running it again with the same items changes nothing: what stands in posts, hidden or `gone` is known.
+-- Atomic per item: the subscription, the filter, `gone`, duplicates, block, mute and limit are asked and the item is
+-- written in one step, so that nothing which happens at the same time (an unfollow, a mute, a removal, the same delivery
+-- again) finds a gap. Running it again with the same items changes nothing: what stands in posts, hidden or `gone` is known.
 --
--- An item that is in `gone` stays out, but for two reasons: it left unread by an unfollow, or it yielded to a twin that
--- has left by an unfollow since. (A twin whose partner isn't known here any more stays out: the partner may have been
--- read.)
+-- An item that is in `gone` stays out, but for two reasons: it left unread by an unfollow, or it yielded to a duplicate
+-- that has left by an unfollow since. (An item whose duplicate isn't known here any more stays out: the duplicate may
+-- have been read.)
 --
--- Twins: where the winner stands and its feed is followed, the item goes to `gone` at once; a twin that yields, or whose
--- feed isn't followed any more, hands over its place with its read state; a twin that left for good (read, removed,
--- …) keeps the item out for the same reason. Of two that stand because nobody knew that they are twins, the one whose
--- feed isn't followed any more leaves; if it was read, the other one was.
+-- Duplicates: where the winner stands and its feed is followed, the item goes to `gone` at once; a duplicate that
+-- yields, or whose feed isn't followed any more, hands over its place with its read state; a duplicate that left for
+-- good (read, removed, …) keeps the item out for the same reason. Of two that stand because nobody knew that they are
+-- duplicates, the one whose feed isn't followed any more leaves; if it was read, the other one was.
 --
--- The first items of a feed after a follow are its first fill. They decide from which score on items of the feed are unread,
--- and the channel keeps it as `unread_from <feed>`: the score of the n-th newest one, or the time of following where that is earlier. What
--- is blocked or muted isn't counted, since nobody sees it. What is older comes in as read, then and later, whatever
--- brings it: so it makes no difference how often a document is read, in which order, or what is sent again.
+-- The first items of a feed after a follow are its first fill. They decide from which score on items of the feed are
+-- unread, and the channel keeps it as `unread_from <feed>`: the score of the n-th newest one, or the time of following
+-- where that is earlier. What is blocked or muted isn't counted, since nobody sees it. What is older comes in as read,
+-- then and later, whatever brings it: so it makes no difference how often a document is read, in which order, or what is sent again.
 --
 -- Filters are more than Lua can judge by. So the caller says by which filters it has chosen the items, and where the
 -- channel has others the reply names these and nothing happens: what is added was chosen by the filters of that very
@@ -30,7 +30,7 @@
 --       will give  6 the filters by which the items were chosen, '' for none, '*' for items that come in anyway, with
 --       3 and 4 as they are
 --       7.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
---       twins, 1 where that one wins
+--       duplicates, 1 where that one wins
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted}, lists of ids as 'id id …'
 -- include: reasons
@@ -101,22 +101,22 @@ local function time_of_reading(id)
   return call('ZSCORE', sets.read, id) or (is_hiding and call('ZSCORE', sets.hidden_read, id))
 end
 
--- What the twins say: a reason of gone that takes the item along, or the list of those that hand over; and whether any
--- of them is known here.
-local function yields(twins)
+-- What the duplicates say: a reason of gone that takes the item along, or the list of those that hand over; and whether
+-- any of them is known here.
+local function yields(duplicates)
   local over, heard = {}, false
-  for id, from, wins in string.gmatch(twins, '(%S+) (%S+) (%d)') do
+  for id, from, wins in string.gmatch(duplicates, '(%S+) (%S+) (%d)') do
     local left = call('ZSCORE', gone, id)
     if left then
       local reason = reason_of(left)
       if reason == UNFOLLOWED then
         heard = true
-      elseif reason ~= TWIN then
+      elseif reason ~= DUPLICATE then
         return reason, {}, true
       end
     elseif stands(id) then
       heard = true
-      if wins == '1' and call('HEXISTS', KEYS[2], from) == 1 then return TWIN, {}, true end
+      if wins == '1' and call('HEXISTS', KEYS[2], from) == 1 then return DUPLICATE, {}, true end
       over[#over + 1] = id
     end
   end
@@ -141,32 +141,32 @@ local function fits(id)
   return true
 end
 
--- Takes out twins of an item that stands itself.
-local function unite(id, twins)
-  for one, from in string.gmatch(twins, '(%S+) (%S+) %d') do
+-- Takes out duplicates of an item that stands itself.
+local function unite(id, duplicates)
+  for one, from in string.gmatch(duplicates, '(%S+) (%S+) %d') do
     if stands(one) and call('HEXISTS', KEYS[2], from) == 0 then
       local read_at = time_of_reading(one)
-      leave(sets, one, math.floor(tonumber(now)), TWIN)
+      leave(sets, one, math.floor(tonumber(now)), DUPLICATE)
       if read_at and call('ZREM', unread, id) == 1 then call('ZADD', sets.read, read_at, id) end
     end
   end
 end
 
-local function take(id, score, lines, twins)
+local function take(id, score, lines, duplicates)
   local left = call('ZSCORE', gone, id)
   local left_as = left and reason_of(left)
   if left and not MAY_RETURN[left_as] then
     suppressed[#suppressed + 1] = id
     return
   end
-  if (mutes or left or twins ~= '') and stands(id) then
-    unite(id, twins)
+  if (mutes or left or duplicates ~= '') and stands(id) then
+    unite(id, duplicates)
     return
   end
   local reason, over, heard
-  if left_as == TWIN or twins ~= '' then
-    reason, over, heard = yields(twins)
-    if reason or (left_as == TWIN and not heard) then
+  if left_as == DUPLICATE or duplicates ~= '' then
+    reason, over, heard = yields(duplicates)
+    if reason or (left_as == DUPLICATE and not heard) then
       if reason then leave(sets, id, math.floor(tonumber(now)), reason) end
       suppressed[#suppressed + 1] = id
       return
@@ -186,7 +186,7 @@ local function take(id, score, lines, twins)
   if hands_over then
     read_at = time_of_reading(id)
     for _, one in ipairs(over) do read_at = read_at or time_of_reading(one) end
-    for _, one in ipairs(over) do leave(sets, one, math.floor(tonumber(now)), TWIN) end
+    for _, one in ipairs(over) do leave(sets, one, math.floor(tonumber(now)), DUPLICATE) end
   end
   if not is_muted then
     if call('ZADD', posts, 'NX', score, id) == 0 then return end

@@ -1,11 +1,11 @@
--- Takes an unread post out with its feed, or replaces it by its copy from another feed of the same channel.
+-- Takes an unread post out with its feed, or replaces it by its duplicate from another feed of the same channel.
 --
--- Atomic per item: the copy comes in the step in which the other leaves, so that the post is never gone and never there
--- twice. The copy must be in `gone` for having yielded, and its feed must be followed here now; else the post just
+-- Atomic per item: the duplicate comes in the step in which the other leaves, so that the post is never gone and never
+-- there twice. The duplicate must be in `gone` for having yielded, and its feed must be followed here now; else the post just
 -- leaves. Nothing happens when the leaving item's feed is followed (again), or when it was read meanwhile.
 --
 -- KEYS  1 feeds  2 posts  3 unread  4 read  5 hidden  6 hidden-read  7 gone  8, 9 muted  10, 11 blocked
--- ARGV  1 now in whole seconds  2 feed that was unfollowed  3.. per item: id that leaves, k, k times a copy: its id,
+-- ARGV  1 now in whole seconds  2 feed that was unfollowed  3.. per item: id that leaves, k, k times a duplicate: its id,
 --       score, feed, n, n URLs of its author and sources
 -- reply 'id id …' that left
 -- include: reasons
@@ -19,33 +19,33 @@ local seconds = tonumber(ARGV[1])
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then return '' end
 local out = {}
 
-local function arrive(copy)
-  local left = redis.call('ZSCORE', sets.gone, copy.id)
-  if not left or reason_of(left) ~= TWIN then return false end
-  if redis.call('HEXISTS', KEYS[1], copy.feed) == 0 or ruled(blocks, copy.urls) then return false end
-  redis.call('ZREM', sets.gone, copy.id)
-  enter(sets, copy.id, copy.score, nil, ruled(mutes, copy.urls))
+local function arrive(duplicate)
+  local left = redis.call('ZSCORE', sets.gone, duplicate.id)
+  if not left or reason_of(left) ~= DUPLICATE then return false end
+  if redis.call('HEXISTS', KEYS[1], duplicate.feed) == 0 or ruled(blocks, duplicate.urls) then return false end
+  redis.call('ZREM', sets.gone, duplicate.id)
+  enter(sets, duplicate.id, duplicate.score, nil, ruled(mutes, duplicate.urls))
   return true
 end
 
 local at = 3
 while at <= #ARGV do
-  local id, copies = ARGV[at], {}
+  local id, duplicates = ARGV[at], {}
   local count = tonumber(ARGV[at + 1])
   at = at + 2
   for i = 1, count do
-    local copy = { id = ARGV[at], score = ARGV[at + 1], feed = ARGV[at + 2], urls = {} }
-    for j = 1, tonumber(ARGV[at + 3]) do copy.urls[j] = ARGV[at + 3 + j] end
-    at = at + 4 + #copy.urls
-    copies[i] = copy
+    local duplicate = { id = ARGV[at], score = ARGV[at + 1], feed = ARGV[at + 2], urls = {} }
+    for j = 1, tonumber(ARGV[at + 3]) do duplicate.urls[j] = ARGV[at + 3 + j] end
+    at = at + 4 + #duplicate.urls
+    duplicates[i] = duplicate
   end
   local shown, hidden = redis.call('ZSCORE', sets.posts, id), redis.call('ZSCORE', sets.hidden, id)
   local read = redis.call('ZSCORE', shown and sets.read or sets.hidden_read, id)
   if (shown or hidden) and not read then
     leave(sets, id, seconds, UNFOLLOWED)
     out[#out + 1] = id
-    for _, copy in ipairs(copies) do
-      if arrive(copy) then break end
+    for _, duplicate in ipairs(duplicates) do
+      if arrive(duplicate) then break end
     end
   end
 end

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.model.reader import Twin
-from microsub.posts.duplicates import MOST, Duplicate, surplus, twins_of
+from microsub.model.reader import Duplicate
+from microsub.posts.duplicates import MOST, PostOfFeed, duplicates_of, surplus
 from microsub.posts.ingest import PostWriter
 from microsub.posts.items import Items
 from microsub.posts.values import ItemToStore, WrittenItem
@@ -20,7 +20,7 @@ POST = ItemToStore(
     hash="h",
     score=NOW,
     link="https://blog.test/1",
-    twin="claimed",
+    common_identity="claimed",
 )
 
 
@@ -35,33 +35,33 @@ async def test_a_crowd_of_copies_is_bounded(real_redis: Redis) -> None:
     for number in range(500):
         _, item = await stored(real_redis, f"https://planet{number}.test/feed")
         (found,) = await Items(real_redis).timeline_items([item.id])
-        assert found.twins == (Twin(first.id, own.id, True),)
-        assert await real_redis.command("SCARD", keys.twins("claimed")) <= MOST
+        assert found.duplicates == (Duplicate(first.id, own.id, True),)
+        assert await real_redis.command("SCARD", keys.duplicates("claimed")) <= MOST
     (again,) = await Items(real_redis).timeline_items([first.id])
-    assert MOST // 2 < len(again.twins) < MOST
+    assert MOST // 2 < len(again.duplicates) < MOST
 
 
-async def test_a_copy_that_is_not_remembered_finds_its_twins(real_redis: Redis) -> None:
+async def test_a_copy_that_is_not_remembered_finds_its_duplicates(real_redis: Redis) -> None:
     """On one host the first copy wins, and the thousandth still finds it."""
     feed, first = await stored(real_redis, "https://host.test/feed")
     for number in range(150):
         _, item = await stored(real_redis, f"https://host.test/feed{number}")
         (found,) = await Items(real_redis).timeline_items([item.id])
-        assert Twin(first.id, feed.id, True) in found.twins
-        assert len(found.twins) < MOST + 1
-    members = await real_redis.command("SMEMBERS", keys.twins("claimed"))
-    assert item.id not in {Duplicate.read(member).item for member in members}
+        assert Duplicate(first.id, feed.id, True) in found.duplicates
+        assert len(found.duplicates) < MOST + 1
+    members = await real_redis.command("SMEMBERS", keys.duplicates("claimed"))
+    assert item.id not in {PostOfFeed.read(member).item for member in members}
 
 
 def test_what_is_forgotten_is_what_is_least_useful() -> None:
     """Copies of the link's own host stay, then the first of every host; what a stranger adds can't push them out."""
-    own = [Duplicate(str(n), f"f{n}", "blog.test", "blog.test") for n in range(3)]
-    pair = [Duplicate(str(n), f"f{n}", "planet.test", "blog.test") for n in (3, 4)]
-    crowd = [Duplicate(str(n), f"f{n}", "evil.test", "blog.test") for n in range(5, 1000)]
+    own = [PostOfFeed(str(n), f"f{n}", "blog.test", "blog.test") for n in range(3)]
+    pair = [PostOfFeed(str(n), f"f{n}", "planet.test", "blog.test") for n in (3, 4)]
+    crowd = [PostOfFeed(str(n), f"f{n}", "evil.test", "blog.test") for n in range(5, 1000)]
     many = surplus([*crowd, *pair, *own])
     kept = {*own, *pair, *crowd} - {*many}
     assert len(kept) == MOST
     assert {*own, *pair, crowd[0]} <= kept
     assert surplus([*own, *pair]) == []
     stranger = replace(crowd[0], item="2000", feed="x", host="another.test")
-    assert {twin.feed for twin in twins_of(stranger, kept)} == {"f0", "f1", "f2"}
+    assert {one.feed for one in duplicates_of(stranger, kept)} == {"f0", "f1", "f2"}
