@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from benchmarks.shelves import entry
 from benchmarks.world import rewritten
-from microsub.delivery.fan_out import FanOut
+from microsub.delivery.delivery import Delivery
 from microsub.delivery.stage import Stages
 from microsub.feeds.events import Events
 from microsub.feeds.record import FeedRecord
@@ -27,7 +27,7 @@ from microsub.posts.values import ItemsStored, ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.streams import Message, Stream
-from microsub.wiring.stores import Stores, fan_out
+from microsub.wiring.stores import Stores, delivery
 
 HOME = "home"
 FULL = 10
@@ -55,13 +55,13 @@ class Turn:
 class _Noting:
     """The last stage, and when it began and ended with the news."""
 
-    def __init__(self, inner: FanOut) -> None:
+    def __init__(self, inner: Delivery) -> None:
         self._inner = inner
         self.began = self.ended = 0.0
         self.over = asyncio.Event()
 
     async def handle(self, message: Message) -> None:
-        """See `FanOut.handle`."""
+        """See `Delivery.handle`."""
         self.began = time.perf_counter()
         await self._inner.handle(message)
         self.ended = time.perf_counter()
@@ -75,7 +75,7 @@ class Followers:
         self._stores = stores
         self._redis: Redis = stores.redis
         self._stream = Stream(stores.redis, "stored")
-        self._fan_out = fan_out(stores)
+        self._delivery = delivery(stores)
         self._feeds: dict[int, str] = {}
         self._numbers = iter(range(1, 1_000_000_000))
         self._now = time.time()
@@ -145,10 +145,10 @@ class Followers:
         """
         feed, post, now = await self._post(followers)
         stores = Stores(self._redis, self._stores.url, self._stores.where, self._stores.watch)
-        last = _Noting(fan_out(stores))
+        last = _Noting(delivery(stores))
         events = Events(self._redis)
         stages = Stages(
-            *(self._redis, stores.feeds, stores.items, cast(FanOut, last), events, None),
+            *(self._redis, stores.feeds, stores.items, cast(Delivery, last), events, None),
             consumer="bench",
         )
         running = asyncio.create_task(stages.run(1.0))
@@ -177,7 +177,7 @@ class Followers:
         await self._stream.add([ItemsStored(feed.id, tuple(item.id for item in stored.new)).to_fields()])
         redis, worker, began = await self._redis_time(), _own_time(), time.perf_counter()
         [message] = await self._stream.take("bench", 1)
-        await self._fan_out.handle(message)
+        await self._delivery.handle(message)
         await self._stream.done([message])
         turn = Turn(time.perf_counter() - began, _own_time() - worker, await self._redis_time() - redis)
         if check:

@@ -37,7 +37,7 @@ or `internal` for a bug.
 
 ITEMS_NEW = Counter("microsub_items_new", "Items stored for the first time")
 ITEMS_UPDATED = Counter("microsub_items_updated", "Stored items that an edit changed")
-ITEMS_DELIVERED = Counter("microsub_items_delivered", "Items put into timelines by fan-out")
+ITEMS_DELIVERED = Counter("microsub_items_delivered", "Items put into timelines by delivery")
 
 FETCH_SECONDS = Histogram(
     "microsub_fetch_seconds",

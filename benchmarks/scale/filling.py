@@ -277,8 +277,7 @@ def new_post(template: ItemToStore, there: Population, rank: int, place: int) ->
         score=float(int(published)),
         author=f"https://blog-{rank}.example",
         link=link,
-        common_identity=template.common_identity
-        and hashlib.sha256(link.encode()).hexdigest()[: len(template.common_identity)],
+        common=template.common and hashlib.sha256(link.encode()).hexdigest()[: len(template.common)],
     )
 
 

@@ -17,7 +17,7 @@ from benchmarks.scale.filling import Population, channel_name, is_read, new_post
 from benchmarks.scale.meter import Meter, Spent, calls
 from benchmarks.world import free_port, running
 from microsub import wiring
-from microsub.delivery.fan_out import Reminding
+from microsub.delivery.delivery import Reminder
 from microsub.feeds.events import Events
 from microsub.polling.worker import Worker
 from microsub.posts.values import EntriesFound
@@ -212,7 +212,7 @@ async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Popula
     """Each kind over everything; there is nothing to do, which is what upkeep mostly finds."""
     meter, now = Meter(stores.redis), time.time()
     follow_repair, retention = wiring.worker.follow_repair(stores), wiring.worker.retention(settings, stores)
-    reminding = Reminding(stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis))
+    reminding = Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis))
     found: list[object] = []
 
     async def repair() -> None:

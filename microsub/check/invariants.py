@@ -5,7 +5,7 @@ They read nothing and change nothing.
 1. `sets_agree`: posts = unread ⊎ read; hidden, posts and gone have nothing in common.
 2. `post_enters_once`: a post that is shown is claimed by its guid and listed by its feed, and no second item is it.
 3. `memory_lasts`: what a feed remembers stays as long as somebody follows it, and 30 days longer.
-4. `items_exist`: whatever a timeline, an index or a pending set names is there.
+4. `items_exist`: whatever a timeline, an index or an outbox names is there.
 5. `keys_are_named`: every key is named in `redis.keys`, and has a time to live unless it may stay.
 6. `copies_agree`: what is kept twice, in two slots, says the same.
 7. `rules_hold`: nothing muted is shown, nothing blocked is there, nothing is hidden without a rule.
@@ -102,11 +102,11 @@ def missing_in_channel(seen: Seen, user: str, uid: str, sets: Sets) -> Iterator[
         yield Finding("timelines", f"{user}/{uid} {item}", "an id without an item", remedy)
 
 
-def missing_in_feed(seen: Seen, feed: str, index: Collection[str], pending: Collection[str]) -> Iterator[Finding]:
+def missing_in_feed(seen: Seen, feed: str, index: Collection[str], outbox: Collection[str]) -> Iterator[Finding]:
     """Invariant 4, for one feed."""
     for key, verb, members, what in (
         (keys.feed_items(feed), "ZREM", index, "lists an item that isn't there"),
-        (keys.feed_pending(feed), "SREM", pending, "waits for an item that isn't there"),
+        (keys.feed_outbox(feed), "SREM", outbox, "waits for an item that isn't there"),
     ):
         for item in items_exist(seen, members):
             yield Finding("feeds", f"{key} {item}", what, Commands(((verb, key, item),)))

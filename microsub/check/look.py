@@ -193,7 +193,7 @@ async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
     for batch in batched(sorted(seen.feed_keys), _AT_ONCE):
         guids = await reader.walk("HSCAN", [keys.feed_guids(feed) for feed in batch])
         indexes = await reader.walk("ZSCAN", [keys.feed_items(feed) for feed in batch])
-        pending = await reader.walk("SSCAN", [keys.feed_pending(feed) for feed in batch])
+        outboxes = await reader.walk("SSCAN", [keys.feed_outbox(feed) for feed in batch])
         for feed in batch:
             claims, index = pairs(guids[keys.feed_guids(feed)]), scores(indexes[keys.feed_items(feed)])
             found.examined["guids"] += len(claims)
@@ -201,7 +201,7 @@ async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
                 for item in members:
                     if seen.items.feed(item) == int(feed):
                         seen.items.mark(item, mark)
-            waiting = [item.decode() for item in pending[keys.feed_pending(feed)]]
+            waiting = [item.decode() for item in outboxes[keys.feed_outbox(feed)]]
             found.found += invariants.missing_in_feed(seen, feed, index, waiting)
     unknown = (one for one in seen.items if str(seen.items.feed(one)) in seen.records)
     for batch in batched((one for one in unknown if invariants.is_unclaimed(seen, one, 0, 0)), _AT_ONCE):

@@ -28,7 +28,7 @@ from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.delivery.dead_letters import DeadLetter, DeadLetters
-    from microsub.delivery.fan_out import Rebuilt
+    from microsub.delivery.delivery import Rebuilt
     from microsub.feeds.events import Event, Events
     from microsub.wiring.stores import Stores
 

@@ -1,7 +1,7 @@
 """The applied backend.json, the lease for applying it, and the settings in force.
 
 Processes on other machines have no backend.json: they read the settings from here. Which settings hold for a channel
-(its own, else its user's, else the instance's, else the defaults) is asked for every page and every fan-out, so the
+(its own, else its user's, else the instance's, else the defaults) is asked for every page and every delivery, so the
 answers are remembered for seconds; an edit of backend.json reaches every process within that time.
 """
 

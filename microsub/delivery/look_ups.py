@@ -155,7 +155,7 @@ class Completing:
 _FIELDS = ("Data", "version", "hash", "feed", "guid", WRITTEN_GUID, "incomplete")
 
 _WRITTEN = "written"
-"""Begins `incomplete` while what was found is written and not told yet; the properties that changed follow."""
+"""Begins `incomplete` while what was found is written and not announced yet; the properties that changed follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +181,16 @@ class Populate:
         events: Events,
         *,
         clock: Callable[[], float] = time.time,
-        told: Callable[[], object] = lambda: None,
+        notify: Callable[[], object] = lambda: None,
     ) -> None:
-        """`told` is called when there is news for the next stage."""
+        """`notify` is called when there is news for the next stage."""
         self._feeds = feeds
         self._items = items
         self._completing = completing
         self._stored = stored
         self._events = events
         self._clock = clock
-        self._told = told
+        self._notify = notify
 
     async def __call__(self, message: Message) -> None:
         """Look up and write, all of it. Raises StoreError; all else is a message that isn't ours."""
@@ -202,7 +202,7 @@ class Populate:
         news = _News(wanted.item, feed_id, written or guid, version, digest)
         if incomplete.startswith(_WRITTEN):
             # Completed by a worker that died before it announced the edit.
-            await self._tell(news, tuple(incomplete.split()[1:]))
+            await self._announce(news, tuple(incomplete.split()[1:]))
             return
         feed = await self._feeds.get(feed_id)
         wire = orjson.loads(data)
@@ -217,17 +217,17 @@ class Populate:
         # What is on the wire and no part of an entry stays.
         data = dump(wire | {name: filled[name] for name in changed})
         if await self._write(news, {"Data": data, "author": author, "incomplete": " ".join((_WRITTEN, *changed))}):
-            await self._tell(news, changed)
+            await self._announce(news, changed)
 
     async def _write(self, news: _News, fields: Mapping[str, Arg]) -> bool:
         return await self._items.complete(news.item, news.version, news.digest, fields)
 
-    async def _tell(self, news: _News, changed: tuple[str, ...]) -> None:
+    async def _announce(self, news: _News, changed: tuple[str, ...]) -> None:
         if "author" in changed:
             await self._stored.add([ItemsStored(news.feed, edited=(news.item,)).to_fields()])
-            self._told()
+            self._notify()
         event = Event("post_modified", news.feed, self._clock(), news.item, news.guid, changed)
-        await self._events.tell([event])
+        await self._events.announce([event])
         await self._write(news, {"incomplete": ""})
 
 

@@ -24,7 +24,7 @@ from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 from microsub.redis.streams import STAGES, Bounds, Stream
 
 if TYPE_CHECKING:
-    from microsub.delivery.fan_out import FanOut
+    from microsub.delivery.delivery import Delivery
     from microsub.delivery.look_ups import Completing
     from microsub.feeds.events import Events
     from microsub.feeds.record import Feeds
@@ -288,7 +288,7 @@ class Stages:
         redis: Redis,
         feeds: Feeds,
         items: Items,
-        fan_out: FanOut,
+        delivery: Delivery,
         events: Events,
         completing: Completing | None,
         *,
@@ -302,9 +302,9 @@ class Stages:
         self.has_room = _Room(self.stored, bounds or Bounds())
         """Whether polling may go on."""
         stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
-        self._stages = [stage(self.stored, fan_out.handle)]
+        self._stages = [stage(self.stored, delivery.handle)]
         if completing is not None:
-            populate = Populate(feeds, items, completing, self.stored, events, clock=clock, told=self.wake)
+            populate = Populate(feeds, items, completing, self.stored, events, clock=clock, notify=self.wake)
             self._stages.append(stage(Stream(redis, "incomplete"), populate, at_once=LOOK_UPS_AT_ONCE))
 
     async def run(self, grace: float) -> None:

@@ -76,7 +76,7 @@ class Events:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    async def tell(self, events: Sequence[Event]) -> None:
+    async def announce(self, events: Sequence[Event]) -> None:
         """Append events, then call the listeners in the order of their arrival. Raises StoreError."""
         await self._redis.scripts(self.publishing(events))
         await self.published(events)
@@ -163,15 +163,15 @@ async def describe(
     """
     described = await feeds.describe(feed_id, said, if_changed, reading)
     if is_new:
-        await events.tell([Event("feed_created", feed_id, now)])
-        if described.untold:
-            await feeds.told(feed_id, described.untold)
-    elif described.untold:
-        await tell(feeds, events, feed_id, described.untold, now)
+        await events.announce([Event("feed_created", feed_id, now)])
+        if described.note:
+            await feeds.announced(feed_id, described.note)
+    elif described.note:
+        await announce(feeds, events, feed_id, described.note, now)
     return described.changed
 
 
-async def tell(feeds: Feeds, events: Events, feed_id: str, note: str, now: float) -> None:
+async def announce(feeds: Feeds, events: Events, feed_id: str, note: str, now: float) -> None:
     """Announce what a note says. Raises StoreError."""
-    await events.tell([Event("feed_modified", feed_id, now, changed=tuple(note.split()[1:]))])
-    await feeds.told(feed_id, note)
+    await events.announce([Event("feed_modified", feed_id, now, changed=tuple(note.split()[1:]))])
+    await feeds.announced(feed_id, note)

@@ -34,17 +34,17 @@ KEEP_UNFOLLOWED = 30 * 86400
 _TRIES = 10
 """Batches of ids that `page` looks at."""
 
-KEEP_MARKS = 86400
+KEEP_FINGERPRINTS = 86400
 """Seconds after which everything that a feed lists is read once more, whatever is remembered of it."""
 
 _CREATE = load("feed_create")
 _READ = load("feed_read")
 _WRITE = load("feed_write")
 _FOLLOWERS = load("feed_followers")
-_DESCRIBE, _TOLD = load("feed_describe"), load("compare_and_set")
+_DESCRIBE, _ANNOUNCED = load("feed_describe"), load("compare_and_set")
 
-UNTOLD = "untold"
-"""The record's field with a note of changes that were not announced yet: a mark, then the names of what changed."""
+UNANNOUNCED = "untold"
+"""The record's field with a note of changes that were not announced yet: a nonce, then the names of what changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +86,21 @@ class FeedRecord:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-FEW_MARKS = 64 * 1024
-"""Bytes of marks that are read with the record: some 2,500 entries."""
+FEW_FINGERPRINTS = 64 * 1024
+"""Bytes of fingerprints that are read with the record: some 2,500 entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedToRead:
     """A feed at the beginning of a reading, whose number `feed` has.
 
-    `users` follow it; `marks` are those of its last document, None where there are none or too many to be read by the
-    way (`Feeds.marks`).
+    `users` follow it; `fingerprints` are those of its last document, None where there are none or too many to be read
+    by the way (`Feeds.fingerprints`).
     """
 
     feed: FeedRecord
     users: frozenset[str]
-    marks: bytes | None
+    fingerprints: bytes | None
 
 
 _TIMES = frozenset(
@@ -114,10 +114,10 @@ _NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a description has changed, and the note of all that is to be told, or ''."""
+    """What a description has changed, and the note of all that is to be announced, or ''."""
 
     changed: tuple[str, ...] = ()
-    untold: str = ""
+    note: str = ""
 
 
 class Feeds:
@@ -177,14 +177,14 @@ class Feeds:
 
         From now on whatever earlier readings write is refused. One round trip, another one for a list that changed.
         """
-        slot = [keys.feed(feed_id), keys.feed_edition(feed_id), keys.feed_marks(feed_id)]
-        reply = await self._redis.script(_READ, slot, [FEW_MARKS])
+        slot = [keys.feed(feed_id), keys.feed_edition(feed_id), keys.feed_fingerprints(feed_id)]
+        reply = await self._redis.script(_READ, slot, [FEW_FINGERPRINTS])
         if not reply:
             return None
-        _, fields, edition, marks = reply
+        _, fields, edition, fingerprints = reply
         feed = record_of(feed_id, fields)
         places = await self._audience.at(feed_id, edition)
-        return FeedToRead(feed, frozenset(user for user, _ in places), _marks_of(feed, marks))
+        return FeedToRead(feed, frozenset(user for user, _ in places), _fingerprints_of(feed, fingerprints))
 
     async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
         """Set fields, or delete those whose value is None.
@@ -202,7 +202,7 @@ class Feeds:
         if_changed: Mapping[str, str | None] | None = None,
         reading: float | None = None,
     ) -> Described:
-        """Set what is said of a feed, or delete what is None, and note what is to be told (`told`).
+        """Set what is said of a feed, or delete what is None, and note what is to be announced (`announced`).
 
         `if_changed` is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any
         more), or a later reading than `reading` has begun.
@@ -212,15 +212,15 @@ class Feeds:
         changed, note = await self._redis.script(_DESCRIBE, [keys.feed(feed_id)], args)
         return Described(tuple(text(changed).split()), text(note))
 
-    async def told(self, feed_id: str, note: str) -> None:
+    async def announced(self, feed_id: str, note: str) -> None:
         """Note that the changes in this note have been announced; later ones have not."""
-        await self._redis.script(_TOLD, [keys.feed(feed_id)], [UNTOLD, note, ""])
+        await self._redis.script(_ANNOUNCED, [keys.feed(feed_id)], [UNANNOUNCED, note, ""])
 
-    async def untold_of(self, feed_ids: Sequence[str]) -> dict[str, str]:
+    async def unannounced(self, feed_ids: Sequence[str]) -> dict[str, str]:
         """The notes of these feeds, by feed; those without changes, or whose creation was never
         announced, are left out. One round trip.
         """
-        names = (UNTOLD, "last_success", "kept")
+        names = (UNANNOUNCED, "last_success", "kept")
         rows = await self._redis.pipeline([("HMGET", keys.feed(feed_id), *names) for feed_id in feed_ids])
         found = zip(feed_ids, rows, strict=True)
         return {feed_id: text(note) for feed_id, (note, read, kept) in found if note and (read or kept)}
@@ -229,28 +229,28 @@ class Feeds:
         self,
         feed_id: str,
         fields: Mapping[str, str | None],
-        marks: bytes | None = None,
+        fingerprints: bytes | None = None,
         reading: float | None = None,
         then: Sequence[ScriptCall] = (),
     ) -> tuple[bool, list[Any]]:
-        """Update fields at the end of a reading; `marks` are of the document whose hash they hold.
+        """Update fields at the end of a reading; `fingerprints` are of the document whose hash they hold.
 
         False as in `update`. The calls of `then` follow in the same round trip, whatever becomes of the update (on a
         cluster, at the same time); their replies.
         """
         digest = fields.get("body_hash")
-        remembered = b"" if marks is None or digest is None else bytes.fromhex(digest) + marks
-        args: list[Arg] = [reading_text(reading), remembered, KEEP_MARKS, *set_or_deleted(fields)]
-        settle: ScriptCall = (_WRITE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args)
+        remembered = b"" if fingerprints is None or digest is None else bytes.fromhex(digest) + fingerprints
+        args: list[Arg] = [reading_text(reading), remembered, KEEP_FINGERPRINTS, *set_or_deleted(fields)]
+        settle: ScriptCall = (_WRITE, [keys.feed(feed_id), keys.feed_fingerprints(feed_id)], args)
         written, *replies = await self._redis.scripts([settle, *then])
         return bool(written), replies
 
-    async def marks(self, feed: FeedRecord) -> bytes | None:
-        """The marks of the document that `feed` names as its last one; None where there are none."""
+    async def fingerprints(self, feed: FeedRecord) -> bytes | None:
+        """The fingerprints of the document that `feed` names as its last one; None where there are none."""
         return (
             None
             if feed.body_hash is None
-            else _marks_of(feed, await self._redis.command("GET", keys.feed_marks(feed.id)))
+            else _fingerprints_of(feed, await self._redis.command("GET", keys.feed_fingerprints(feed.id)))
         )
 
     async def rename(self, feed_id: str, url: str) -> str | None:
@@ -344,7 +344,7 @@ class Feeds:
         await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
 
 
-def _marks_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:
+def _fingerprints_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:
     if feed.body_hash is None or not stored:
         return None
     digest = bytes.fromhex(feed.body_hash)
@@ -359,7 +359,7 @@ def _slot(feed_id: str) -> list[str]:
         keys.feed,
         keys.feed_items,
         keys.feed_guids,
-        keys.feed_pending,
+        keys.feed_outbox,
         keys.feed_tombstones,
     )
     return [key(feed_id) for key in key_functions]

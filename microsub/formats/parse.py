@@ -3,10 +3,10 @@
 Nothing behind this module needs to ask which format a post came from.
 
 Where a document is read again, most of its entries are those of last time: only the others are cleaned and kept. What
-is cheap is done for the whole document: its XML is read, and of every entry a mark is taken of all that the publisher
-wrote in it, of what of the feed flows into it, and of the edition of the code. An entry with a mark of last time is
-what it was. It still counts where entries matter to each other: for their number, their dates and order. Where entries
-share a guid, what each of them is known by depends on the others; such documents are read as new ones.
+is cheap is done for the whole document: its XML is read, and of every entry a fingerprint is taken of all that the
+publisher wrote in it, of what of the feed flows into it, and of the edition of the code. An entry with a fingerprint of
+last time is what it was. It still counts where entries matter to each other: for their number, their dates and order.
+Where entries share a guid, what each of them is known by depends on the others; such documents are read as new ones.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ class Listed:
 class Reading:
     """A document: `feed`, what it says of itself, without entries; `listed`, all its entries.
 
-    `marks` is for the next time; None where that must read everything.
+    `fingerprints` is for the next time; None where that must read everything.
     """
 
     feed: Feed
     listed: tuple[Listed, ...]
-    marks: bytes | None
+    fingerprints: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,8 @@ class _Known:
     size: int
 
 
-def reread(body: bytes, url: str, content_type: str | None, source: str, marks: bytes | None = None) -> Reading:
-    """Read `body` as `parse` does, but for the entries that `marks`, of the last reading, has.
+def reread(body: bytes, url: str, content_type: str | None, source: str, fingerprints: bytes | None = None) -> Reading:
+    """Read `body` as `parse` does, but for the entries that `fingerprints`, of the last reading, has.
 
     `source` is the address that the feed is known by. Raises ParseError.
     """
@@ -144,7 +144,7 @@ def reread(body: bytes, url: str, content_type: str | None, source: str, marks: 
         document = DocumentText(body, content_type)
         del body  # as in `parse`
         work = Finishing(read_raw(document, url, content_type))
-        return _read(work, _context(work, source), {} if marks is None else _unpacked(marks))
+        return _read(work, _context(work, source), {} if fingerprints is None else _unpacked(fingerprints))
 
 
 def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Reading:
@@ -153,16 +153,16 @@ def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Rea
     listed: list[Listed] = []
     for raw in work.entries:
         work.shorten(raw)
-        mark = _mark(raw, context)
-        old = None if mark is None else known.get(mark)
+        fingerprint = _fingerprint_of(raw, context)
+        old = None if fingerprint is None else known.get(fingerprint)
         if old is None:
             entry = work.finish(raw)
             listed.append(Listed(entry.published, identity(entry), entry))
-            rows.append((mark, _guid(listed[-1].guid), body_size(entry)))
+            rows.append((fingerprint, _guid(listed[-1].guid), body_size(entry)))
         else:
             work.pass_over(old.size)
             listed.append(Listed(raw.entry.published))
-            rows.append((mark, old.guid, old.size))
+            rows.append((fingerprint, old.guid, old.size))
     if len({guid for _, guid, _ in rows}) == len(rows):
         return Reading(work.head, tuple(listed), _packed(rows))
     entries = [one.entry or work.finish(raw) for raw, one in zip(work.entries, listed, strict=True)]
@@ -177,7 +177,7 @@ def _context(work: Finishing, source: str) -> bytes:
     return digest.digest()
 
 
-def _mark(raw: RawEntry, context: bytes) -> bytes | None:
+def _fingerprint_of(raw: RawEntry, context: bytes) -> bytes | None:
     """None for text that has no UTF-8 form: such an entry is never known."""
     try:
         return hashlib.blake2b(orjson.dumps(raw), key=context, digest_size=_MARK).digest()
@@ -190,14 +190,14 @@ def _guid(text: str) -> bytes:
 
 
 def _packed(rows: Sequence[tuple[bytes | None, bytes, int]]) -> bytes:
-    return b"".join(_ROW.pack(mark, guid, size) for mark, guid, size in rows if mark is not None)
+    return b"".join(_ROW.pack(fingerprint, guid, size) for fingerprint, guid, size in rows if fingerprint is not None)
 
 
-def _unpacked(marks: bytes) -> dict[bytes, _Known]:
-    """Nothing is known where the bytes are no marks."""
-    if len(marks) % _ROW.size:
+def _unpacked(fingerprints: bytes) -> dict[bytes, _Known]:
+    """Nothing is known where the bytes are no fingerprints."""
+    if len(fingerprints) % _ROW.size:
         return {}
-    return {mark: _Known(guid, size) for mark, guid, size in _ROW.iter_unpack(marks)}
+    return {fingerprint: _Known(guid, size) for fingerprint, guid, size in _ROW.iter_unpack(fingerprints)}
 
 
 _LIBRARIES = ("beautifulsoup4", "charset-normalizer", "feedparser", "mf2py", "nh3", "selectolax")

@@ -20,7 +20,7 @@ from microsub.kit.ttl_cache import TtlCache
 
 STEPS = 10
 """Reports of a user's requests that a process sends on the way to the limit, if nothing else makes it report."""
-TOLD_AFTER = 1.0
+REPORTED_AFTER = 1.0
 """Seconds after which it reports them in any case, with the next request."""
 _MINUTE = 60
 _MOST_COUNTED = 10_000
@@ -28,13 +28,13 @@ _MOST_COUNTED = 10_000
 
 @dataclass(slots=True)
 class _Minute:
-    """What a process knows of one user and minute: `known` of all, `untold` its own beside that."""
+    """What a process knows of one user and minute: `known` of all, `unreported` its own beside that."""
 
     number: int
     known: int = 0
-    untold: int = 0
-    told_at: float = float("-inf")
-    telling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    unreported: int = 0
+    reported_at: float = float("-inf")
+    reporting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class RequestRate:
@@ -47,30 +47,30 @@ class RequestRate:
     def exhausted(self, user: str, limit: int, now: float) -> bool:
         """Whether the user is known to have no requests left in this minute. Counts nothing."""
         minute = self._minutes.get(user)
-        return minute is not None and minute.number == int(now // _MINUTE) and minute.known + minute.untold >= limit
+        return minute is not None and minute.number == int(now // _MINUTE) and minute.known + minute.unreported >= limit
 
     async def count(self, user: str, limit: int, now: float) -> None:
-        """Let a request through. Raises TooManyRequests; StoreError where too many are untold."""
+        """Let a request through. Raises TooManyRequests; StoreError where too many are unreported."""
         minute = self._minute(user, int(now // _MINUTE))
         step = step_of(limit)
         while True:
-            if minute.known + minute.untold >= limit:
+            if minute.known + minute.unreported >= limit:
                 raise too_many_requests(limit, now)
-            if minute.untold < step:
+            if minute.unreported < step:
                 break
-            await self._tell(user, minute, now)
-        minute.untold += 1
-        if minute.untold >= step or now - minute.told_at >= TOLD_AFTER:
+            await self._report(user, minute, now)
+        minute.unreported += 1
+        if minute.unreported >= step or now - minute.reported_at >= REPORTED_AFTER:
             with suppress(StoreError):  # the request meets the same store, and will say so itself
-                await self._tell(user, minute, now)
+                await self._report(user, minute, now)
 
-    async def _tell(self, user: str, minute: _Minute, now: float) -> None:
-        async with minute.telling:
-            count = minute.untold
+    async def _report(self, user: str, minute: _Minute, now: float) -> None:
+        async with minute.reporting:
+            count = minute.unreported
             if count:
                 minute.known = await self._counts.in_minute(f"requests {user}", minute.number * _MINUTE, count)
-                minute.untold -= count
-                minute.told_at = now
+                minute.unreported -= count
+                minute.reported_at = now
 
     def _minute(self, user: str, number: int) -> _Minute:
         minute = self._minutes.pop(user, None)
@@ -83,7 +83,7 @@ class RequestRate:
 
 
 def step_of(limit: int) -> int:
-    """How many requests a process lets through without telling."""
+    """How many requests a process lets through without a report."""
     return max(1, limit // STEPS)
 
 

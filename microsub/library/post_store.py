@@ -139,7 +139,7 @@ class PostStore(Posts):
         ((written,),) = await self._items.fields([one.id], (WRITTEN_GUID,))
         await erase(self._redis, self._accounts, [one], now, wanted_too=True)
         guid = written.decode() if written else one.guid
-        await self._events.tell([Event("post_deleted", one.feed, now, one.id, guid)])
+        await self._events.announce([Event("post_deleted", one.feed, now, one.id, guid)])
         return True
 
     async def expire(self, feed: str, limit: int) -> int:
@@ -227,7 +227,7 @@ class PostStore(Posts):
                 # Somebody may have told while we waited; and who dies here hasn't kept it, so that it is told again.
                 latest = await self._feeds.get(record.id)
                 if latest is not None and not latest.kept:
-                    await self._events.tell([Event("feed_created", record.id, self._clock())])
+                    await self._events.announce([Event("feed_created", record.id, self._clock())])
             await self._feeds.keep(record.id)
             yield record
 

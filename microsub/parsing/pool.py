@@ -220,13 +220,13 @@ class ParsePool:
         return feed
 
     async def posts_in(
-        self, document: Fetched, source: str, marks: bytes | None, discovered: float, keys: Sequence[str] = ()
+        self, document: Fetched, source: str, fingerprints: bytes | None, discovered: float, keys: Sequence[str] = ()
     ) -> tuple[PostsRead, float]:
         """The posts of a polled document (`posts.entries`), and the processor seconds that it took.
 
         It counts as work for one of `keys`. Raises ParseError.
         """
-        arguments = document.final_url, document.content_type, source, marks, discovered
+        arguments = document.final_url, document.content_type, source, fingerprints, discovered
         done = await self._call("posts_in", document.url, document.body, *arguments, keys=keys)
         return done.value, done.seconds
 

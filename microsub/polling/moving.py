@@ -23,7 +23,7 @@ from microsub.timelines.following import unsubscribe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from microsub.delivery.fan_out import FanOut
+    from microsub.delivery.delivery import Delivery
     from microsub.discovery.links import FeedLink
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
@@ -60,12 +60,12 @@ class Moved:
 class Mover:
     """Moves feeds. All of it is idempotent: the next poll finishes a move that broke off."""
 
-    def __init__(self, feeds: Feeds, items: Items, channels: Channels, schedule: Schedule, fan_out: FanOut) -> None:
+    def __init__(self, feeds: Feeds, items: Items, channels: Channels, schedule: Schedule, delivery: Delivery) -> None:
         self._feeds = feeds
         self._items = items
         self._channels = channels
         self._schedule = schedule
-        self._fan_out = fan_out
+        self._delivery = delivery
 
     async def move(self, feed: FeedRecord, url: str, now: float) -> Moved:
         """Let `feed` live at `url`; where that was unknown, ids, items and read state stay."""
@@ -123,7 +123,7 @@ class Mover:
             except NotFound:
                 # The list of subscribers is derived; a channel that was deleted may stand in it for a while.
                 await self._feeds.unsubscribe(owner.id, user, uid)
-            await self._fan_out.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
+            await self._delivery.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
             await self._feeds.unsubscribe(feed.id, user, uid)
         await self._schedule.add(owner.id, host_of(owner.url), owner.next_poll or now)
 

@@ -21,7 +21,7 @@ from microsub.configuration.model import InstanceSettings
 from microsub.discovery.sites import feeds_by_address
 from microsub.errors import ParseError, ParserUnavailable, ParsingStopped, StoreError
 from microsub.feeds.events import describe
-from microsub.feeds.record import UNTOLD
+from microsub.feeds.record import UNANNOUNCED
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
 from microsub.kit.urls import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
@@ -108,7 +108,7 @@ Ending = Callable[[float], "Sequence[ScriptCall]"]
 
 @dataclass(frozen=True, slots=True)
 class FeedDue:
-    """A feed as its poll began, with the marks of its last document; `asked` is a Unix time.
+    """A feed as its poll began, with the fingerprints of its last document; `asked` is a Unix time.
 
     Its document is read for `keys`, some of its followers; `ending` may follow the end of the poll.
     """
@@ -116,7 +116,7 @@ class FeedDue:
     feed: FeedRecord
     asked: float
     keys: tuple[str, ...] = ()
-    marks: bytes | None = None
+    fingerprints: bytes | None = None
     ending: Ending | None = None
 
 
@@ -172,7 +172,7 @@ class Poller:
         pause = held_until(feed, self._clock())
         if pause is not None:
             return PollResult(feed_id, "held", pause, host_of(feed.url))
-        due = FeedDue(feed, self._clock(), tuple(islice(users, _SOME)), found.marks, ending)
+        due = FeedDue(feed, self._clock(), tuple(islice(users, _SOME)), found.fingerprints, ending)
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
@@ -245,8 +245,8 @@ class Poller:
         when = _discovered(due.feed, now)
         parsed: PostsRead | ParseError
         try:
-            marks = due.marks or await self._feeds.marks(due.feed)
-            parsed, seconds = await self._parser.posts_in(document, source, marks, when, due.keys)
+            fingerprints = due.fingerprints or await self._feeds.fingerprints(due.feed)
+            parsed, seconds = await self._parser.posts_in(document, source, fingerprints, when, due.keys)
         except ParseError as error:
             parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
             seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
@@ -263,13 +263,13 @@ class Poller:
             return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
         # Before the posts: mutes and blocks ask for the feed's home page too.
         await self._describe(due.feed, description_of(parsed.feed), now)
-        taken = await self._store(due.feed, parsed.items, now, mostly_new=marks is not None)
+        taken = await self._store(due.feed, parsed.items, now, mostly_new=fingerprints is not None)
         outcome = FeedAnswered(
             taken.new, taken.updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds
         )
         label = "changed" if taken.new or taken.updated else "unchanged"
         fields |= {"body_hash": digest, "last_read": f"{now:.3f}"}
-        return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks, taken.last)
+        return await self._settle(due, outcome, fields, document.moved_to, label, parsed.fingerprints, taken.last)
 
     async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
         """Follow the next of the feeds that a page named; None when it stays."""
@@ -319,7 +319,7 @@ class Poller:
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
         """Keep what the document says of the feed, and announce what of it is new."""
         is_new = feed.last_success is None and not feed.kept
-        if is_new or UNTOLD in feed.extra or any(value != described(feed, name) for name, value in said.items()):
+        if is_new or UNANNOUNCED in feed.extra or any(value != described(feed, name) for name, value in said.items()):
             await describe(
                 self._feeds,
                 self._events,
@@ -338,7 +338,7 @@ class Poller:
         fields: Mapping[str, str | None],
         moved_to: str | None,
         label: str = "",
-        marks: bytes | None = None,
+        fingerprints: bytes | None = None,
         last: Sequence[ScriptCall] = (),
     ) -> PollResult:
         """Decide what follows and write it down, the last act of a poll but for a move."""
@@ -354,7 +354,7 @@ class Poller:
         calls: Sequence[ScriptCall] = ()
         if due.ending is not None and plan.next_poll is not None and plan.hold_until is None and not moves:
             calls = due.ending(plan.next_poll)
-        written, replies = await self._feeds.settle(feed.id, changes, marks, feed.reading, [*last, *calls])
+        written, replies = await self._feeds.settle(feed.id, changes, fingerprints, feed.reading, [*last, *calls])
         if not written:
             result, move = PollResult(feed.id, "overtaken", plan.next_poll, result.host), None
         POLLS.labels(result.outcome).inc()

@@ -30,27 +30,27 @@ _DATES = frozenset({"published", "updated"})
 @dataclass(frozen=True, slots=True)
 class PostsRead:
     """What a document says: of the feed, in `feed` (without entries), its posts that may be news, and the Unix times
-    of publication that it names. `marks` is for the next reading; None where that must read everything.
+    of publication that it names. `fingerprints` is for the next reading; None where that must read everything.
     """
 
     feed: Feed
     items: tuple[ItemToStore, ...]
     dates: tuple[float, ...]
-    marks: bytes | None
+    fingerprints: bytes | None
 
 
 def posts_in(
-    body: bytes, url: str, content_type: str | None, source: str, marks: bytes | None, discovered: float
+    body: bytes, url: str, content_type: str | None, source: str, fingerprints: bytes | None, discovered: float
 ) -> PostsRead:
-    """The posts of a document that is read repeatedly, but for those that `marks` has.
+    """The posts of a document that is read repeatedly, but for those that `fingerprints` has.
 
     `source` is the address that the feed is known by; `discovered` as `now` in `items_to_store`. Raises ParseError.
     """
     from microsub.formats.parse import reread  # with the parsers, which a poll leaves to other processes
 
-    reading = reread(body, url, content_type, source, marks)
+    reading = reread(body, url, content_type, source, fingerprints)
     items = tuple(items_of(reading.listed, discovered, source))
-    return PostsRead(reading.feed, items, dates_of(reading.listed), reading.marks)
+    return PostsRead(reading.feed, items, dates_of(reading.listed), reading.fingerprints)
 
 
 def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[ItemToStore]:
@@ -131,7 +131,7 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
         published=wire.get("published", ""),  # as it stands there: an edit that keeps it must not change it
         author=author,
         link=entry.url or "",
-        common_identity=common_identity(entry),
+        common=common_identity(entry),
         incomplete=bool(lacking(entry, source)),
         shared=alone if alone != guid else "",
         extra=_written(entry.guid, guid),

@@ -42,7 +42,7 @@ class Candidate:
     id: str
     feed: str
     guid: str
-    common_identity: str
+    common: str
     link: str
     condemned: str
     updated: str
@@ -75,10 +75,7 @@ async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
     ranks = await redis.pipeline(
         [("ZREVRANK", keys.feed_items(feed), item_id) for item_id, (feed, *_) in texts.items()]
     )
-    return [
-        Candidate(item_id, **dict(zip(_FIELDS, row, strict=True)), rank=rank)
-        for (item_id, row), rank in zip(texts.items(), ranks, strict=True)
-    ]
+    return [Candidate(item_id, *row, rank) for (item_id, row), rank in zip(texts.items(), ranks, strict=True)]
 
 
 async def missing(redis: Redis, ids: Sequence[str]) -> list[str]:
@@ -121,7 +118,7 @@ async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wante
     their guids are known not to be new. Those for which that holds now; without `wanted_too` condemned items that
     somebody has spared meanwhile stay.
 
-    A process that read an item before and adds it after must check again (`Adder.add` and fan-out do): it has
+    A process that read an item before and adds it after must check again (`Adder.add` and delivery do): it has
     no score.
     """
     marks = [""] * len(doomed) if wanted_too else [one.condemned for one in doomed]
@@ -139,11 +136,11 @@ async def erase(redis: Redis, retired: Sequence[Candidate]) -> None:
 
 
 async def _duplicate_left(redis: Redis, one: Candidate) -> list[Command]:
-    if not one.common_identity:
+    if not one.common:
         return []
     feed_url = text_of(await redis.command("HGET", keys.feed(one.feed), "url") or b"")
     member = duplicates.PostOfFeed(one.id, one.feed, host_of(feed_url), host_of(one.link)).member()
-    return [("SREM", keys.duplicates(one.common_identity), member)]
+    return [("SREM", keys.duplicates(one.common), member)]
 
 
 async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:
@@ -151,7 +148,7 @@ async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:
     for one in doomed:
         if one.feed:
             by_feed.setdefault(one.feed, []).extend((one.id, one.guid))
-    functions = (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_tombstones, keys.feed_pending)
+    functions = (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_tombstones, keys.feed_outbox)
     await redis.scripts(
         [
             (_BURY, [key(feed) for key in functions], [score_text(now), KEEP_UNFOLLOWED, *args])

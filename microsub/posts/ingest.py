@@ -1,10 +1,10 @@
 """The one way in for posts: news are stored once, handed to delivery, and announced.
 
 An item's hash is written first; then one script on the feed's slot claims its guid and notes the item in the feed's
-pending set, which is the outbox: the note goes when delivery and the stream of events have the item. The loser of a
-race for a guid (one document handled twice at once) deletes the hash that it wrote. After a crash before the claim the
-sweep collects that hash; after a crash behind it the next reading of the feed, the next program that saves into it, or
-upkeep finds the item in the outbox and hands it on.
+outbox, which it leaves when delivery and the stream of events have it. The loser of a race for a guid (one document
+handled twice at once) deletes the hash that it wrote. After a crash before the claim the sweep collects that hash;
+after a crash behind it the next reading of the feed, the next program that saves into it, or upkeep finds the item in
+the outbox and hands it on.
 
 A guid that stands in the feed's map while its item is gone is a tombstone: the post was here, and it doesn't come back.
 """
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 LOOK_UPS = Bounds(messages=50_000)
 """Look-ups that may wait. Beyond that posts stay as they are for the time being."""
 
-_CLAIM, _UPDATE, _TOLD, _HANDED_ON = (
+_CLAIM, _UPDATE, _ANNOUNCED, _HANDED_ON = (
     load(name) for name in ("item_claim", "item_update", "compare_and_set", "feed_handed_on")
 )
 
@@ -70,10 +70,10 @@ class _Known:
     score: str
     author: str
     published: str
-    common_identity: str
+    common: str
     registered_at: float
     version: str
-    untold: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class _Compared:
 class PostWriter:
     """Decides what of a feed's posts is news and writes it, in a handful of round trips.
 
-    Nobody is told: that is `Ingest`, which everything but an import goes through.
+    Nothing is announced: that is `Ingest`, which everything but an import goes through.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -145,27 +145,27 @@ class PostWriter:
             edited = [*edited, *await self._confirm(compared.same, version)]
         new: list[WrittenItem] = []
         updated: list[WrittenItem] = []
-        pending: frozenset[str] | None = None
+        outbox: frozenset[str] | None = None
         if compared.new or edited:
             claimed = await self._claim(feed, compared, edited, now, version, reading)
             if claimed is None:
-                return Stored(pending=frozenset())
-            new, lost, pending = claimed
+                return Stored(outbox=frozenset())
+            new, lost, outbox = claimed
             if lost:
                 # What somebody else has stored meanwhile may be of an earlier document.
                 theirs = await self._compare(feed.id, lost)
                 late = [*theirs.edited, *await self._confirm(theirs.same, version)]
-                await self._note_pending(feed, late)
-                edited, pending = [*edited, *late], None
+                await self._note_in_outbox(feed, late)
+                edited, outbox = [*edited, *late], None
             updated = await self._edit(feed, edited, now, version)
         if version:
-            updated += [_edited(old, candidate, old.untold) for old, candidate in compared.same if old.untold]
-        await self._prolong_duplicates(feed, compared.again, now)
-        return Stored(tuple(new), tuple(updated), version, pending)
+            updated += [_edited(old, candidate, old.note) for old, candidate in compared.same if old.note]
+        await self._prolong(feed, compared.again, now)
+        return Stored(tuple(new), tuple(updated), version, outbox)
 
     async def announced(self, updated: Iterable[WrittenItem]) -> None:
         """Note that these edits have been announced; later ones are left to their writers."""
-        calls = [(_TOLD, [keys.item(item.id)], ["untold", item.untold, ""]) for item in updated if item.untold]
+        calls = [(_ANNOUNCED, [keys.item(item.id)], ["untold", item.note, ""]) for item in updated if item.note]
         if calls:
             await self._redis.scripts(calls)
 
@@ -227,12 +227,10 @@ class PostWriter:
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
             texts = [text(value) if value else "" for value in row]
-            digest, score, author, published, common, registered, version, confirmed, untold = texts
+            digest, score, author, published, common, registered, version, confirmed, note = texts
             if score:
-                latest = max(version, confirmed)
-                known[guid] = _Known(
-                    item_id, digest, score, author, published, common, float(registered or 0), latest, untold
-                )
+                latest, since = max(version, confirmed), float(registered or 0)
+                known[guid] = _Known(item_id, digest, score, author, published, common, since, latest, note)
         return known
 
     async def _claim(
@@ -252,7 +250,7 @@ class PostWriter:
         args: list[Arg] = [reading_text(reading), KEEP_UNFOLLOWED, len(edited), *(old.id for old, _ in edited)]
         for item_id, candidate in numbered:
             args += (candidate.guid, item_id, score_text(candidate.score))
-        functions = (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_pending)
+        functions = (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_outbox)
         reply = await self._redis.script(_CLAIM, [key(feed.id) for key in functions], args)
         owners = texts(reply[0]) if reply else [""] * len(numbered)
         won = [pair for pair, owner in zip(numbered, owners, strict=True) if owner == pair[0]]
@@ -287,8 +285,8 @@ class PostWriter:
             if candidate.guid in was:
                 fields[duplicates.WAS] = was[candidate.guid]
             commands.append(("HSET", keys.item(item_id), *_flat(fields)))
-            if candidate.common_identity:
-                commands += duplicates.register(candidate.common_identity, _post_of(feed, item_id, candidate))
+            if candidate.common:
+                commands += duplicates.register(candidate.common, _post_of(feed, item_id, candidate))
         await self._redis.pipeline(commands)
         return numbered
 
@@ -301,9 +299,9 @@ class PostWriter:
                 found[guid] = f"{found.get(guid, '')} {item} {former}".strip()
         return found
 
-    async def _note_pending(self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]]) -> None:
+    async def _note_in_outbox(self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]]) -> None:
         if edited:
-            await self._redis.command("SADD", keys.feed_pending(feed.id), *(old.id for old, _ in edited))
+            await self._redis.command("SADD", keys.feed_outbox(feed.id), *(old.id for old, _ in edited))
 
     async def _edit(
         self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]], now: float, version: str
@@ -345,18 +343,14 @@ class PostWriter:
         replies = await self._redis.scripts(calls) if calls else []
         return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
 
-    async def _prolong_duplicates(
-        self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float
-    ) -> None:
+    async def _prolong(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
         """Keep duplicates known of each other while a feed lists them; written once a month at most."""
         commands: list[Command] = []
         calls = []
         for old, candidate in listed:
-            if candidate.common_identity and (
-                now - old.registered_at > duplicates.REFRESH or old.common_identity != candidate.common_identity
-            ):
-                commands += duplicates.register(candidate.common_identity, _post_of(feed, old.id, candidate))
-                fields = ("twin", candidate.common_identity, "twin_at", score_text(now))
+            if candidate.common and (now - old.registered_at > duplicates.REFRESH or old.common != candidate.common):
+                commands += duplicates.register(candidate.common, _post_of(feed, old.id, candidate))
+                fields = ("twin", candidate.common, "twin_at", score_text(now))
                 calls.append((_UPDATE, [keys.item(old.id)], ["change", ANY, "", *fields]))
         if commands:
             await self._redis.pipeline(commands)
@@ -443,22 +437,22 @@ class Ingest:
             stored = replace(stored, updated=tuple(replace(one, changed=names) for one, names in edits))
         ITEMS_NEW.inc(len(stored.new))
         ITEMS_UPDATED.inc(len(stored.updated))
-        last = await self._tell(feed, stored)
+        last = await self._announce(feed, stored)
         names = tuple(sorted({name for one in stored.updated for name in one.changed}))
         return Ingested(len(stored.new), len(stored.updated), names, last)
 
-    async def _tell(self, feed: FeedRecord, stored: Stored) -> Sequence[ScriptCall]:
+    async def _announce(self, feed: FeedRecord, stored: Stored) -> Sequence[ScriptCall]:
         """Announce what was stored just now, and what is in the outbox; the call that takes all of it out."""
         written = {item.id for item in (*stored.new, *stored.updated)}
         # Another process that stores posts of the same feed at the same time may have announced ours with its own.
-        found = await self._items.pending(feed.id) if stored.pending is None else stored.pending
-        pending = sorted({*found, *written}, key=int)
-        if not pending:
+        found = await self._items.outbox(feed.id) if stored.outbox is None else stored.outbox
+        outbox = sorted({*found, *written}, key=int)
+        if not outbox:
             return ()
         new = [item.id for item in stored.new]
         edited = [item.id for item in stored.updated if item.author_changed]
         # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it.
-        left = sorted(set(pending) - written, key=int)
+        left = sorted(set(outbox) - written, key=int)
         reworded = tuple(item.id for item in stored.updated if not item.author_changed)
         news = ItemsStored(feed.id, (*new, *left), (*edited, *left), reworded=reworded)
         calls = [self._stored.adding([news.to_fields()])]
@@ -476,7 +470,7 @@ class Ingest:
             log.info("the queue of look-ups is full; look-ups are postponed", posts=len(wanted))
         await self._stream.published(events)
         await self._writer.announced(stored.updated)
-        return [(_HANDED_ON, [keys.feed_pending(feed.id)], pending)]
+        return [(_HANDED_ON, [keys.feed_outbox(feed.id)], outbox)]
 
     async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
         """What identifies these items in their feed; those that are gone, of which others tell, are left out."""
@@ -547,15 +541,15 @@ def _changing(
     }
     if version:
         fields["version"] = version
-    if candidate.common_identity:
-        fields |= {"twin": candidate.common_identity, "twin_at": score_text(now)}
+    if candidate.common:
+        fields |= {"twin": candidate.common, "twin_at": score_text(now)}
     return fields
 
 
-def _edited(old: _Known, candidate: ItemToStore, mark: str, changed: tuple[str, ...] = ()) -> WrittenItem:
+def _edited(old: _Known, candidate: ItemToStore, note: str, changed: tuple[str, ...] = ()) -> WrittenItem:
     # Where an earlier edit was never announced, nobody knows which author came before.
-    author_changed = bool(old.untold) or candidate.author != old.author
-    return WrittenItem(old.id, candidate.written_guid, candidate.incomplete, author_changed, changed, mark)
+    author_changed = bool(old.note) or candidate.author != old.author
+    return WrittenItem(old.id, candidate.written_guid, candidate.incomplete, author_changed, changed, note)
 
 
 def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:
@@ -571,10 +565,8 @@ def _post_of(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> duplicat
 
 def _withdrawal(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> list[Command]:
     commands: list[Command] = [("DEL", keys.item(item_id))]
-    if candidate.common_identity:
-        commands.append(
-            ("SREM", keys.duplicates(candidate.common_identity), _post_of(feed, item_id, candidate).member())
-        )
+    if candidate.common:
+        commands.append(("SREM", keys.duplicates(candidate.common), _post_of(feed, item_id, candidate).member()))
     return commands
 
 

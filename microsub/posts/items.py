@@ -57,20 +57,20 @@ class Items:
         if calls:
             await self._redis.scripts(calls)
 
-    async def pending(self, feed_id: str) -> list[str]:
+    async def outbox(self, feed_id: str) -> list[str]:
         """Ids that are stored but not in all timelines yet, the oldest first."""
-        return _in_order(await self._redis.command("SMEMBERS", keys.feed_pending(feed_id)))
+        return _in_order(await self._redis.command("SMEMBERS", keys.feed_outbox(feed_id)))
 
-    async def pending_of(self, feed_ids: Sequence[str]) -> dict[str, list[str]]:
-        """`pending` of several feeds in one round trip; those that have none are left out."""
-        replies = await self._redis.pipeline([("SMEMBERS", keys.feed_pending(feed_id)) for feed_id in feed_ids])
+    async def outboxes(self, feed_ids: Sequence[str]) -> dict[str, list[str]]:
+        """`outbox` of several feeds in one round trip; those that have none are left out."""
+        replies = await self._redis.pipeline([("SMEMBERS", keys.feed_outbox(feed_id)) for feed_id in feed_ids])
         found = zip(feed_ids, map(_in_order, replies), strict=True)
         return {feed_id: ids for feed_id, ids in found if ids}
 
     async def done(self, feed_id: str, ids: Sequence[str]) -> None:
         """These items are in all timelines that they belong to."""
         if ids:
-            await self._redis.command("SREM", keys.feed_pending(feed_id), *ids)
+            await self._redis.command("SREM", keys.feed_outbox(feed_id), *ids)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

@@ -28,9 +28,8 @@ class ItemToStore:
 
     `guid` is its identity in the feed, `wire` its JSON (`formats.wire`) without ids, `published` the ISO time in it,
     `hash` a digest of what readers see of it, `score` Unix seconds, `author` the normalised profile URL or empty,
-    `common_identity` what it shares with its duplicates, `extra` further fields to save. `incomplete` says that
-    look-ups would add something. `shared` is what it would be known by if it were the only one of its guid, where
-    it isn't.
+    `common` what it shares with its duplicates, `extra` further fields to save. `incomplete` says that look-ups would
+    add something. `shared` is what it would be known by if it were the only one of its guid, where it isn't.
     """
 
     guid: str
@@ -40,7 +39,7 @@ class ItemToStore:
     published: str = ""
     author: str = ""
     link: str = ""
-    common_identity: str | None = None
+    common: str | None = None
     incomplete: bool = False
     shared: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +55,7 @@ class WrittenItem:
     """An item that is new or was edited; `guid` as its feed wrote it, `incomplete` as in `ItemToStore`.
 
     Of an edit, whether its author may be another one, the properties of its JSON that are not as they were, and in
-    `untold` the mark to be taken away when it is announced (`PostWriter.announced`); '' for one without an order.
+    `note` what is to be deleted once it is announced (`PostWriter.announced`); '' for one without an order.
     """
 
     id: str
@@ -64,20 +63,20 @@ class WrittenItem:
     incomplete: bool = False
     author_changed: bool = False
     changed: tuple[str, ...] = ()
-    untold: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What was written of a feed's posts in that `version`.
 
-    `pending` are all items in the feed's outbox, None where nobody has asked.
+    `outbox` are all items in the feed's outbox, None where nobody has asked.
     """
 
     new: tuple[WrittenItem, ...] = ()
     updated: tuple[WrittenItem, ...] = ()
     version: str = ""
-    pending: frozenset[str] | None = None
+    outbox: frozenset[str] | None = None
 
 
 Fields = dict[str, bytes]
@@ -121,7 +120,7 @@ class EntriesFound:
         """The message read back. Raises ValueError or KeyError for what isn't one."""
         heads = orjson.loads(fields["items"])
         items = tuple(
-            ItemToStore(wire=fields[str(place)], common_identity=head.pop("twin", None), **head)
+            ItemToStore(wire=fields[str(place)], common=head.pop("twin", None), **head)
             for place, head in enumerate(heads)
         )
         reading = float(fields["reading"]) if "reading" in fields else None
@@ -158,13 +157,7 @@ class ItemsStored:
             user, _, uid = text(fields["target"]).partition("/")
             target = (user, uid)
         new, edited = _split(fields["new"]), _split(fields["edited"])
-        return cls(
-            text(fields["feed"]),
-            new,
-            edited,
-            target,
-            _split(fields.get("reworded", b"")),
-        )
+        return cls(text(fields["feed"]), new, edited, target, _split(fields.get("reworded", b"")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +177,12 @@ class ItemIncomplete:
         return cls(text(fields["item"]), text(fields["version"]))
 
 
-_HEAD = {name: name for name in ("guid", "hash", "published", "author", "link", "incomplete", "shared", "extra")}
-_HEAD |= {"common_identity": "twin"}
-"""Fields of a post → their names in a message, where they aren't empty."""
+_HEAD = ("guid", "hash", "published", "author", "link", "incomplete", "shared", "extra")
 
 
 def _head(item: ItemToStore) -> dict[str, object]:
-    return {name: value for field_, name in _HEAD.items() if (value := getattr(item, field_))} | {"score": item.score}
+    found = {name: value for name in _HEAD if (value := getattr(item, name))} | {"score": item.score}
+    return found | ({"twin": item.common} if item.common else {})
 
 
 def _joined(ids: Sequence[str]) -> bytes:

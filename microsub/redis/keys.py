@@ -61,7 +61,7 @@ def users() -> str:
 
 def seen() -> str:
     """Sorted set: user by Unix time of their last request, to within minutes. Lifetime: permanent, members go with
-    their users. `identity.store.accounts`; read by fan-out.
+    their users. `identity.store.accounts`; read by delivery.
     """
     return "users:seen"
 
@@ -111,18 +111,17 @@ ITEM_PREFIX = "item:"
 
 def item(item_id: str) -> str:
     """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (where that is another), `hash`,
-    `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin` (the common
-    identity of its duplicates), `twin_at` (Unix time when they were last told), `incomplete`, `asked`, `condemned`,
-    `was` (duplicates in feeds that have become this one) and whatever a post was saved with.
+    `version`, `confirmed`, `untold` (version of an edit not announced yet), `score`, `updated`, `discovered`, `author`,
+    `link`, `twin` (common identity with duplicates), `twin_at` (Unix time when it was last registered), `incomplete`,
+    `asked`, `condemned`, `was` (duplicates in feeds that have become this one) and whatever a post was saved with.
     Lifetime: as long as a timeline refers to it. `posts.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"
 
 
 def duplicates(identity: str) -> str:
-    """Set: `<item id> <feed id> <host> <link host>` of the items that share normalised guid and link, which are
-    duplicates by their hosts. Lifetime: 400 days after the last write, prolonged while a feed lists the post.
-    `posts.duplicates`.
+    """Set: `<item id> <feed id> <host> <link host>` of items with the same normalised guid and link. Lifetime: 400
+    days after the last write, prolonged while a feed lists the post. `posts.duplicates`.
     """
     return f"twins:{identity}"
 
@@ -154,10 +153,9 @@ def feed_guids(feed_id: str) -> str:
     return f"feed:{{{feed_id}}}:guids"
 
 
-def feed_pending(feed_id: str) -> str:
-    """Set: ids that are stored but not in the timelines yet. Lifetime: as `feed`; empty when all is done.
-    Written with the guid claim, emptied after fan-out: what makes a crash between the two harmless.
-    `posts.items`.
+def feed_outbox(feed_id: str) -> str:
+    """Set: the outbox, ids of stored posts that delivery lacks; a crash between the two loses none. Lifetime: as
+    `feed`. `posts.items`.
     """
     return f"feed:{{{feed_id}}}:pending"
 
@@ -181,9 +179,9 @@ def feed_edition(feed_id: str) -> str:
     return f"feed:{{{feed_id}}}:edition"
 
 
-def feed_marks(feed_id: str) -> str:
-    """String: hash of the document that was taken in last, and a mark of each of its entries, so that they needn't be
-    read again (`formats.parse`). Lifetime: a day, after which all is read once more. `feeds.record`.
+def feed_fingerprints(feed_id: str) -> str:
+    """String: hash of the document that was taken in last, and a fingerprint of each of its entries, so that they
+    needn't be read again (`formats.parse`). Lifetime: a day, after which all is read once more. `feeds.record`.
     """
     return f"feed:{{{feed_id}}}:marks"
 

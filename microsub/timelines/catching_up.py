@@ -1,6 +1,6 @@
 """Timelines that were left alone while their readers were away are filled when they read.
 
-Fan-out notes for which timelines posts wait (`timelines.add.Behind`), and the page or list of channels that finds
+Delivery notes for which timelines posts wait (`timelines.add.Behind`), and the page or list of channels that finds
 such a note waits for this. What is added comes from the post store, within its bounds: the newest `MOST_ITEMS`
 posts of a feed, none older than the instance's `warm_up_days`. Doing it twice, or in two processes at once, changes
 nothing more; a crash leaves the note.

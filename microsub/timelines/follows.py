@@ -44,7 +44,7 @@ class Follows:
         Raises QuotaReached where the user's channels follow `most` feeds already (0: any number).
 
         The order that leaves no gap: this; `Adder.add` of what the store has, in one call; `Feeds.subscribe`, by which
-        fan-out begins to deliver; `Adder.add` of what the store has, once more.
+        delivery begins to deliver; `Adder.add` of what the store has, once more.
         """
         value = _encode(Subscription(feed_id, url, now, name))
         pattern = keys.pattern(keys.channel_feeds, user)

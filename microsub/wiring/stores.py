@@ -15,7 +15,7 @@ from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:  # most commands need a few of these, and each takes its time to load
     from microsub.configuration.store import Applied, SettingsInForce
-    from microsub.delivery.fan_out import FanOut
+    from microsub.delivery.delivery import Delivery
     from microsub.feeds.events import Events
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import Feeds
@@ -155,11 +155,11 @@ def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], ob
     return Ingest(stores.redis, stores.feeds, stores.items, heard, notify=notify)
 
 
-def fan_out(stores: Stores) -> FanOut:
+def delivery(stores: Stores) -> Delivery:
     """What brings posts into timelines."""
-    from microsub.delivery.fan_out import FanOut, Patient
+    from microsub.delivery.delivery import Delivery, Patient
     from microsub.identity.store.accounts import Activity
     from microsub.timelines.add import Behind
 
     delivery = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)
-    return FanOut(stores.redis, stores.feeds, stores.items, stores.adder, stores.in_force.of_users, patient=delivery)
+    return Delivery(stores.redis, stores.feeds, stores.items, stores.adder, stores.in_force.of_users, patient=delivery)

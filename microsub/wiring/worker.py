@@ -16,11 +16,11 @@ import structlog
 
 from microsub.errors import NotFound, StoreError
 from microsub.settings import Settings
-from microsub.wiring.stores import Stores, fan_out, following, ingest, tell_failure
+from microsub.wiring.stores import Stores, delivery, following, ingest, tell_failure
 
 if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
     from microsub.check.command import Checking
-    from microsub.delivery.fan_out import Rebuilding
+    from microsub.delivery.delivery import Rebuilding
     from microsub.ekster.importing import ImportReport, OldFile
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import PollResult
@@ -68,7 +68,7 @@ async def open_worker(
     ):
         name = worker_name()
         events = Events(stores.redis)
-        filling = fan_out(stores)
+        filling = delivery(stores)
         stages = Stages(stores.redis, stores.feeds, stores.items, filling, events, completing, consumer=name)
         poller = Poller(
             stores.feeds,
@@ -171,7 +171,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
 
     Only reminding remembers its last round, so that each has its own.
     """
-    from microsub.delivery.fan_out import Reminding
+    from microsub.delivery.delivery import Reminder
     from microsub.delivery.look_ups import AskingAgain
     from microsub.delivery.stage import forget_workers
     from microsub.feeds.events import Events
@@ -192,7 +192,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "retention": cleanup.run_for_ever(),
         "follow_repair": repair.run_for_ever(),
         "daily": run_daily(stores.redis, daily),
-        "reminding": Reminding(
+        "reminding": Reminder(
             stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis)
         ).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
@@ -210,7 +210,7 @@ def figures(stores: Stores) -> Figures:
 
 def rebuilding(stores: Stores) -> Rebuilding:
     """The service that fills timelines from the store."""
-    from microsub.delivery.fan_out import Rebuilding
+    from microsub.delivery.delivery import Rebuilding
     from microsub.redis.streams import Stream
 
     stored = Stream(stores.redis, "stored")

@@ -187,8 +187,8 @@ async def test_asking_again_costs_a_304(server: World, program: Program) -> None
 async def test_events_in_pages(server: World, program: Program) -> None:
     """From the oldest on, or from now on; each page says where to go on, and when something was missed."""
     events = Events(server.redis)
-    await events.tell([Event("post_created", "1", server.now, str(n), f"guid {n}") for n in range(3)])
-    await events.tell([Event("post_modified", "1", server.now, "1", "guid 1", ("name", "content"))])
+    await events.announce([Event("post_created", "1", server.now, str(n), f"guid {n}") for n in range(3)])
+    await events.announce([Event("post_modified", "1", server.now, "1", "guid 1", ("name", "content"))])
     page = await program.get("events", limit=2)
     assert [(event["kind"], event["post"]) for event in page["items"]] == [("post_created", "0"), ("post_created", "1")]
     assert page["items"][0]["guid"] == "guid 0"

@@ -5,9 +5,9 @@ Then it is calm.
 `Storm.rage` runs it for some seconds; `tests.chaos.verdict` lists everything that is wrong afterwards. The same seed
 makes the same publications and marks; where the kills fall is up to the machine.
 
-A rebuild brings everything that is stored, and so would hide what fan-out has lost. Therefore nobody's timelines are
+A rebuild brings everything that is stored, and so would hide what delivery has lost. Therefore nobody's timelines are
 rebuilt before the first verdict but one: that of Dave, who asks for it all the time. What it proves is that rebuilds
-harm nothing; that fan-out loses nothing is for the others to prove.
+harm nothing; that delivery loses nothing is for the others to prove.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import httpx
 
-from microsub.delivery.fan_out import Rebuilding
+from microsub.delivery.delivery import Rebuilding
 from microsub.errors import StoreError
 from microsub.kit.urls import host_of
 from microsub.redis.connect import connect

@@ -35,7 +35,7 @@ async def _storm(server: Node, tmp_path: Path) -> None:
     async with storm(server, tmp_path, SEED) as raging:
         await raging.rage(KILLS, PACE)
         await raging.calm()
-        wrong = await verdict(raging)  # before any rebuild but Dave's, which would bring what fan-out has lost
+        wrong = await verdict(raging)  # before any rebuild but Dave's, which would bring what delivery has lost
         await raging.rebuild()
         await raging.calm()
         wrong += [f"{one}, after a rebuild" for one in await verdict(raging)]

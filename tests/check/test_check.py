@@ -48,10 +48,10 @@ async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> Non
 
 async def test_what_a_feed_has_for_a_while_may_end(lived_in: LivedIn) -> None:
     """Also while somebody follows the feed; without an end it is found."""
-    await lived_in.redis.command("SET", keys.feed_marks(A), "marks", "EX", 100)
+    await lived_in.redis.command("SET", keys.feed_fingerprints(A), "marks", "EX", 100)
     assert (await lived_in.check()).left == ()
-    await lived_in.redis.command("PERSIST", keys.feed_marks(A))
-    assert [one.subject for one in (await lived_in.check(repair=True)).repaired] == [keys.feed_marks(A)]
+    await lived_in.redis.command("PERSIST", keys.feed_fingerprints(A))
+    assert [one.subject for one in (await lived_in.check(repair=True)).repaired] == [keys.feed_fingerprints(A)]
     assert (await lived_in.check()).left == ()
 
 
@@ -116,7 +116,7 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
     ),
     "item not in the index": ([("ZREM", keys.feed_items(A), "9")], keys.item("9"), "missing in its feed's index"),
     "index of nothing": ([("ZADD", keys.feed_items(A), 5, "0")], f"{keys.feed_items(A)} 0", "isn't there"),
-    "pending for nothing": ([("SADD", keys.feed_pending(A), "0")], f"{keys.feed_pending(A)} 0", "isn't there"),
+    "an outbox of nothing": ([("SADD", keys.feed_outbox(A), "0")], f"{keys.feed_outbox(A)} 0", "isn't there"),
     "feed lost": (
         [("DEL", keys.feed(A), keys.feed_subscribers(A))], f"{keys.feed_subscribers(A)} ann/home", "isn't among",
     ),

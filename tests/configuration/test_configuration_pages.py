@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from microsub.delivery.fan_out import FanOut
+from microsub.delivery.delivery import Delivery
 from microsub.polling.moving import Mover
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
@@ -32,7 +32,9 @@ class Site(Configured):
     async def leave_page(self) -> None:
         """What the first poll of the page comes to; polling it again does nothing more."""
         items, timelines = Items(self.redis), Timelines(self.redis, Items(self.redis))
-        mover = Mover(self.feeds, items, self.channels, self.schedule, FanOut(self.redis, self.feeds, items, timelines))
+        mover = Mover(
+            self.feeds, items, self.channels, self.schedule, Delivery(self.redis, self.feeds, items, timelines)
+        )
         for feed_id in await self.feeds.all_ids():
             record = await self.feeds.get(feed_id)
             if record and record.url == PAGE and await self.feeds.subscribers(feed_id):

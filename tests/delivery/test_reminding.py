@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.delivery.fan_out import Reminding
+from microsub.delivery.delivery import Reminder
 from microsub.feeds.events import Events
 from microsub.redis import keys
 from tests.support.polling import dated, rss, world
@@ -10,15 +10,15 @@ from tests.support.web import publisher
 
 
 async def test_a_stream_that_was_deleted_by_hand_loses_no_post(redis):
-    """Stored and pending, and the message is gone: told in the second round, once."""
+    """Stored and in the outbox, and the message is gone: told in the second round, once."""
     async with publisher() as site, world(redis) as it:
         site.serve_document("/feed", rss(dated(2)))
         feed = await it.follow(site.url("/feed", "blog.test"))
         await it.poll(feed)
         ids = [row.id for row in await it.rows()]
         await it.follow(site.url("/feed", "blog.test"), "bob")
-        await it.redis.command("SADD", keys.feed_pending(feed.id), *ids)
-        service = Reminding(it.feeds, it.items, it.stages.stored, it.events)
+        await it.redis.command("SADD", keys.feed_outbox(feed.id), *ids)
+        service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
         assert await service.run() == 0
         assert await it.rows("bob") == []
         assert await service.run() == 2
@@ -34,7 +34,7 @@ async def test_a_change_that_nobody_announced_is_announced_by_upkeep(redis):
         feed = await it.feeds.ensure("https://service.test/feed", it.clock())
         await it.feeds.keep(feed.id)
         await it.feeds.describe(feed.id, {"title": "New"})
-        service = Reminding(it.feeds, it.items, it.stages.stored, it.events)
+        service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
         events = Events(it.redis)
         await service.run()
         assert await events.since("0") == []
@@ -48,11 +48,11 @@ async def test_a_change_that_nobody_announced_is_announced_by_upkeep(redis):
 
 
 async def test_what_comes_and_goes_between_two_rounds_is_no_concern(redis):
-    """Other posts are pending in each round: the pipeline is at work."""
+    """Other posts are in the outbox in each round: the pipeline is at work."""
     async with publisher() as site, world(redis) as it:
         feed = await it.follow(site.url("/feed", "blog.test"))
-        service = Reminding(it.feeds, it.items, it.stages.stored, it.events)
+        service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
         for number in range(1, 4):
-            await it.redis.command("SADD", keys.feed_pending(feed.id), number)
+            await it.redis.command("SADD", keys.feed_outbox(feed.id), number)
             assert await service.run() == 0
             await it.items.done(feed.id, [str(number)])

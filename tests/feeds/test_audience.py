@@ -46,7 +46,7 @@ def reads_of(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def audience(redis: Redis, feeds: Feeds, feed: str) -> Places:
-    """Who follows the feed, as fan-out asks for it."""
+    """Who follows the feed, as delivery asks for it."""
     return await feeds.audience_at(feed, await redis.command(*feeds.asking_edition(feed)))
 
 

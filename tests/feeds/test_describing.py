@@ -1,4 +1,4 @@
-"""A feed's changes are told at least once: wherever a process dies, and whatever changes it at the same time."""
+"""A feed's changes are announced at least once: wherever a process dies, and whatever changes it at the same time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from microsub.feeds.events import Events, describe
-from microsub.feeds.record import UNTOLD, Feeds
+from microsub.feeds.record import UNANNOUNCED, Feeds
 from tests.support.polling import FEED, World, dated, post_store, rss, world
 from tests.support.posts import NOON
 from tests.support.redis_wrappers import Between, once
@@ -21,11 +21,11 @@ class KilledError(BaseException):
 class Dead(Events):
     """A stream of events that a process doesn't live to write to."""
 
-    async def tell(self, events: Any) -> None:
+    async def announce(self, events: Any) -> None:
         raise KilledError
 
 
-async def told(it: World, kind: str = "feed_modified") -> list[tuple[str, ...]]:
+async def announced(it: World, kind: str = "feed_modified") -> list[tuple[str, ...]]:
     return [event.changed for event in await Events(it.redis).since("0") if event.kind == kind]
 
 
@@ -40,14 +40,14 @@ async def test_what_a_poll_has_changed_and_not_told_the_next_one_tells(redis):
         poller._events = Dead(redis)
         with pytest.raises(KilledError):
             await poller.poll(feed.id)
-        assert await told(it) == []
+        assert await announced(it) == []
         site.serve_document("/feed", rss(dated(2), title="Before"))
         await it.poll(feed)
         assert (await it.record(feed)).title == "Before"
-        assert await told(it) == [("title",)]
+        assert await announced(it) == [("title",)]
         await it.poll(feed)
-        assert UNTOLD not in (await it.record(feed)).extra
-        assert await told(it) == [("title",)]
+        assert UNANNOUNCED not in (await it.record(feed)).extra
+        assert await announced(it) == [("title",)]
 
 
 async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_again(redis):
@@ -58,9 +58,9 @@ async def test_what_a_program_has_changed_and_not_told_it_tells_when_it_asks_aga
         posts._events = Dead(redis)
         with pytest.raises(KilledError):
             await posts.describe(FEED, {"title": "Two", "photo": "https://service.test/p.png"})
-        assert await told(it) == [("title",)]
+        assert await announced(it) == [("title",)]
         assert await post_store(it).describe(FEED, {"title": "Two"}) == ()
-        assert await told(it) == [("title",), ("title", "photo")]
+        assert await announced(it) == [("title",), ("title", "photo")]
 
 
 async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redis):
@@ -72,10 +72,10 @@ async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redi
             await posts.describe(FEED, {})
         await post_store(it).describe(FEED, {})
         await post_store(it).describe(FEED, {})
-        assert await told(it, "feed_created") == [()]
+        assert await announced(it, "feed_created") == [()]
 
 
-async def test_of_two_changes_at_once_none_goes_untold(redis):
+async def test_of_two_changes_at_once_none_goes_unannounced(redis):
     """The second comes between the first and its announcement, and its process dies: the first one's note is not taken
     for the second's.
     """
@@ -88,7 +88,7 @@ async def test_of_two_changes_at_once_none_goes_untold(redis):
         feeds = Feeds(Between(it.redis, once("compare_and_set", second)))  # type: ignore[arg-type]
         assert await describe(feeds, it.events, feed.id, {"title": "One"}, NOON) == ("title",)
         await describe(it.feeds, it.events, feed.id, {}, NOON)
-        assert await told(it) == [("title",), ("title",)]
+        assert await announced(it) == [("title",), ("title",)]
 
 
 async def test_a_feed_that_is_gone_stays_gone(redis):

@@ -104,4 +104,4 @@ async def test_a_reading_writes_nothing_when_a_later_one_has_begun(feeds):
     assert await feeds.update(feed.id, {"etag": "new"}, later.reading)
     assert (await feeds.describe(feed.id, {"title": "New"}, {}, later.reading)).changed == ("title",)
     assert (await feeds.settle(feed.id, {"body_hash": "00"}, b"new", later.reading))[0]
-    assert await feeds.marks(await feeds.get(feed.id)) == b"new"
+    assert await feeds.fingerprints(await feeds.get(feed.id)) == b"new"

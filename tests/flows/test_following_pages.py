@@ -246,7 +246,7 @@ STEPS = {
     "lead": ("feeds", "lead", 0),
     "subscribe": ("feeds", "subscribe", 0),
     "change": ("channels", "update_subscription", 0),
-    "fill": ("fan_out", "deliver_to", 0),
+    "fill": ("delivery", "deliver_to", 0),
     "unsubscribe": ("feeds", "unsubscribe", 0),
     "schedule": ("schedule", "add", 0),
     "second": ("feeds", "subscribe", 1),
@@ -300,7 +300,7 @@ ON_THE_WAY = [
     (True, "feeds", "lead"),
     (True, "feeds", "subscribe"),
     (True, "channels", "update_subscription"),
-    (True, "fan_out", "deliver_to"),
+    (True, "delivery", "deliver_to"),
     (True, "feeds", "unsubscribe"),
 ]
 

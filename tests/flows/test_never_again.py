@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.delivery.fan_out import Rebuilding
+from microsub.delivery.delivery import Rebuilding
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
 from microsub.redis.multiplexer import Multiplexed

@@ -7,7 +7,7 @@ from email.utils import formatdate
 import pytest
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.delivery.fan_out import Rebuilding
+from microsub.delivery.delivery import Rebuilding
 from microsub.feeds.events import Event, Events
 from microsub.redis import keys
 from microsub.timelines.rules import Rules

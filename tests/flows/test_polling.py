@@ -1,4 +1,4 @@
-"""From a publisher to timelines, over real wiring: stores, schedule, fetching, parsing, fan-out."""
+"""From a publisher to timelines, over real wiring: stores, schedule, fetching, parsing, delivery."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def test_killed_between_any_two_steps(
             record = await it.feeds.get(feed_id)
             assert record is not None
             assert record.body_hash
-            assert not await it.items.pending(feed_id)
+            assert not await it.items.outbox(feed_id)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from microsub.feeds.record import KEEP_MARKS
+from microsub.feeds.record import KEEP_FINGERPRINTS
 from microsub.posts import garbage
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -56,7 +56,7 @@ async def test_the_same_timelines_with_and_without_marks(
     for number in range(_CHANGES):
         for user, feed in feeds.items():
             if user == "in-full":
-                await real_redis.command("DEL", keys.feed_marks(feed.id))
+                await real_redis.command("DEL", keys.feed_fingerprints(feed.id))
             site.serve_document(f"/{user}", rss(entries))
             await real.poll(feed)
         assert await _seen(real, "marked") == await _seen(real, "in-full")
@@ -75,13 +75,13 @@ async def _delete_oldest(it: World, user: str) -> None:
 
 
 async def test_everything_is_read_once_a_day(redis: Redis, site: Publisher, it: World) -> None:
-    """The time of the marks begins with the first ones, however often they are written again."""
+    """The time of the fingerprints begins with the first ones, however often they are written again."""
     feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
     await it.poll(feed)
-    await redis.command("PEXPIRE", keys.feed_marks(feed.id), 5_000_000)
+    await redis.command("PEXPIRE", keys.feed_fingerprints(feed.id), 5_000_000)
     site.serve_document("/feed", rss(dated(4)))
     await it.poll(feed)
-    assert 4_000 < await redis.command("TTL", keys.feed_marks(feed.id)) <= 5_000 < KEEP_MARKS
+    assert 4_000 < await redis.command("TTL", keys.feed_fingerprints(feed.id)) <= 5_000 < KEEP_FINGERPRINTS
 
 
 async def test_marks_of_another_document_are_none(site: Publisher, it: World) -> None:
@@ -89,6 +89,6 @@ async def test_marks_of_another_document_are_none(site: Publisher, it: World) ->
     feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
     await it.poll(feed)
     record = await it.record(feed)
-    assert await it.feeds.marks(record)
+    assert await it.feeds.fingerprints(record)
     await it.feeds.update(feed.id, {"body_hash": "00" * 32})
-    assert await it.feeds.marks(await it.record(feed)) is None
+    assert await it.feeds.fingerprints(await it.record(feed)) is None

@@ -95,11 +95,11 @@ class Store:
 def test_the_same_news_as_without_marks(documents: list[Document]) -> None:
     """Over any sequence of documents, the news are the same, place and all, as when everything is read each time."""
     whole, marked = Store(), Store()
-    marks = None
+    fingerprints = None
     for number, document in enumerate(documents):
         now = NOW + 1000 * number
-        reading = reread(document.rss(), URL, None, URL, marks)
-        marks = reading.marks
+        reading = reread(document.rss(), URL, None, URL, fingerprints)
+        fingerprints = reading.fingerprints
         everything = parse(document.rss(), URL, None)
         assert [one.published for one in reading.listed] == [entry.published for entry in everything.entries]
         assert marked.take(items_of(reading.listed, now, URL)) == whole.take(items_to_store(everything, now, URL))
@@ -110,8 +110,8 @@ def _posts(count: int, body: str = "words") -> tuple[Post, ...]:
     return tuple(Post(n, n, f"Post {n}", body, n, None) for n in range(count, 0, -1))
 
 
-def _read(posts: tuple[Post, ...], marks: bytes | None, title: str = "Blog", url: str = URL) -> parsing.Reading:
-    return reread(Document(title, "Ann", posts).rss(), url, None, url, marks)
+def _read(posts: tuple[Post, ...], fingerprints: bytes | None, title: str = "Blog", url: str = URL) -> parsing.Reading:
+    return reread(Document(title, "Ann", posts).rss(), url, None, url, fingerprints)
 
 
 def _new(reading: parsing.Reading) -> list[str]:
@@ -120,31 +120,31 @@ def _new(reading: parsing.Reading) -> list[str]:
 
 def test_only_what_is_new_or_changed_is_read() -> None:
     """Of a document with one new and one changed entry, these two are read; all are listed."""
-    marks = _read(_posts(20), None).marks
+    fingerprints = _read(_posts(20), None).fingerprints
     posts = _posts(21)
     edited = Post(5, 5, "Post 5, edited", "words", 5, None)
-    reading = _read((*posts[:16], edited, *posts[17:]), marks)
+    reading = _read((*posts[:16], edited, *posts[17:]), fingerprints)
     assert _new(reading) == ["Post 21", "Post 5, edited"]
     assert len(reading.listed) == 21
 
 
 def test_nothing_is_known_under_another_name_address_or_edition(monkeypatch: pytest.MonkeyPatch) -> None:
     """What of the feed flows into entries, the address they are resolved with, and the code are part of a mark."""
-    marks = _read(_posts(3), None).marks
-    assert _new(_read(_posts(3), marks)) == []
-    assert len(_new(reread(Document("Blog", "Bob", _posts(3)).rss(), URL, None, URL, marks))) == 3
-    assert len(_new(_read(_posts(3), marks, url="https://moved.test/feed"))) == 3
+    fingerprints = _read(_posts(3), None).fingerprints
+    assert _new(_read(_posts(3), fingerprints)) == []
+    assert len(_new(reread(Document("Blog", "Bob", _posts(3)).rss(), URL, None, URL, fingerprints))) == 3
+    assert len(_new(_read(_posts(3), fingerprints, url="https://moved.test/feed"))) == 3
     monkeypatch.setattr(parsing, "edition", lambda: b"another")
-    assert len(_new(_read(_posts(3), marks))) == 3
+    assert len(_new(_read(_posts(3), fingerprints))) == 3
 
 
 def test_entries_that_share_a_guid_are_all_read() -> None:
     """What entries that share a guid are known by depends on all of them, so nothing is remembered of them."""
-    marks = _read(_posts(3), None).marks
+    fingerprints = _read(_posts(3), None).fingerprints
     again = Post(2, 9, "The second, once more", "words", 2, None)
-    reading = _read((*_posts(3), again), marks)
+    reading = _read((*_posts(3), again), fingerprints)
     assert len(_new(reading)) == 4
-    assert reading.marks is None
+    assert reading.fingerprints is None
     assert len({one.guid for one in reading.listed}) == 4
 
 
@@ -152,19 +152,19 @@ def test_the_room_for_bodies_is_shared_with_known_entries() -> None:
     """A known body takes its part of what all bodies of a document may have, so the same ones are cut."""
     long = "<p>" + "word " * (MAX_BODY // 5 - 10) + "</p>"
     before = _posts(MAX_BODIES // MAX_BODY + 2, long)
-    marks = _read(before, None).marks
+    fingerprints = _read(before, None).fingerprints
     late = Post(99, 99, "Late", long, 0, None)
-    reading = _read((*before, late), marks)
+    reading = _read((*before, late), fingerprints)
     assert _new(reading) == ["Late"]
     everything = parse(Document("Blog", "Ann", (*before, late)).rss(), URL, None)
     assert reading.listed[-1].entry == everything.entries[-1]
     assert len(everything.entries[-1].content.text) < MAX_BODY / 10  # type: ignore[union-attr, arg-type]
 
 
-@pytest.mark.parametrize("marks", [b"", b"x", b"x" * 24, b"\0" * 48])
-def test_damaged_marks_are_none(marks: bytes) -> None:
-    """Bytes that are no marks make no difference."""
-    assert len(_new(_read(_posts(3), marks))) == 3
+@pytest.mark.parametrize("fingerprints", [b"", b"x", b"x" * 24, b"\0" * 48])
+def test_damaged_fingerprints_are_none(fingerprints: bytes) -> None:
+    """Bytes that are no fingerprints make no difference."""
+    assert len(_new(_read(_posts(3), fingerprints))) == 3
 
 
 def test_what_is_no_feed_is_an_error() -> None:

@@ -20,7 +20,7 @@ POST = ItemToStore(
     hash="h",
     score=NOW,
     link="https://blog.test/1",
-    common_identity="claimed",
+    common="claimed",
 )
 
 

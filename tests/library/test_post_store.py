@@ -452,7 +452,7 @@ async def test_a_guid_is_told_as_its_feed_wrote_it(it: World, posts: PostStore) 
         assert post is not None
         assert post == await posts.get_by_guid(url, new)
         assert post.guid == written
-        await it.redis.command("SADD", keys.feed_pending(feed.id), post.id)
+        await it.redis.command("SADD", keys.feed_outbox(feed.id), post.id)
         site.serve_document("/feed", rss([(old, "Two", None), ("2", "Three", None)]))
         await it.poll(feed)
         await posts.delete(post.id)
@@ -506,18 +506,18 @@ async def test_a_feed_that_is_saved_into_stays_where_it_is(it: World, posts: Pos
         assert again.post.id == saved.post.id
 
 
-async def test_what_a_crash_left_untold_is_told_with_the_next_post(posts: PostStore, it: World) -> None:
+async def test_what_a_crash_left_unannounced_is_announced_with_the_next_post(posts: PostStore, it: World) -> None:
     """A program died between storing and telling."""
     await follow(it)
-    real = posts._ingest._tell
+    real = posts._ingest._announce
 
     async def die(*_: Any) -> None:
         raise asyncio.CancelledError
 
-    posts._ingest._tell = die  # type: ignore[method-assign]
+    posts._ingest._announce = die  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await posts.save(FEED, fields("post-1"))
-    posts._ingest._tell = real  # type: ignore[method-assign]
+    posts._ingest._announce = real  # type: ignore[method-assign]
     await posts.save(FEED, fields("post-2"))
     await it.stages.run_once()
     assert len(await it.rows()) == 2

@@ -23,7 +23,7 @@ ENTRY = Entry(
     refs={"https://b.example/": Card(name=""), "https://a.example/2": NOTE},
 )
 FEED = Feed("https://a.example/feed", "rss", name="", ttl=0, entries=(ENTRY, NOTE))
-ITEM = ItemToStore("1", '{"name":"Übung"}'.encode(), "h", 1.5, common_identity="t", extra={"written_guid": "http://1"})
+ITEM = ItemToStore("1", '{"name":"Übung"}'.encode(), "h", 1.5, common="t", extra={"written_guid": "http://1"})
 READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)))
 
 
@@ -42,8 +42,8 @@ WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
     "text for a value": (Entry, {"author": "Ann"}),
     "a list for a value": (Entry, {"author": ["name"]}),
     "an invalid date": (Entry, {"published": "soon"}),
-    "a number for bytes": (PostsRead, {"marks": 7}),
-    "text for bytes": (PostsRead, {"marks": "ü"}),
+    "a number for bytes": (PostsRead, {"fingerprints": 7}),
+    "text for bytes": (PostsRead, {"fingerprints": "ü"}),
 }
 
 

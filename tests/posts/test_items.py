@@ -82,7 +82,7 @@ async def test_two_polls_at_once_store_each_post_once(items, feed, redis):
     new = [item.id for stored in results for item in stored.new]
     assert len(new) == len(set(new)) == 50
     assert len(await all_items(redis)) == 50
-    assert sorted(await items.pending(feed.id)) == sorted(new)
+    assert sorted(await items.outbox(feed.id)) == sorted(new)
 
 
 async def test_the_loser_of_a_claim_deletes_its_hash(feed, redis):
@@ -91,11 +91,11 @@ async def test_the_loser_of_a_claim_deletes_its_hash(feed, redis):
     class Late(Counting):
         async def script(self, script, script_keys, args=()):
             if script.name == "item_claim":
-                self.winner = await PostWriter(redis).write(feed, [candidate("one", common_identity="t")], NOON)
+                self.winner = await PostWriter(redis).write(feed, [candidate("one", common="t")], NOON)
             return await redis.script(script, script_keys, args)
 
     late = Late(redis)
-    stored = await PostWriter(late).write(feed, [candidate("one", common_identity="t")], NOON)
+    stored = await PostWriter(late).write(feed, [candidate("one", common="t")], NOON)
     assert (stored.new, stored.updated) == ((), ())
     assert await all_items(redis) == [keys.item(late.winner.new[0].id).encode()]
     assert len(await redis.command("SMEMBERS", keys.duplicates("t"))) == 1
@@ -109,11 +109,11 @@ async def test_a_crash_before_the_claim_loses_nothing(writer, items, feed, redis
         await PostWriter(crashing).write(feed, [candidate("one")], NOON)
     assert await items.newest(feed.id, 5) == []
     stored = await writer.write(feed, [candidate("one")], NOON + 1)
-    assert [item.id for item in stored.new] == await items.newest(feed.id, 5) == await items.pending(feed.id)
+    assert [item.id for item in stored.new] == await items.newest(feed.id, 5) == await items.outbox(feed.id)
 
 
-async def test_a_crash_after_the_claim_leaves_the_post_pending(writer, items, feed, redis):
-    """Killed after the claim, the post is found in the pending set and needs nothing but delivery."""
+async def test_a_crash_after_the_claim_leaves_the_post_in_the_outbox(writer, items, feed, redis):
+    """Killed after the claim, the post is found in the outbox and needs nothing but delivery."""
 
     class Dying(Counting):
         async def script(self, script, script_keys, args=()):
@@ -122,7 +122,7 @@ async def test_a_crash_after_the_claim_leaves_the_post_pending(writer, items, fe
 
     with pytest.raises(CrashError):
         await PostWriter(Dying(redis)).write(feed, [candidate("one")], NOON)
-    (item_id,) = await items.pending(feed.id)
+    (item_id,) = await items.outbox(feed.id)
     assert (await items.timeline_items([item_id]))[0].score == score_text(NOON)
     assert (await writer.write(feed, [candidate("one")], NOON + 1)).new == ()
 
@@ -131,11 +131,11 @@ async def test_a_large_document_costs_a_handful_of_round_trips(feed, redis):
     """300 new posts, then 300 edits, then nothing new: no round trip depends on their number."""
     counting = Counting(redis)
     writer = PostWriter(counting)
-    posts = [candidate(str(number), common_identity=f"t{number}") for number in range(300)]
+    posts = [candidate(str(number), common=f"t{number}") for number in range(300)]
     assert len((await writer.write(feed, posts, NOON)).new) == 300
     assert counting.trips <= 7
     counting.trips = 0
-    edits = [candidate(str(number), text="edited", common_identity=f"t{number}") for number in range(300)]
+    edits = [candidate(str(number), text="edited", common=f"t{number}") for number in range(300)]
     assert len((await writer.write(feed, edits, NOON + 1)).updated) == 300
     assert counting.trips <= 7
     counting.trips = 0
@@ -160,7 +160,7 @@ async def duplicates(redis, *ids):
 
 async def test_copies_of_one_host_are_duplicates_and_the_first_wins(redis):
     """The Atom and the RSS feed of a blog carry one post; the copy that was stored first stays."""
-    post = candidate("one", common_identity="t")
+    post = candidate("one", common="t")
     atom, first = await stored_in(redis, "https://blog.example/atom", post)
     rss, second = await stored_in(redis, "https://blog.example/rss", post)
     assert await duplicates(redis, first.id, second.id) == [[(second.id, rss.id, False)], [(first.id, atom.id, True)]]
@@ -169,7 +169,7 @@ async def test_copies_of_one_host_are_duplicates_and_the_first_wins(redis):
 @pytest.mark.parametrize("planet_first", [True, False])
 async def test_the_copy_from_the_links_host_wins(redis, planet_first):
     """A planet's copy yields to the blog's own, whichever was stored first."""
-    post = candidate("one", common_identity="t")
+    post = candidate("one", common="t")
     urls = ["https://planet.example/feed", "https://blog.example/atom"]
     stored = {url: await stored_in(redis, url, post) for url in (urls if planet_first else urls[::-1])}
     (planet, planet_item), (blog, blog_item) = stored[urls[0]], stored[urls[1]]
@@ -181,7 +181,7 @@ async def test_the_copy_from_the_links_host_wins(redis, planet_first):
 
 async def test_a_strange_feed_can_neither_replace_nor_suppress(redis):
     """Two feeds of other hosts that claim guid and link of a blog have nothing to do with each other."""
-    post = candidate("one", common_identity="t")
+    post = candidate("one", common="t")
     _, one = await stored_in(redis, "https://evil.example/feed", post)
     _, other = await stored_in(redis, "https://planet.example/feed", post)
     assert await duplicates(redis, one.id, other.id) == [[], []]
@@ -189,7 +189,7 @@ async def test_a_strange_feed_can_neither_replace_nor_suppress(redis):
 
 async def test_copies_are_still_known_after_a_year_of_listing(writer, feed, redis):
     """While a feed lists a post, its copies stay known: the time to live is prolonged, once in a month at most."""
-    post = candidate("one", common_identity="t")
+    post = candidate("one", common="t")
     await writer.write(feed, [post], NOON)
     await redis.command("EXPIRE", keys.duplicates("t"), 100)
     await writer.write(feed, [post], NOON + 86400)

@@ -16,7 +16,7 @@ from tests.support.posts import NOON, candidate
         EntriesFound(
             "7",
             NOON + 0.123456,
-            (candidate("a"), candidate("b", common_identity="t", incomplete=True, extra={"k": "ü"})),
+            (candidate("a"), candidate("b", common="t", incomplete=True, extra={"k": "ü"})),
         ),
         EntriesFound("7", NOON, (candidate("undated", at=0.0, author="", link=""),)),
         ItemsStored("7"),

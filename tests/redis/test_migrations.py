@@ -193,7 +193,7 @@ async def test_posts_that_waited_to_be_stored_are_stored(redis):
         assert (letter.stage, letter.fields) == ("entries", {"what": b"ever"})
         await it.stages.run_once()
         assert len(await it.rows()) == 2
-        assert await it.items.pending(feed.id) == []
+        assert await it.items.outbox(feed.id) == []
         assert not {"sent", "handled"} & (await it.record(feed)).extra.keys()
 
 

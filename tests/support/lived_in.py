@@ -45,7 +45,7 @@ class LivedIn(World):
         """A feed with that many posts, as a poll leaves it."""
         url = f"https://{host}/feed"
         feed = await self.feeds.ensure(url, NOON - 9000)
-        posts = [candidate(str(n), host=host, at=NOON + n, common_identity=f"t {host} {n}") for n in range(count)]
+        posts = [candidate(str(n), host=host, at=NOON + n, common=f"t {host} {n}") for n in range(count)]
         stored = await PostWriter(self.redis).write(feed, posts, NOON)
         await self.items.done(feed.id, [item.id for item in stored.new])
         await self.feeds.update(feed.id, {"last_success": str(NOON), "next_poll": str(NOON + 9000)})

@@ -32,6 +32,6 @@ def candidate(name: str, *, text: str = "words", at: float = NOON, host: str = "
         "score": at,
         "author": f"https://{host}/",
         "link": link,
-        "common_identity": None,
+        "common": None,
     }
     return ItemToStore(**{**values, **changes})

@@ -25,7 +25,7 @@ from microsub.configuration.model import InstanceSettings, Polling
 from microsub.configuration.store import InForce, SettingsInForce
 from microsub.configuration.sync import Configuration, Timing
 from microsub.delivery.dead_letters import DeadLetters
-from microsub.delivery.fan_out import FanOut
+from microsub.delivery.delivery import Delivery
 from microsub.delivery.look_ups import Completing
 from microsub.delivery.stage import Patience, Stages
 from microsub.discovery.directory import Directory
@@ -187,8 +187,8 @@ class World(Stores):
         return Events(self.redis)
 
     @cached_property
-    def fan_out(self) -> FanOut:
-        return FanOut(self.redis, self.feeds, self.items, self.timelines, clock=self.clock)
+    def delivery(self) -> Delivery:
+        return Delivery(self.redis, self.feeds, self.items, self.timelines, clock=self.clock)
 
     @cached_property
     def stages(self) -> Stages:
@@ -200,7 +200,7 @@ class World(Stores):
 
     @cached_property
     def mover(self) -> Mover:
-        return Mover(self.feeds, self.items, self.channels, self.schedule, self.fan_out)
+        return Mover(self.feeds, self.items, self.channels, self.schedule, self.delivery)
 
     @cached_property
     def fetcher(self) -> Fetcher:
@@ -247,7 +247,7 @@ class World(Stores):
             self.redis,
             self.feeds,
             self.items,
-            self.fan_out,
+            self.delivery,
             self.events,
             completing or self.completing,
             consumer=worker_name(),
@@ -404,9 +404,9 @@ class World(Stores):
         fields = {"title": title or "A blog", "last_success": str(self.now), "last_poll": str(self.now)}
         await self.feeds.update(feed.id, {**fields, "next_poll": str(self.now + 3600)})
         await PostWriter(self.redis).write(feed, posts, self.now)
-        pending = await self.items.pending(feed.id)
-        await self.fan_out.handle(Message("1-1", ItemsStored(feed.id, tuple(pending)).to_fields()))
-        await self.items.done(feed.id, pending)
+        outbox = await self.items.outbox(feed.id)
+        await self.delivery.handle(Message("1-1", ItemsStored(feed.id, tuple(outbox)).to_fields()))
+        await self.items.done(feed.id, outbox)
         return feed
 
     # --- The configuration

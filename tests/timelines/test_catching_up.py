@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.delivery.fan_out import FanOut, Patient
+from microsub.delivery.delivery import Delivery, Patient
 from microsub.errors import StoreUnavailable
 from microsub.identity.store.accounts import EVERY, Activity, ActivityNotes
 from microsub.redis.protocol import Redis
@@ -27,7 +27,7 @@ DAY = 86_400.0
 
 @dataclass
 class Deferring:
-    """An instance with readers, whose fan-out leaves some of them for later."""
+    """An instance with readers, whose delivery leaves some of them for later."""
 
     it: World
     delivery: DeliverySettings = field(default_factory=lambda: DeliverySettings(away_days=7))
@@ -37,7 +37,7 @@ class Deferring:
         it = self.it
         self.behind, self.activity = Behind(it.redis), Activity(it.redis)
         patient = Patient(self.activity, self.behind, lambda: self.delivery)
-        it.fan_out = FanOut(it.redis, it.feeds, it.items, it.timelines, patient=patient, clock=lambda: it.now)
+        it.delivery = Delivery(it.redis, it.feeds, it.items, it.timelines, patient=patient, clock=lambda: it.now)
         self.catching_up = self.filling()
         self.seen = ActivityNotes(self.activity.note)
         cache = ItemCache(it.items, None, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from microsub.delivery.fan_out import FanOut
+from microsub.delivery.delivery import Delivery
 from microsub.errors import StoreUnavailable
 from microsub.polling.moving import Mover
 from microsub.redis.protocol import Redis
@@ -183,8 +183,8 @@ async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Worl
     """
     await alice.post(action="follow", channel="home", url="https://blog.example/")
     (before,) = (await alice.get(action="follow", channel="home"))["items"]
-    fan_out = FanOut(server.redis, server.feeds, server.items, server.timelines)
-    mover = Mover(server.feeds, server.items, server.channels, server.schedule, fan_out)
+    delivery = Delivery(server.redis, server.feeds, server.items, server.timelines)
+    mover = Mover(server.feeds, server.items, server.channels, server.schedule, delivery)
     for url, name in ((FEED, "a"), ("https://blog.example/atom", "b")):
         await server.publish(url, *posts(name))
         (now,) = (await alice.get(action="follow", channel="home"))["items"]

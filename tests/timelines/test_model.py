@@ -172,7 +172,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(uid=uids, feed=feeds, chosen=some_ids)
     def leave_for_later(self, uid: str, feed: str, chosen: list[str]) -> None:
-        """What a fan-out does for readers who are away."""
+        """What a delivery does for readers who are away."""
         mine = [one for one in chosen if self.model.feed_of[one] == feed]
         if mine:
             since = min((self.model.items[one].score for one in mine), key=float)

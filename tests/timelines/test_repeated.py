@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from microsub.delivery.fan_out import Rebuilding
+from microsub.delivery.delivery import Rebuilding
 from microsub.errors import NotFound
 from microsub.feeds.record import FeedRecord
 from microsub.kit.periodic import RoundTiming
@@ -45,7 +45,7 @@ class Reader:
         posts = [
             candidate(
                 f"{guid}{n}", at=NOON + n, author="https://loud.example/" if n % 6 == 5 else "https://ann.example/",
-                common_identity=f"{link} {n}",
+                common=f"{link} {n}",
             )
             for n in range(count)
         ]  # fmt: skip

@@ -71,7 +71,7 @@ async def sweep_for_good(it: World, kept: int = 0) -> None:
 async def much_later(it: World, feed: FeedRecord, days: float) -> None:
     """Redis' own clock doesn't move: what it forgets after a while is forgotten by hand."""
     it.clock.advance(days * 86400)
-    await it.redis.command("DEL", keys.feed_marks(feed.id))
+    await it.redis.command("DEL", keys.feed_fingerprints(feed.id))
 
 
 async def stored(it: World) -> set[str]:
@@ -103,7 +103,7 @@ async def test_a_deleted_post_never_comes_back_while_its_feed_lists_it(it, site)
     await it.follow(site.url("/feed", "blog.test"), "carol")
     await it.poll(feed)
     posts = await it.items.timeline_items(await it.items.newest(feed.id, 10))
-    await it.fan_out.deliver_to("carol", "home", feed.id, posts, it.clock())
+    await it.delivery.deliver_to("carol", "home", feed.id, posts, it.clock())
     assert len(await it.rows()) == len(await it.rows("carol")) == 2
     assert gone not in await stored(it)
 
@@ -156,7 +156,7 @@ async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
     now = it.clock()
     assert (await sweeping(it).run(now)).condemned == 2
     await it.follow(site.url("/feed", "blog.test"), "bob")
-    await it.fan_out.deliver_to("bob", "home", feed.id, await it.items.timeline_items(ids), now)
+    await it.delivery.deliver_to("bob", "home", feed.id, await it.items.timeline_items(ids), now)
     assert (await sweeping(it).run(now + LATER)).deleted == 0
     assert await stored(it) == set(ids)
 
@@ -251,8 +251,8 @@ async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
     await it.follow(site.url("/feed", "blog.test"), "bob")
     assert await sweeping(it).expire(feed.id, 0, it.clock()) == 2
     assert (await it.timelines.add("bob", "home", feed.id, items, now=it.clock(), limit=0)).taken == 0
-    await it.fan_out.deliver_to("bob", "home", feed.id, items, it.clock())
-    await it.fan_out.handle(Message("1-1", ItemsStored(feed.id, tuple(ids)).to_fields()))
+    await it.delivery.deliver_to("bob", "home", feed.id, items, it.clock())
+    await it.delivery.handle(Message("1-1", ItemsStored(feed.id, tuple(ids)).to_fields()))
     assert await it.redis.command("ZCARD", keys.posts("bob", "home")) == 0
 
 

@@ -3,10 +3,10 @@
 -- Atomic: no two readings have one number, and a later one has a larger one, whatever clocks do. What an earlier reading
 -- writes from now on is refused.
 --
--- KEYS  1 feed  2 edition of its subscribers  3 marks
--- ARGV  1 how many bytes of marks are worth a reply that may not need them
--- reply {number, fields and values of the feed in turn, the edition, the marks or ''}; nothing where there is no such
---       feed
+-- KEYS  1 feed  2 edition of its subscribers  3 fingerprints
+-- ARGV  1 how many bytes of fingerprints are worth a reply that may not need them
+-- reply {number, fields and values of the feed in turn, the edition, the fingerprints or ''}; nothing where there is no
+--       such feed
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 -- Redis' own time in seconds: a record that was lost and comes back goes on with larger numbers than before.
 local time = redis.call('TIME')
@@ -14,6 +14,6 @@ local now = tonumber(time[1]) + math.floor(tonumber(time[2]) / 1000) / 1000
 local last = tonumber(redis.call('HGET', KEYS[1], 'reading') or '') or 0
 local reading = string.format('%.3f', math.max(now, last + 0.001))
 redis.call('HSET', KEYS[1], 'reading', reading)
-local marks = ''
-if redis.call('STRLEN', KEYS[3]) <= tonumber(ARGV[1]) then marks = redis.call('GET', KEYS[3]) or '' end
-return { reading, redis.call('HGETALL', KEYS[1]), redis.call('GET', KEYS[2]), marks }
+local fingerprints = ''
+if redis.call('STRLEN', KEYS[3]) <= tonumber(ARGV[1]) then fingerprints = redis.call('GET', KEYS[3]) or '' end
+return { reading, redis.call('HGETALL', KEYS[1]), redis.call('GET', KEYS[2]), fingerprints }

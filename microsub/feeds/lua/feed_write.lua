@@ -1,12 +1,12 @@
--- Sets and deletes fields of a feed, at the end of a poll with the marks of what its document lists.
+-- Sets and deletes fields of a feed, at the end of a poll with the fingerprints of what its document lists.
 --
--- Atomic: only a feed that exists is written to; what has expired must not come back without a time to live. Marks never
--- stand beside the hash of another document than theirs. A reading writes nothing when a later one has begun: it doesn't
--- know what that one has seen.
+-- Atomic: only a feed that exists is written to; what has expired must not come back without a time to live.
+-- Fingerprints never stand beside the hash of another document than theirs. A reading writes nothing when a later one
+-- has begun: it doesn't know what that one has seen.
 --
--- KEYS  1 feed  2 marks
--- ARGV  1 the reading that writes, or ''  2 marks, or '' where they stay as they are  3 their time to live in seconds,
---       which begins with the first ones  4.. per field: name, '1' to set or '' to delete, value
+-- KEYS  1 feed  2 fingerprints
+-- ARGV  1 the reading that writes, or ''  2 fingerprints, or '' where they stay as they are  3 their time to live in
+--       seconds, which begins with the first ones  4.. per field: name, '1' to set or '' to delete, value
 -- reply 1 where it was written, else 0
 -- include: overtaken
 if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return 0 end

@@ -400,7 +400,7 @@ def _service_token(name: str, row: bytes) -> ServiceToken:
 
 
 # --- when users were last seen, and tokens last used ----------------------------------------------------------------
-# A fan-out serves the lively users first (`settings.delivery` of backend.json), and an account's page shows when each
+# A delivery serves the lively users first (`settings.delivery` of backend.json), and an account's page shows when each
 # app was last used. No request waits for a note, or fails by it.
 
 Who = TypeVar("Who", bound=Hashable)

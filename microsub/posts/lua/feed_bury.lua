@@ -2,7 +2,7 @@
 --
 -- Atomic: a guid that stands for another item by now is left alone.
 --
--- KEYS  1 feed  2 guids  3 items  4 tombstones  5 pending
+-- KEYS  1 feed  2 guids  3 items  4 tombstones  5 outbox
 -- ARGV  1 now  2 time to live where the feed has gone altogether  3.. per item: id, guid
 -- reply how many left the order
 local left = 0

@@ -5,10 +5,10 @@
 -- validators in the same step: if the process dies, the next reading sees all of the document. Nothing is written where
 -- a later reading has begun or the feed is gone.
 --
--- KEYS  1 feed  2 guids  3 items  4 pending
+-- KEYS  1 feed  2 guids  3 items  4 outbox
 -- ARGV  1 the reading, or '' for a program  2 time to live where the feed has gone altogether  3 how many ids of edited
 --       items follow  4.. these, then per new item: guid, id, score
--- reply {per new item the id that the guid belongs to}, {ids that are pending}; nothing where nothing was written
+-- reply {per new item the id that the guid belongs to}, {ids that are outbox}; nothing where nothing was written
 -- include: overtaken
 if ARGV[1] ~= '' then
   if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return false end

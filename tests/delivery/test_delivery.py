@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.configuration.model import DeliverySettings
-from microsub.delivery.fan_out import DAY, chooses, recipients
+from microsub.delivery.delivery import DAY, chooses, recipients
 
 NOW = 1_700_000_000.0
 PLACES = [("ann", "home"), ("ann", "work"), ("bob", "home"), ("eve", "home")]

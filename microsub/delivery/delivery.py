@@ -19,7 +19,7 @@ import structlog
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.errors import NotFound
-from microsub.feeds.events import tell
+from microsub.feeds.events import announce
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import Reason
@@ -104,8 +104,8 @@ class Patient:
     settings: Callable[[], DeliverySettings] = DeliverySettings
 
 
-class FanOut:
-    """Puts items into timelines and tells timelines about edits.
+class Delivery:
+    """Puts items into timelines and applies edits there.
 
     Without `patient` all get everything at once.
     """
@@ -342,8 +342,8 @@ class Rebuilding:
 _FEEDS_AT_ONCE = 500
 
 
-class Reminding:
-    """Looks for posts that stand in their feed's pending set in two rounds, one after the other, and for notes of what
+class Reminder:
+    """Looks for posts that stand in their feed's outbox in two rounds, one after the other, and for notes of what
     changed in feeds that stand there as long.
     """
 
@@ -365,31 +365,31 @@ class Reminding:
         self._notes: Mapping[str, str] = {}
 
     async def run(self) -> int:
-        """Hand on what is pending since the last round; how many posts. Raises StoreError."""
-        told = 0
+        """Hand on what is in an outbox since the last round; how many posts. Raises StoreError."""
+        count = 0
         now: dict[str, frozenset[str]] = {}
         notes: dict[str, str] = {}
         feeds = await self._feeds.all_ids()
         for start in range(0, len(feeds), _FEEDS_AT_ONCE):
             batch = feeds[start : start + _FEEDS_AT_ONCE]
-            for feed_id, ids in (await self._items.pending_of(batch)).items():
+            for feed_id, ids in (await self._items.outboxes(batch)).items():
                 stuck = sorted(self._before.get(feed_id, frozenset()).intersection(ids), key=int)
                 if stuck:
                     # Whether they are new or edited nobody knows any more, so both is done with them.
                     await self._stored.add([ItemsStored(feed_id, tuple(stuck), tuple(stuck)).to_fields()])
                     await self._items.done(feed_id, stuck)
                     log.warning("stuck posts were handed to delivery again", feed=feed_id, posts=len(stuck))
-                    told += len(stuck)
+                    count += len(stuck)
                 now[feed_id] = frozenset(ids) - set(stuck)
             notes |= await self._announce(batch)
         self._before, self._notes = now, notes
-        return told
+        return count
 
     async def _announce(self, feeds: Sequence[str]) -> dict[str, str]:
         """Announce changes noted before the last round; the other notes, by feed."""
-        notes = await self._feeds.untold_of(feeds)
+        notes = await self._feeds.unannounced(feeds)
         for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
-            await tell(self._feeds, self._events, feed_id, notes.pop(feed_id), self._clock())
+            await announce(self._feeds, self._events, feed_id, notes.pop(feed_id), self._clock())
             log.warning("a change of a feed was announced late", feed=feed_id)
         return notes
 
