@@ -40,13 +40,13 @@ class Candidate:
     """
 
     id: str
+    rank: int | None
     feed: str
     guid: str
     common: str
     link: str
     condemned: str
     updated: str
-    rank: int | None
 
 
 async def newest_id(redis: Redis) -> int:
@@ -75,7 +75,7 @@ async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
     ranks = await redis.pipeline(
         [("ZREVRANK", keys.feed_items(feed), item_id) for item_id, (feed, *_) in texts.items()]
     )
-    return [Candidate(item_id, *row, rank) for (item_id, row), rank in zip(texts.items(), ranks, strict=True)]
+    return [Candidate(item_id, rank, *row) for (item_id, row), rank in zip(texts.items(), ranks, strict=True)]
 
 
 async def missing(redis: Redis, ids: Sequence[str]) -> list[str]:
