@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import time
 import zipfile
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
@@ -11,6 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -22,6 +24,7 @@ from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Visitor, fields_of, tried
 from tests.support.world import World
 
+SECRET = "s" * 43
 WEB = Path(microsub.__file__).parent / "identity" / "pages"
 
 
@@ -122,6 +125,38 @@ def test_a_cookies_name_has_the_port_where_only_that_tells_servers_apart(
     cookies, response = PageCookies(PublicAddress(base_url), host), Response()
     cookies.write(response, "session", "x")
     assert response.headers["set-cookie"].partition("=")[0] == name
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        'a="' + "\\" * 32_000 + '"',
+        'a="' + "\\q" * 16_000 + '"',
+        ";" * 32_000,
+        "; " * 16_000,
+        "microsub-browser " * 1_900,
+    ],
+    ids=["backslashes", "escapes", "semicolons", "blanks", "names"],
+)
+def test_no_cookie_takes_long(sent: str) -> None:
+    """As many bytes as a request's head may have; taking quotes away took a second of the process that serves."""
+    started = time.process_time()
+    for header in (f"{sent}; microsub-browser={SECRET}", f"microsub-browser={SECRET};{sent}"):
+        request = Request({"type": "http", "headers": [(b"cookie", header.encode())]})
+        for _ in range(10):
+            assert PageCookies(PublicAddress(None), "localhost").read(request, "browser") == SECRET
+    assert time.process_time() - started < 1
+
+
+def test_of_cookies_with_one_name_the_last_counts() -> None:
+    """In whatever number of headers they come; a name that ends alike is another one."""
+    headers = [
+        (b"cookie", f"microsub-session=x;microsub-session = {SECRET}".encode()),
+        (b"cookie", b"y-microsub-session=z"),
+    ]
+    cookies = PageCookies(PublicAddress(None), "localhost")
+    assert cookies.read(Request({"type": "http", "headers": headers}), "session") == SECRET
+    assert cookies.read(Request({"type": "http", "headers": headers}), "devices") == ""
 
 
 async def test_a_page_for_people_who_are_signed_in_leads_to_the_sign_in(ann: Visitor) -> None:
