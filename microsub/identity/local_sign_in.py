@@ -131,7 +131,7 @@ class LocalSignIn:
         await self.credentials.confirm(user, session, CONFIRMATION)
 
     async def is_confirmed(self, user: str, session: str, since: float, now: float) -> bool:
-        """Whether the session was signed in (`since`, Unix time) or confirmed within ten minutes."""
+        """Whether the session was signed in (`since`, Unix time) or confirmed within `CONFIRMATION`."""
         return since <= now < since + CONFIRMATION or await self.credentials.is_confirmed(user, session)
 
     async def remember(self, user: str, devices: str, now: float) -> str:

@@ -23,7 +23,7 @@ from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMis
 from microsub.fetch import Answered, FetchFailed, Sender, Sending
 from microsub.identity import limits
 from microsub.identity.admission import Admission, Refusal, UserAddresses, proven
-from microsub.identity.limits import PROFILE_RECENT
+from microsub.identity.limits import PROFILE_RECENT, SIGN_IN
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.clients import pkce_challenge
 from microsub.identity.protocol.documents import PKCE_METHOD, CodeAnswer, is_own, read_code_answer, read_error
@@ -184,7 +184,7 @@ class SignInClient:
         if sign_in is None:
             raise SignInFailed(
                 "This sign-in is over",
-                f"It was not begun here, took longer than a quarter of an hour, or was finished before. {_AGAIN}",
+                f"It was not begun here, took longer than {SIGN_IN // 60} minutes, or was finished before. {_AGAIN}",
             )
         if not browser or not hmac.compare_digest(sign_in.browser, sha256_hex(browser)):
             raise SignInFailed(

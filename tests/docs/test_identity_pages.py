@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from microsub.identity.limits import CONFIRMATION, HOUR, INVITATION, SIGN_IN
 from microsub.identity.protocol.documents import microsub_line, provider_lines
 from microsub.parsing.process import tasks
 
@@ -43,6 +44,30 @@ def test_the_lines_for_peoples_pages_are_those_of_the_server(page: Path) -> None
     own |= {microsub_line(BASES[1], "YOUR-NAME").html, '<link rel="microsub" href="https://reader.example/microsub">'}
     found = [match[0] for match in LINE.finditer(unescape(page.read_text("utf-8")))]
     assert set(found) <= own, page
+
+
+LIFETIMES = {
+    "how-to/sign-in.md": (f"more than {SIGN_IN // 60} minutes",),
+    "how-to/be-your-own-provider.md": (f"once, within {INVITATION // HOUR} hours",),
+    "how-to/sign-in-without-a-provider.md": (
+        f"once, within {INVITATION // HOUR} hours",
+        f"holds for {CONFIRMATION // 60} minutes",
+    ),
+    "explanation/security.md": (f"once, within {INVITATION // HOUR} hours",),
+    "reference/commands.md": (f"once, within {INVITATION // HOUR} hours",),
+    "reference/keys.md": (
+        f"to sign in. Lifetime: {INVITATION // HOUR} hours, once",
+        f"who they are. Lifetime: {CONFIRMATION // 60} minutes",
+        f"of its `state`. Lifetime: {SIGN_IN // 60} minutes, once",
+    ),
+}
+
+
+@pytest.mark.parametrize("page", LIFETIMES)
+def test_lifetimes_are_those_of_the_server(page: str) -> None:
+    """A sign-in, a confirmation and an invitation last as long as `identity.limits` says."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    assert [words for words in LIFETIMES[page] if words not in text] == []
 
 
 def test_every_door_of_foreign_documents_is_in_the_table() -> None:

@@ -39,7 +39,7 @@ from microsub.errors import (
 )
 from microsub.fetch import asking_for
 from microsub.identity.clients import Asker
-from microsub.identity.limits import KNOWN_BROWSER, SESSION
+from microsub.identity.limits import CONFIRMATION, KNOWN_BROWSER, SESSION
 from microsub.identity.local_sign_in import NotRecognised, SignInOrigin
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
 from microsub.identity.passwords import repeated_password
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 FIELD = "form_token"
+_FRESH_FOR = f"{CONFIRMATION // 60} minutes"
 MAX_BODY = 1 << 16
 MAX_FIELDS = 500
 
@@ -167,7 +168,7 @@ class Templates:
         made = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
-        made.globals.update(href=self.href, static=self.static, version=__version__)
+        made.globals.update(href=self.href, static=self.static, version=__version__, fresh_for=_FRESH_FOR)
         made.filters.update(moment=moment, sentence=sentence)
         return made
 
@@ -298,10 +299,10 @@ class SignInNeeded(Unauthorized):
 
 
 class ConfirmationNeeded(Forbidden):
-    """A change of credentials, or an endless token, more than ten minutes after the sign-in."""
+    """A change of credentials, or an endless token, longer than `CONFIRMATION` after the sign-in."""
 
     def __init__(self) -> None:
-        super().__init__("Show first that it is you: your sign-in is more than ten minutes old.")
+        super().__init__(f"Show first that it is you: your sign-in is more than {_FRESH_FOR} old.")
 
 
 class NotHere(Unauthorized):
@@ -387,10 +388,9 @@ class PageVisit:
         return self.session
 
     async def is_confirmed(self) -> bool:
-        """Whether the session was signed in or confirmed within ten minutes. Raises SignInNeeded."""
+        """Whether the session was signed in or confirmed a short time ago. Raises SignInNeeded."""
         session = self.require_session()
-        local = self.site.identity.local
-        return await local.is_confirmed(session.user, session.id, session.since, self.now)
+        return await self.site.identity.local.is_confirmed(session.user, session.id, session.since, self.now)
 
     async def require_confirmed(self) -> SignedIn:
         """The session, where `is_confirmed`. Raises ConfirmationNeeded, SignInNeeded."""

@@ -286,7 +286,7 @@ class PendingStore:
         self._redis = redis
 
     async def put(self, digest: str, sign_in: SignInUnderWay) -> None:
-        """Remember a sign-in for a quarter of an hour."""
+        """Remember a sign-in for `SIGN_IN` seconds."""
         await self._redis.command("SET", keys.sign_in(digest), orjson.dumps(asdict(sign_in)), "EX", SIGN_IN)
 
     async def look(self, digest: str) -> SignInUnderWay | None:
