@@ -65,7 +65,7 @@ async def read_page(
     walk = replace(walk, limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
     scope, piece = await read_walk(redis, user, uid, walk, now, credential)
     found = _Found(query, piece, upward=walk.direction == "before")
-    while await found.take(piece, walk.limit, in_feed):
+    while await found.take(piece, in_feed):
         walk = replace(walk, direction=walk.direction or "after", cursor=found.last)
         _, piece = await read_walk(redis, user, uid, walk, now)
     return scope, found.page()
@@ -85,11 +85,11 @@ class _Found:
         self._examined = 0
         self._more = False
 
-    async def take(self, piece: PageRows, step: int, in_feed: InFeed) -> bool:
-        """Take in a piece of the walk; whether another one, of the same size, is wanted."""
+    async def take(self, piece: PageRows, in_feed: InFeed) -> bool:
+        """Take in a piece of the walk; whether another one is wanted."""
         self._names.update(piece.names)
         near = piece.rows[::-1] if self._upward else piece.rows
-        self._more = len(near) == step if self._upward else piece.older
+        self._more = bool(near) if self._upward else piece.older
         if not near:
             return False
         self.last = Cursor(near[-1].score, near[-1].id)

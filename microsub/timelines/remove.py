@@ -89,11 +89,11 @@ async def take_back(redis: Redis, items: Items, user: str, uid: str, ids: Sequen
     return dead
 
 
-async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: Sequence[str]) -> int:
-    """Keep the ids that left the channel `source` for good out of `target` too; how many."""
+async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: Sequence[str]) -> None:
+    """Keep the ids that left the channel `source` for good out of `target` too."""
     first: list[Arg] = [*set_patterns(user), target, 0, "left", source]
-    script = load("timeline_move")
-    return sum([await redis.script(script, _move_keys(user, target), [*first, *some]) for some in batches(ids)])
+    for some in batches(ids):
+        await redis.script(load("timeline_move"), _move_keys(user, target), [*first, *some])
 
 
 def _move_keys(user: str, target: str) -> list[str]:
@@ -108,17 +108,19 @@ async def move_items(
     With `hidden_too` also from channels that hide them. Items that the target blocks stay where they are; those that it
     mutes become hidden there. Raises NotFound.
     """
-    count = 0
-    for batch in batches(distinct(ids), batch_for(GLOBAL)) if ids else [()]:
+    count, left = 0, distinct(ids)
+    while True:
+        batch = left[: batch_for(GLOBAL)]
         known = {item.id: item for item in await items.timeline_items(batch)}
         args: list[Arg] = [*set_patterns(user), target, int(now), "all" if hidden_too else "shown"]
         for item_id in batch:
             args += [item_id, *counted(urls(known[item_id]) if item_id in known else [])]
-        moved = await redis.script(load("timeline_move"), _move_keys(user, target), args)
-        if moved < 0:
+        reply = await redis.script(load("timeline_move"), _move_keys(user, target), args)
+        if reply == -1:
             raise await absent(redis, user, target)
-        count += moved
-    return count
+        count, left = count + int(reply[0]), left[reply[1] :]
+        if not left:
+            return count
 
 
 async def take_out_feed(redis: Redis, items: Items, user: str, uid: str, feed_id: str, now: float) -> int:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from microsub.model.reader import Cursor, PageQuery
+from microsub.model.reader import Cursor, PageQuery, View
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW, OneReader
@@ -107,3 +107,67 @@ async def test_many_ids_in_many_channels_are_looked_at_in_small_steps(real_redis
     assert int(re.search(r"cmdstat_evalsha:calls=(\d+)", stats)[1]) >= 1000 // (1000 // 401)
     left = await real_redis.pipeline([("ZCARD", keys.posts(ANN, uid)) for uid in ("home", *full)])
     assert left == [0] + [1] * len(full)
+
+
+@pytest.mark.parametrize("direction", ["after", "before"])
+async def test_a_page_of_posts_that_stand_in_all_channels_takes_so_many_steps(
+    real_redis: Redis, direction: str
+) -> None:
+    """It is shorter then, and the pages together have every item once, in order."""
+    world = OneReader(real_redis)
+    await world.begin()
+    uids = [f"c{number}" for number in range(400)]
+    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
+    await real_redis.pipeline([("HSET", keys.channel(ANN, uid), "name", uid) for uid in uids])
+    ids = [str(number) for number in range(100, 200)]
+    pairs = [part for one in ids for part in (float(one), one)]
+    await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in (keys.posts, keys.read)])
+    found: list[str] = []
+    cursor = Cursor("1000", "1000") if direction == "after" else Cursor("1", "1")
+    while cursor is not None:
+        await real_redis.command("CONFIG", "RESETSTAT")
+        query = PageQuery(limit=100, after=cursor) if direction == "after" else PageQuery(limit=100, before=cursor)
+        page = await world.timelines.page(ANN, "global", query, NOW)
+        stats = (await real_redis.command("INFO", "commandstats")).decode()
+        assert sum(map(int, re.findall(r"cmdstat_z\w+:calls=(\d+)", stats))) <= 16_000
+        listed = [row.id for row in page.rows]
+        found = [*found, *listed] if direction == "after" else [*listed, *found]
+        more = page.older if direction == "after" else bool(listed)
+        edge = page.rows[-1 if direction == "after" else 0] if listed else None
+        cursor = Cursor(edge.score, edge.id) if more and edge is not None else None
+    assert found == ids[::-1]
+
+
+@pytest.mark.parametrize("view", ["read", "unread"])
+async def test_views_go_on_behind_short_pages(real_redis: Redis, view: View) -> None:
+    """Also upwards, where a short piece of the walk isn't its end."""
+    world = OneReader(real_redis)
+    await world.begin()
+    uids = [f"c{number}" for number in range(1200)]
+    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
+    await real_redis.pipeline([("HSET", keys.channel(ANN, uid), "name", uid) for uid in uids])
+    ids = [str(number) for number in range(100, 130)]
+    pairs = [part for one in ids for part in (float(one), one)]
+    state = keys.read if view == "read" else keys.unread
+    await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in (keys.posts, state)])
+    page = await world.timelines.page(ANN, "global", PageQuery(limit=100, before=Cursor("1", "1"), view=view), NOW)
+    assert [row.id for row in page.rows] == (ids[::-1] if view == "read" else ids[8::-1])
+
+
+@pytest.mark.parametrize("channels", [1, 400])
+async def test_a_move_takes_items_out_of_so_many_places_at_a_time(real_redis: Redis, channels: int) -> None:
+    """A step takes all items of few channels, and few items of many."""
+    world = OneReader(real_redis)
+    await world.begin()
+    uids = [f"c{number}" for number in range(channels)]
+    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
+    ids = [str(number) for number in range(1, 101)]
+    pairs = [part for one in ids for part in (float(one), one)]
+    await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in (keys.posts, keys.unread)])
+    await real_redis.command("CONFIG", "RESETSTAT")
+    assert await world.timelines.move(ANN, "home", ids, NOW) == 100
+    stats = (await real_redis.command("INFO", "commandstats")).decode()
+    calls = int(re.search(r"cmdstat_evalsha:calls=(\d+)", stats)[1])
+    assert calls <= 2 if channels == 1 else 100 / calls * 400 <= 1500
+    assert sum(await real_redis.pipeline([("ZCARD", keys.posts(ANN, uid)) for uid in uids])) == 0
+    assert await real_redis.command("ZCARD", keys.unread(ANN, "home")) == 100

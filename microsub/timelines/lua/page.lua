@@ -64,13 +64,15 @@ if ARGV[9] ~= 'global' then return of_one(ARGV[9]) end
 
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
-local block = math.min(limit + 1, math.max(2, math.ceil(3 * limit / #uids)))
-local streams = {}
-local older = false
+-- Heads of channels that one page may go on from, so that a post in thousands of channels holds Redis up for some
+-- milliseconds: a page may be shorter then, and more is said to lie behind it.
+local MOST_STEPS = 10000
+local steps, older = 0, false
 
 local function refill(stream)
   local rows
-  stream.at = 1
+  local block = stream.block
+  stream.at, stream.block = 1, math.min(limit + 1, 2 * block)
   if upward then
     if stream.next == 0 then stream.rows = {} return end
     local first = math.max(0, stream.next - block)
@@ -89,50 +91,77 @@ local function refill(stream)
   stream.rows = rows
 end
 
-local function head(stream)
-  if stream.at > #stream.rows then refill(stream) end
-  stream.id = stream.rows[stream.at]
-  stream.text = stream.rows[stream.at + 1]
-  stream.score = stream.text and tonumber(stream.text)
+-- The items that come next in the channels, each once with the channels in which it does, as a heap: none comes before
+-- the one at half its place.
+local heap, heads = {}, {}
+
+local function before(one, other)
+  if one.score == other.score then return one.id ~= other.id and (one.id > other.id) ~= upward end
+  return (one.score > other.score) ~= upward
 end
 
-for _, uid in ipairs(uids) do
-  local stream = { uid = uid, key = walked(uid), next = 0, rows = {}, at = 1 }
-  if ARGV[2] ~= '' then
-    local before, stands = rank(stream.key, ARGV[3], ARGV[4])
-    stream.next = before + (upward and 0 or stands)
-    if upward and redis.call('ZCARD', stream.key) > before then older = true end
+local function push(stream)
+  if stream.at > #stream.rows then refill(stream) end
+  local id, text = stream.rows[stream.at], stream.rows[stream.at + 1]
+  if not id then return end
+  stream.at = stream.at + 2
+  local head = heads[id]
+  if head then
+    head.streams[#head.streams + 1] = stream
+    return
   end
-  head(stream)
-  if stream.id then streams[#streams + 1] = stream end
+  head = { id = id, text = text, score = tonumber(text), streams = { stream } }
+  heads[id] = head
+  local at = #heap + 1
+  while at > 1 and before(head, heap[math.floor(at / 2)]) do
+    heap[at] = heap[math.floor(at / 2)]
+    at = math.floor(at / 2)
+  end
+  heap[at] = head
+end
+
+local function pop()
+  local first, last = heap[1], table.remove(heap)
+  heads[first.id] = nil
+  if #heap == 0 then return first end
+  local at = 1
+  while true do
+    local next_one = 2 * at
+    if next_one < #heap and before(heap[next_one + 1], heap[next_one]) then next_one = next_one + 1 end
+    if next_one > #heap or not before(heap[next_one], last) then break end
+    heap[at] = heap[next_one]
+    at = next_one
+  end
+  heap[at] = last
+  return first
+end
+
+local block = math.min(limit + 1, math.max(2, math.ceil(3 * limit / #uids)))
+for _, uid in ipairs(uids) do
+  local stream = { uid = uid, key = walked(uid), next = 0, rows = {}, at = 1, block = block }
+  if ARGV[2] ~= '' then
+    local newer, stands = rank(stream.key, ARGV[3], ARGV[4])
+    stream.next = newer + (upward and 0 or stands)
+    if upward and redis.call('ZCARD', stream.key) > newer then older = true end
+  end
+  push(stream)
 end
 
 local picked = {}
-while #streams > 0 do
-  local best = streams[1]
-  for i = 2, #streams do
-    local other = streams[i]
-    local newer = other.score > best.score or (other.score == best.score and other.id > best.id)
-    if newer ~= upward and other.id ~= best.id then best = other end
-  end
-  if #picked == limit then
+while #heap > 0 do
+  if #picked == limit or steps > MOST_STEPS then
     older = older or not upward
     break
   end
-  local row = { id = best.id, text = best.text, uid = best.uid, flag = '0' }
-  local left = {}
-  for _, stream in ipairs(streams) do
-    if stream.id == row.id then
-      if row.flag == '0' and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
-        row.uid = stream.uid
-        row.flag = '1'
-      end
-      stream.at = stream.at + 2
-      head(stream)
+  local row = pop()
+  row.uid, row.flag = row.streams[1].uid, '0'
+  for _, stream in ipairs(row.streams) do
+    if row.flag == '0' and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
+      row.uid, row.flag = stream.uid, '1'
     end
-    if stream.id then left[#left + 1] = stream end
+    push(stream)
   end
-  streams = left
+  steps = steps + #row.streams
   picked[#picked + 1] = row
 end
 

@@ -11,7 +11,8 @@
 -- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)
 -- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or 'left'
 --       10.. per item: id, n, n URLs of author and sources; or with 'left' the uid of the channel that they left, and ids
--- reply number of items that moved, or that stay out from now on; or -1: no such channel
+-- reply {number of items that moved, number of items that were looked at, the first ones}; -1: no such channel; with
+--       'left' the number of items that stay out from now on
 -- include: channels
 -- include: reasons
 -- include: enter
@@ -42,10 +43,15 @@ for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
 end
 local mutes, blocks = some({ KEYS[2], KEYS[3] }), some({ KEYS[4], KEYS[5] })
 
+-- What one call may do, so that it holds Redis up for some milliseconds: to look for an item in a channel is one step,
+-- to take it out of one twenty.
+local steps, MOST_STEPS, STEPS_TO_LEAVE = 0, 20000, 20
+
 -- The channels that have the item in one of two sorts of sets, its score there, and when it was read, if it is unread
 -- in none of them.
 local function found(id, part, read_part)
   local at, score, unread, read_at = {}, nil, false, nil
+  steps = steps + #others
   for _, sets in ipairs(others) do
     local there = redis.call('ZSCORE', sets[part], id)
     if there then
@@ -88,14 +94,15 @@ local function move(id, urls)
   end
   for _, sets in ipairs(shown) do leave(sets, id, seconds, MOVED) end
   for _, sets in ipairs(hidden) do leave(sets, id, seconds, MOVED) end
+  steps = steps + STEPS_TO_LEAVE * (#shown + #hidden)
   return true
 end
 
-local at = 10
-while at <= #ARGV do
+local at, looked_at = 10, 0
+while at <= #ARGV and steps < MOST_STEPS do
   local id, urls = ARGV[at], {}
   for i = 1, tonumber(ARGV[at + 1]) do urls[i] = ARGV[at + 1 + i] end
-  at = at + 2 + #urls
+  at, looked_at = at + 2 + #urls, looked_at + 1
   if move(id, urls) then count = count + 1 end
 end
-return count
+return { count, looked_at }

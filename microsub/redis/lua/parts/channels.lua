@@ -12,11 +12,14 @@ local function keyed(part, uid)
   return before[part] .. uid .. behind[part]
 end
 
-local function sets_of(uid)
-  local sets = {}
-  for part in pairs(PARTS) do sets[part] = keyed(part, uid) end
-  return sets
-end
+-- sets_of(uid): the keys of one channel by part, each put together when it is first asked for.
+local on_demand = {
+  __index = function(sets, part)
+    sets[part] = keyed(part, sets.uid)
+    return sets[part]
+  end,
+}
+local function sets_of(uid) return setmetatable({ uid = uid }, on_demand) end
 
 -- channels_named(uid): that channel, or for `global` all of them that hold something; nil when there is none. Removed
 -- channels count only where the caller gives KEYS[2], the sorted set of these.
