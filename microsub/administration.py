@@ -18,7 +18,7 @@ from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, 
 from microsub.errors import InvalidRequest, NotFound
 from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.kit.urls import canonical_feed_url, normalise_person, normalise_profile
-from microsub.model.reader import GLOBAL, Subscription
+from microsub.model.reader import GLOBAL, SAVED, Subscription
 from microsub.settings import mask_password
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ class Applier:
         channels, subscriptions = await asyncio.gather(
             self._channels.list(user), self._channels.all_subscriptions(user)
         )
+        # backend.json has nothing to say of a channel that follows nothing and obeys no limit.
+        channels = [channel for channel in channels if channel.uid != SAVED]
         found = []
         times = {}
         for start in range(0, len(channels), _CHANNELS_AT_ONCE):

@@ -15,6 +15,7 @@ import orjson
 
 from microsub.errors import SchemaMismatch, StoreError
 from microsub.logs import LibraryLogger
+from microsub.model.reader import SAVED
 from microsub.redis import keys
 from microsub.redis.lease import Lease
 from microsub.redis.protocol import Redis
@@ -22,7 +23,7 @@ from microsub.redis.scripts import batches, load
 
 log = LibraryLogger(__name__)
 
-VERSION = 6
+VERSION = 7
 """The layout that this software reads and writes."""
 
 LEASE = 60
@@ -193,6 +194,21 @@ async def move_unread_from(redis: Redis) -> None:
         await redis.pipeline([("DEL", f"{channel}:unfilled") for channel in channels])
 
 
+async def add_saved(redis: Redis) -> None:
+    """To version 7: every user has the channel `saved`, behind all others."""
+    for member in await redis.command("SMEMBERS", keys.users()):
+        user = member.decode()
+        # The name first: a channel that is listed has one.
+        await redis.pipeline(
+            [
+                ("HSETNX", keys.channel(user, SAVED), "name", SAVED.title()),
+                ("HSETNX", keys.channel(user, SAVED), "created", time.time()),
+                ("ZADD", keys.channels(user), "NX", "+inf", SAVED),
+            ]
+        )
+        await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
+
+
 async def _channels_of_users(redis: Redis) -> AsyncIterator[list[str]]:
     """The keys of each user's channels, removed ones too; the lease is renewed behind each user."""
     for member in await redis.command("SMEMBERS", keys.users()):
@@ -210,6 +226,7 @@ STEPS: Mapping[int, Step] = {
     4: store_waiting_posts,
     5: note_unread_from,
     6: move_unread_from,
+    7: add_saved,
 }
 """From the version before it to the version that is the key."""
 

@@ -28,7 +28,7 @@ from microsub.cli.options import (
 )
 from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.model.plaintext import escaped
-from microsub.model.reader import ALL_SCOPES, NOTIFICATIONS, read_scopes
+from microsub.model.reader import ALL_SCOPES, STANDING, read_scopes
 from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def user() -> None:
 async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List all users with their URL and number of channels.
 
-    The channel `notifications`, which everybody has, isn't counted. Users who made their account themselves, by signing
-    in, are marked as registered, with the day.
+    The channels `notifications` and `saved`, which everybody has, aren't counted. Users who made their account
+    themselves, by signing in, are marked as registered, with the day.
     """
 
     rows = [
@@ -60,7 +60,7 @@ async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
             "me": mask_password(found.me),
             "disabled": as_instant(found.disabled),
             "registered": as_instant(found.created) if found.registered else None,
-            "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
+            "channels": sum(each.uid not in STANDING for each in await stores.channels.list(found.name)),
         }
         for found in await stores.accounts.users()
     ]

@@ -75,21 +75,22 @@ class Quotas(Level):
 
     __pydantic_config__ = FILE_OBJECT
 
-    channels: Maybe[int] = number("Channels, without `notifications`.", le=1_000_000)
+    channels: Maybe[int] = number("Channels, without `notifications` and `saved`.", le=1_000_000)
     feeds: Maybe[int] = number(
         "Feeds in all channels together; one that two channels follow counts twice.", le=1_000_000
     )
     tokens: Maybe[int] = number("Grants of apps that still hold, and tokens made by hand.", le=1_000_000)
     requests: Maybe[int] = number("Requests to the Microsub endpoint per minute.", le=1_000_000)
     rules: Maybe[int] = number("Mutes and blocks, in all channels together. By default 1000.", le=1_000_000)
+    saved: Maybe[int] = number("Saved posts. By default 10,000 for users who registered themselves.", le=10_000_000)
 
 
 MOST_RULES = 1000
 """Mutes and blocks of one user, where the admin says nothing else: each is looked at whenever a post comes in."""
 
-OF_DECLARED = Quotas(channels=0, feeds=0, tokens=0, requests=0, rules=MOST_RULES)
+OF_DECLARED = Quotas(channels=0, feeds=0, tokens=0, requests=0, rules=MOST_RULES, saved=0)
 """For users whom the admin has made, where the admin says nothing else."""
-OF_REGISTERED = Quotas(channels=50, feeds=500, tokens=50, requests=600, rules=MOST_RULES)
+OF_REGISTERED = Quotas(channels=50, feeds=500, tokens=50, requests=600, rules=MOST_RULES, saved=10_000)
 """For those who registered themselves, where the admin says nothing else."""
 
 
@@ -191,7 +192,7 @@ class Registration:
         default_factory=Quotas,
         metadata={
             "description": "How much each of these users may have. By default 50 channels, 500 feeds, 50 tokens, 1,000 "
-            "mutes and blocks, and 600 requests a minute."
+            "mutes and blocks, 10,000 saved posts, and 600 requests a minute."
         },
     )
 

@@ -20,6 +20,7 @@ import structlog
 from microsub.configuration.model import Backend, InstanceSettings, UserSettings, decode, encode
 from microsub.errors import NotFound, StoreDamaged, StoreError
 from microsub.kit.ttl_cache import TtlCache
+from microsub.model.reader import SAVED
 from microsub.model.settings import USUAL, ChannelSettings, OwnChannelSettings, UnreadStyle
 from microsub.redis import keys
 from microsub.redis.lease import Lease
@@ -210,7 +211,10 @@ class SettingsInForce:
             await self.everything()
 
     async def of(self, user: str, uid: str) -> ChannelSettings:
-        """The settings of one channel, without None; an unknown channel has its user's."""
+        """The settings of one channel, without None; an unknown channel has its user's.
+
+        What is saved stays until its reader takes it out, whatever the settings say.
+        """
 
         async def find() -> OwnChannelSettings:
             try:
@@ -221,7 +225,8 @@ class SettingsInForce:
         everywhere = await self.everything()
         own = await self._own.get(f"{user}/{uid}", find)
         above = everywhere.users.get(user, UserSettings()).over(everywhere.instance).over(USUAL)
-        return own.limits().over(above)
+        kept = ChannelSettings(keep_read_days=0, keep_unread_days=0, max_items=0) if uid == SAVED else own.limits()
+        return kept.over(above)
 
     async def of_users(self) -> Callable[[str], ChannelSettings]:
         """User → the settings of their channels that have none of their own, without None."""

@@ -18,7 +18,10 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 GLOBAL = "global"
 NOTIFICATIONS = "notifications"
-RESERVED = frozenset({GLOBAL, NOTIFICATIONS, "saved"})
+SAVED = "saved"
+STANDING = (NOTIFICATIONS, SAVED)
+"""The channels that every user has: the first and the last one."""
+RESERVED = frozenset({GLOBAL, *STANDING})
 
 View = Literal["all", "unread", "read"]
 
@@ -126,7 +129,7 @@ class PageQuery:
 
 
 class Row(NamedTuple):
-    """One line of a page: item id, score text, whether it is read, and the channel it stands in.
+    """One line of a page: item id, score text, whether it is read, the channel it stands in, and whether it is saved.
 
     A tuple, because every page makes up to a hundred of them and a frozen dataclass costs four times as much.
     """
@@ -135,6 +138,7 @@ class Row(NamedTuple):
     score: str
     is_read: bool
     channel: str
+    is_saved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

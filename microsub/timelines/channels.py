@@ -19,8 +19,8 @@ from microsub.identity.store import absent
 from microsub.identity.store.accounts import grant, unauthorized
 from microsub.model.reader import (
     NAME,
-    NOTIFICATIONS,
     RESERVED,
+    STANDING,
     Channel,
     Credential,
     Grant,
@@ -64,7 +64,7 @@ class Channels(Follows):
         self._names: dict[str, ChannelNames] = {}
 
     async def list(self, user: str) -> builtins.list[Channel]:
-        """All channels in the user's order, `notifications` first, with exact unread counts.
+        """All channels in the user's order, `notifications` first and `saved` last, with exact unread counts.
 
         One round trip. A user that doesn't exist has none.
         """
@@ -125,7 +125,7 @@ class Channels(Follows):
 
         A uid that is made from the name never changes afterwards. Raises InvalidRequest for a bad name, and for a uid
         that is reserved, malformed, or taken by a removed channel; QuotaReached where there are `most` channels already
-        (0: any number; `notifications` doesn't count).
+        (0: any number; those that everybody has don't count).
         """
         name = _checked(name)
         if uid is None:
@@ -133,7 +133,7 @@ class Channels(Follows):
             numbered = (f"{base[:60]}-{number}" for number in range(2, _UIDS_TO_TRY))
             candidates = [base, *numbered] if base not in RESERVED else list(numbered)
         else:
-            if uid in RESERVED and uid != NOTIFICATIONS:
+            if uid in RESERVED and uid not in STANDING:
                 raise InvalidRequest(f"the channel uid '{uid}' is reserved")
             if not NAME.match(uid):
                 raise InvalidRequest(f"'{uid[:80]}' can't be a channel uid: expected 1 to 64 of A-Z a-z 0-9 _ -")
@@ -178,9 +178,10 @@ class Channels(Follows):
     async def order(self, user: str, uids: Sequence[str]) -> builtins.list[Channel]:
         """Permute the named channels among their positions; returns all in their new order.
 
-        `notifications` stays first, named or not. Raises NotFound when one is unknown; then nothing changes.
+        `notifications` stays first and `saved` last, named or not. Raises NotFound when one is unknown; then nothing
+        changes.
         """
-        wished = [uid for uid in dict.fromkeys(uids) if uid != NOTIFICATIONS]
+        wished = [uid for uid in dict.fromkeys(uids) if uid not in STANDING]
         unknown = await self._redis.script(load("channel_order"), [keys.channels(user)], wished)
         if unknown:
             raise await absent(self._redis, user, text_of(unknown))
@@ -189,10 +190,10 @@ class Channels(Follows):
     async def delete(self, user: str, uid: str) -> builtins.list[str]:
         """Delete the channel, removed or not, with its timeline; returns the feeds it followed.
 
-        The caller takes the channel out of these feeds' followers. Raises InvalidRequest for `notifications`.
+        The caller takes the channel out of these feeds' followers. Raises InvalidRequest for one that everybody has.
         """
-        if uid == NOTIFICATIONS:
-            raise InvalidRequest("the channel 'notifications' can't be deleted")
+        if uid in STANDING:
+            raise InvalidRequest(f"the channel '{uid}' can't be deleted: every account has it")
         return await self._change(user, uid, "delete")
 
     async def delete_removed(self, user: str, uid: str) -> bool:
@@ -206,10 +207,10 @@ class Channels(Follows):
         """Remove a channel so that it can be restored; returns the ids of the feeds it follows.
 
         It is neither listed nor read nor filled, and keeps everything for `restore`. The caller takes it out of the
-        feeds' followers. One that is removed already stays as it is. Raises InvalidRequest for `notifications`.
+        feeds' followers. One that is removed already stays as it is. Raises InvalidRequest for one that everybody has.
         """
-        if uid == NOTIFICATIONS:
-            raise InvalidRequest("the channel 'notifications' can't be removed")
+        if uid in STANDING:
+            raise InvalidRequest(f"the channel '{uid}' can't be removed: every account has it")
         return await self._change(user, uid, "remove", now)
 
     async def restore(self, user: str, uid: str) -> builtins.list[str]:

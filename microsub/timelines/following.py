@@ -22,6 +22,7 @@ from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Adder
 from microsub.timelines.channels import Channels
+from microsub.timelines.follows import refuse_saved
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
 from microsub.timelines.timelinekeys import members
@@ -53,7 +54,7 @@ class Followed:
 class Following:
     """Subscriptions of users. Times are Unix seconds; a `url` is an absolute http(s) URL.
 
-    Every method raises NotFound for a channel that isn't there.
+    Every method raises NotFound for a channel that isn't there; `follow` and `move` raise InvalidRequest for `saved`.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Following:
         already changes nothing. Raises QuotaReached where the user follows `most` feeds (0: any number), or has begun
         to follow `TIMES_A_DAY` times as many since the day began.
         """
+        refuse_saved(uid)
         await self._channels.get(user, uid)
         if most:
             await self._check_room(user, uid, url, now, most)
@@ -146,6 +148,7 @@ class Following:
 
         Raises NotFound where no channel follows it.
         """
+        refuse_saved(target)
         await self._channels.get(user, target)
         holders = await self._holders(user, url)
         if not holders:
@@ -180,7 +183,7 @@ class Following:
                 await self._channels.moved(user, move)
 
     async def delete_channel(self, user: str, uid: str) -> None:
-        """Delete a channel with its timeline and follows. Raises InvalidRequest for `notifications`.
+        """Delete a channel with its timeline and follows. Raises InvalidRequest for one that everybody has.
 
         The follows go first, because they are the truth; the feeds' own lists come after them, and a crash between
         leaves only entries there that upkeep takes out.

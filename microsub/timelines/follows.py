@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import QuotaReached
+from microsub.errors import InvalidRequest, QuotaReached
 from microsub.identity.store import absent
-from microsub.model.reader import MOVE, FeedMove, Subscription, read_moves
+from microsub.model.reader import MOVE, SAVED, FeedMove, Subscription, read_moves
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as text_fields
@@ -41,11 +41,13 @@ class Follows:
     ) -> bool:
         """Let the channel follow a feed; False when it does already, which changes nothing.
 
-        Raises QuotaReached where the user's channels follow `most` feeds already (0: any number).
+        Raises QuotaReached where the user's channels follow `most` feeds already (0: any number), and InvalidRequest
+        for `saved`, where nothing comes but by hand.
 
         The order that leaves no gap: this; `Adder.add` of what the store has, in one call; `Feeds.subscribe`, by which
         delivery begins to deliver; `Adder.add` of what the store has, once more.
         """
+        refuse_saved(uid)
         value = _encode(Subscription(feed_id, url, now, name))
         pattern = keys.pattern(keys.channel_feeds, user)
         changed = await self._write(user, uid, feed_id, "follow", value, most, pattern)
@@ -74,9 +76,10 @@ class Follows:
     async def move_subscription(self, user: str, move: FeedMove) -> bool:
         """Let another channel follow a feed; False when the former one doesn't.
 
-        Raises NotFound for the other one. It is noted in the same step that the feed's items are to follow, until
-        `moved`, or until the former channel follows the feed again.
+        Raises NotFound for the other one, and InvalidRequest where that is `saved`. It is noted in the same step that
+        the feed's items are to follow, until `moved`, or until the former channel follows the feed again.
         """
+        refuse_saved(move.target)
         target, note = move.target, f"{move.target} {move.begun:.3f}"
         other = [keys.channel(user, target), keys.channel_feeds(user, target)]
         return bool(await self._write(user, move.source, move.feed, "move", target, note, other=other, absentee=target))
@@ -183,6 +186,12 @@ class Follows:
         if changed < 0:
             raise await absent(self._redis, user, absentee or uid)
         return changed
+
+
+def refuse_saved(uid: str) -> None:
+    """Raise InvalidRequest where a feed would be followed in `saved`."""
+    if uid == SAVED:
+        raise InvalidRequest("the channel 'saved' can't follow feeds: it holds what you save, expected another channel")
 
 
 def is_there(user: str, uid: str) -> tuple[Arg, ...]:

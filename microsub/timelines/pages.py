@@ -21,7 +21,7 @@ from typing import Any, Literal
 from microsub.errors import NotFound
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import unauthorized
-from microsub.model.reader import GLOBAL, Credential, Cursor, PageQuery, PageRows, Row, View
+from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
@@ -34,7 +34,7 @@ EXAMINED = 1000
 """Most ids that one request looks at for a view without an index."""
 _STEP, _GLOBAL_STEP = 250, 100
 
-_row: Callable[[tuple[str, str, bool, str]], Row] = partial(tuple.__new__, Row)
+_row: Callable[[tuple[str, str, bool, str, bool]], Row] = partial(tuple.__new__, Row)
 """A Row of its parts without the detour through Python that the named tuple's own constructor is."""
 
 InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
@@ -128,13 +128,15 @@ async def read_walk(
     walked = keys.unread if walk.unread_only else keys.posts
     patterns = [keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)]
     args: list[Arg] = [walk.limit, walk.direction, score, item, now, *patterns, uid]
-    reply = await redis.script(load("page"), [keys.channels(user), keys.user(user), *token], args)
+    reply = await redis.script(
+        load("page"), [keys.channels(user), keys.user(user), keys.posts(user, SAVED), *token], args
+    )
     state = reply[0]
     if state == b"channel":
         raise await absent(redis, user, uid)
     if state:
         raise unauthorized(text(state))
-    return reply[5], _rows(uid, reply)
+    return reply[6], _rows(uid, reply)
 
 
 def _walk(query: PageQuery) -> Walk:
@@ -144,11 +146,11 @@ def _walk(query: PageQuery) -> Walk:
 
 def _rows(uid: str, reply: list[Any]) -> PageRows:
     """The script's reply (page.lua) as rows."""
-    _, named, older, stands, flags, _, homes, behind = reply
+    _, named, older, stands, flags, saved, _, homes, behind = reply
     listed, stands = texts(named), text(stands).split()
     channels = text(homes).split() if uid == GLOBAL else [uid] * len(flags)
-    read = [flag == 48 for flag in flags]
-    rows = tuple(map(_row, zip(stands[0::2], stands[1::2], read, channels, strict=True)))
+    read, kept = [flag == 48 for flag in flags], [flag == 49 for flag in saved]
+    rows = tuple(map(_row, zip(stands[0::2], stands[1::2], read, channels, kept, strict=True)))
     return PageRows(rows, bool(older), dict(zip(listed[0::2], listed[1::2], strict=True)), behind=bool(behind))
 
 
@@ -327,23 +329,32 @@ async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: S
     The reply: those that changed.
 
     An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
-    changes nothing. Muted items stay as they are: the reader hasn't seen them. Raises NotFound.
+    changes nothing. Muted items stay as they are: the reader hasn't seen them; and what is saved is marked only in
+    `saved` itself. Raises NotFound.
     """
-    uids = await _channels_named(redis, user, uid)
+    uids = await channels_named(redis, user, uid)
     sets = (keys.posts, keys.hidden, keys.gone)
     stands = await redis.pipeline([("ZSCORE", key(user, one), item) for key in sets for one in uids])
     score = next((found for found in stands[: 2 * len(uids)] if found is not None), None)
     if score is None and any(stands):
         (score,) = await scores_of([item])
-    return await _mark_from(redis, user, uids, float(score), item, now) if score is not None else set()
+    return await _mark_from(redis, user, _marked(uid, uids), float(score), item, now) if score is not None else set()
 
 
 async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
-    """Mark all that the channel or `global` shows as read; those that changed. Raises NotFound."""
-    return await _mark_from(redis, user, await _channels_named(redis, user, uid), math.inf, "", now)
+    """Mark all that the channel or `global` shows as read, but nothing in `saved` from elsewhere; those that changed.
+
+    Raises NotFound.
+    """
+    return await _mark_from(redis, user, _marked(uid, await channels_named(redis, user, uid)), math.inf, "", now)
 
 
-async def _channels_named(redis: Redis, user: str, uid: str) -> list[str]:
+def _marked(uid: str, uids: Sequence[str]) -> list[str]:
+    return [one for one in uids if one != SAVED or uid == SAVED]
+
+
+async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
+    """That channel, or for `global` all of the user. Raises NotFound."""
     uids = texts(await redis.command("ZRANGE", keys.channels(user), 0, -1))
     named = uids if uid == GLOBAL else [uid] if uid in uids else []
     if not named:

@@ -200,7 +200,8 @@ def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> s
     return own or (record.title if record else None) or mask_credentials(url)
 
 
-Prefixes = tuple[bytes, bytes]
+Prefixes = tuple[bytes, bytes, bytes, bytes]
+"""Of an item that is neither read nor saved, of a read, a saved, and a read and saved one."""
 
 
 class Splicer:
@@ -225,7 +226,7 @@ class Splicer:
         head = b'{"source":' + orjson.dumps(source) + b',"items":[' if source is not None else b'{"items":['
         parts = [head]
         uid = None
-        prefixes: Prefixes = (b"", b"")
+        prefixes: Prefixes = (b"", b"", b"", b"")
         for row, item in zip(rows.rows, data, strict=True):
             if item is None:
                 continue
@@ -233,20 +234,21 @@ class Splicer:
                 uid = row.channel
                 prefixes = self.prefixes(uid, rows.names.get(uid, uid))
             # Copying an item twice is faster than joining views, whose overhead exceeds the copy of two kilobytes.
-            parts += (prefixes[row.is_read], item[1:])
+            parts += (prefixes[row.is_read + 2 * row.is_saved], item[1:])
         if len(parts) > 1:
             parts[1] = parts[1][1:]
         parts += (b'],"paging":', paging(rows, newer), b"}")
         return b"".join(parts)
 
     def prefixes(self, uid: str, name: str) -> Prefixes:
-        """What precedes an unread and a read item of this channel: a comma and its first members."""
+        """What precedes an item of this channel, by its state: a comma and its first members."""
         found = self._prefixes.get((uid, name))
         if found is None:
             if len(self._prefixes) >= MAX_PREFIXES:
                 self._prefixes.clear()
             channel = b',"_channel":' + orjson.dumps({"id": uid, "uid": uid, "name": name}) + b","
-            found = (b',{"_is_read":false' + channel, b',{"_is_read":true' + channel)
+            unread, read, saved = b',{"_is_read":false', b',{"_is_read":true', b',"_saved":true'
+            found = (unread + channel, read + channel, unread + saved + channel, read + saved + channel)
             self._prefixes[(uid, name)] = found
         return found
 

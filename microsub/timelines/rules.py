@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from microsub.errors import QuotaReached
+from microsub.errors import InvalidRequest, QuotaReached
 from microsub.identity.store import absent
 from microsub.kit.urls import normalise_profile
-from microsub.model.reader import GLOBAL, TimelineItem
+from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import text, texts
+from microsub.redis.replies import texts
 from microsub.redis.scripts import batches, load
 from microsub.timelines.follows import is_there
 from microsub.timelines.timelinekeys import counted, members, rule_keys, set_keys, split, urls
@@ -30,6 +30,9 @@ class Rules:
     writes raise NotFound for a channel that doesn't exist, writes also for a user; `mute` and `block` raise
     QuotaReached where the user has `most` rules already (0: any number). Writes return when all items have moved, with
     the number of these.
+
+    They hold everywhere but in `saved`: what was saved by hand stays there whatever becomes of its author. So writes
+    raise InvalidRequest for a rule of that channel alone.
     """
 
     def __init__(self, redis: Redis, items: Items) -> None:
@@ -77,6 +80,10 @@ class Rules:
     async def _write(
         self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool, most: int = 0
     ) -> int:
+        if uid == SAVED:
+            raise InvalidRequest(
+                "mutes and blocks don't hold in 'saved': found that channel, expected another or 'global'"
+            )
         url = normalise_profile(given)
         reply = await self._redis.script(
             load("rule_write"),
@@ -102,13 +109,13 @@ class Rules:
         return count
 
     async def _channels(self, user: str, uid: str) -> list[str]:
-        """The channels that the rule holds for; removed ones too, since they can come back."""
+        """The channels that the rule holds for; removed ones too, since they can come back, and `saved` not."""
         if uid != GLOBAL:
             return [uid]
         replies = await self._redis.pipeline(
             [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
         )
-        return [text(channel) for reply in replies for channel in reply]
+        return [channel for reply in replies for channel in texts(reply) if channel != SAVED]
 
     async def _settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> int:
         """Settle items, and again those whose author became known between look-up and move."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import lru_cache
 
-from microsub.model.reader import GLOBAL, TimelineItem
+from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
-from microsub.redis.scripts import BATCH
+from microsub.redis.scripts import BATCH, batches
 
 GLOBAL_BATCH = 200
 """Most ids per script call that visits all channels of a user; others take `BATCH`."""
@@ -29,8 +29,14 @@ def set_keys(user: str, uid: str) -> tuple[str, ...]:
 
 
 def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
-    """muted, muted globally, blocked, blocked globally."""
-    return (keys.muted(user, uid), keys.muted(user, GLOBAL), keys.blocked(user, uid), keys.blocked(user, GLOBAL))
+    """muted, muted globally, blocked, blocked globally: for `saved` its own for both, of which there are none."""
+    everywhere = SAVED if uid == SAVED else GLOBAL
+    return (
+        keys.muted(user, uid),
+        keys.muted(user, everywhere),
+        keys.blocked(user, uid),
+        keys.blocked(user, everywhere),
+    )
 
 
 def batch_for(uid: str) -> int:
@@ -83,6 +89,18 @@ async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
 async def _every_channel(redis: Redis, user: str) -> list[str]:
     lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
     return [text(uid) for reply in lists for uid in reply]
+
+
+async def members_at(redis: Redis, sets: Sequence[str], ids: Sequence[str]) -> set[str]:
+    """Those of the ids that stand in any of these sorted sets. One round trip."""
+    commands = [(batch, ("ZMSCORE", key, *batch)) for key in sets for batch in batches(ids)]
+    replies = await redis.pipeline([command for _, command in commands])
+    return {
+        item
+        for (batch, _), scores in zip(commands, replies, strict=True)
+        for item, score in zip(batch, scores, strict=True)
+        if score is not None
+    }
 
 
 async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:

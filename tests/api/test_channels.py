@@ -16,10 +16,11 @@ def uids(reply: dict[str, object]) -> list[str]:
 
 
 async def test_what_can_not_be_done_to_channels(alice: Reader) -> None:
-    """`notifications` stays; `global` is no channel; unknown ones are not found."""
-    refused = await alice.post(400, action="channels", method="delete", channel="notifications")
-    assert refused["error"] == "invalid_request"
-    assert "notifications" in refused["error_description"]
+    """`notifications` and `saved` stay; `global` is no channel; unknown ones are not found."""
+    for uid in ("notifications", "saved"):
+        refused = await alice.post(400, action="channels", method="delete", channel=uid)
+        assert refused["error"] == "invalid_request"
+        assert uid in refused["error_description"]
     assert (await alice.post(400, action="channels", channel="global", name="x"))["error"] == "invalid_request"
     assert (await alice.post(404, action="channels", channel="nowhere", name="x"))["error"] == "not_found"
     assert "'name' is missing" in (await alice.post(400, action="channels"))["error_description"]
@@ -38,7 +39,7 @@ async def test_a_deleted_channel_leaves_no_subscriber(alice: Reader, server: Wor
 async def test_order_of_unknown_channels_changes_nothing(alice: Reader) -> None:
     """One wrong uid and the order is as before."""
     await alice.post(404, action="channels", method="order", **{"channels[]": ["later", "nowhere", "home"]})
-    assert uids(await alice.get(action="channels")) == ["notifications", "home", "later"]
+    assert uids(await alice.get(action="channels")) == ["notifications", "home", "later", "saved"]
     assert "'channels' is missing" in (await alice.post(400, action="channels", method="order"))["error_description"]
     await alice.post(400, action="channels", method="order", channels="a b")
 
@@ -51,7 +52,7 @@ async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: World) 
     await server.channels.set_settings("alice", "home", OwnChannelSettings(unread="boolean"), NOON)
     await server.channels.set_settings("alice", "later", OwnChannelSettings(unread="none"), NOON)
     for method in ("", "tree"):
-        notifications, home, later = (await alice.get(action="channels", method=method))["channels"]
+        notifications, home, later, _ = (await alice.get(action="channels", method=method))["channels"]
         assert notifications["unread"] == 0
         assert home["unread"] is True
         assert "unread" not in later
@@ -67,7 +68,7 @@ async def test_tree_counts_by_source(alice: Reader, server: World) -> None:
         await alice.post(action="follow", channel="home", url=url)
     (first, *_) = await alice.ids("home", source=one.id)
     await alice.post(action="timeline", method="mark_read", channel="home", entry=first)
-    _, home, later = (await alice.get(action="channels", method="tree"))["channels"]
+    _, home, later, _ = (await alice.get(action="channels", method="tree"))["channels"]
     assert home["unread"] == 4
     assert home["sources"] == [
         {"uid": one.id, "url": FEED, "name": "One", "unread": 2},

@@ -271,7 +271,7 @@ async def test_a_programs_token_opens_nothing_else(server: World, alice: Reader,
                 await server.client.post(endpoint, data={"action": "channels", "name": "N", "access_token": token}),
             ]
             assert [response.status_code for response in answers] == [401] * len(answers)
-    assert len((await alice.get(action="channels"))["channels"]) == 3
+    assert len((await alice.get(action="channels"))["channels"]) == 4
 
 
 async def test_secrets_are_kept_as_hashes(server: World, program: Program) -> None:

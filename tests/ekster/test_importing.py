@@ -12,6 +12,7 @@ import pytest
 from microsub.ekster.importing import ChannelImport, Importing, ImportReport, read_old
 from microsub.ekster.store import Imported, OldDatabase
 from microsub.errors import ConfigError, InvalidRequest
+from microsub.model.reader import STANDING
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
@@ -77,8 +78,8 @@ async def test_channels_order_feeds_posts_and_state_come_over(here: World, old: 
     await old.add("1000", post("b1", 3, feed=B))
     before = await old.keys()
     report = await take_over(here, old)
-    assert [one.uid for one in await here.channels.list("ann")] == ["notifications", "1000", "1001"]
-    assert [one.name for one in await here.channels.list("ann")][1:] == ["Friends", "News"]
+    assert [one.uid for one in await here.channels.list("ann")] == ["notifications", "1000", "1001", "saved"]
+    assert [one.name for one in await here.channels.list("ann")][1:] == ["Friends", "News", "Saved"]
     assert await shown(here, "1001") == [
         *((f"Post r{n}", True) for n in reversed(range(5))), *((f"Post a{n}", False) for n in reversed(range(30)))
     ]  # fmt: skip
@@ -144,7 +145,7 @@ async def test_repeating_doubles_nothing_and_keeps_what_was_done_here(here: Worl
         "Post a0": True,
     }  # fmt: skip
     assert of(report, "1000").known == 9
-    assert [one.uid for one in await here.channels.list("ann")] == ["notifications", "mine", "1000"]
+    assert [one.uid for one in await here.channels.list("ann")] == ["notifications", "mine", "1000", "saved"]
 
 
 @pytest.fixture
@@ -390,7 +391,7 @@ async def test_killed_anywhere_and_run_again_it_ends_the_same(here: World, old: 
             ("Post a9", False), ("Post own", False), *((f"Post a{n}", False) for n in range(8, -1, -1)),
         ], at  # fmt: skip
         assert await shown(here, "1001") == [("Post b", False)]
-        assert [one.uid for one in await here.channels.list("ann")] == ["notifications", "1001", "1000"]
+        assert [one.uid for one in await here.channels.list("ann")] == ["notifications", "1001", "1000", "saved"]
         assert len(await here.redis.command("HGETALL", keys.feed_guids("1"))) <= 30
         at += 1
     assert at > 40
@@ -407,8 +408,8 @@ async def test_a_large_database_comes_over_whole(here: World, old: OldServer) ->
     assert sum(one.unread for one in report.channels) == 800
     assert sum(one.read for one in report.channels) == 400
     for channel in await here.channels.list("ann"):
-        assert channel.unread == (200 if channel.uid != "notifications" else 0)
-        assert len(await shown(here, channel.uid)) == (300 if channel.uid != "notifications" else 0)
+        assert channel.unread == (200 if channel.uid not in STANDING else 0)
+        assert len(await shown(here, channel.uid)) == (300 if channel.uid not in STANDING else 0)
     here.clock.advance(1000)
     found = await here.check()
     assert found.left == (), found.as_text()

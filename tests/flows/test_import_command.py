@@ -43,7 +43,7 @@ async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
 
         endpoint = await made.serve()
         async with reader(endpoint, await made.token("ann")) as app:
-            assert list(await app.channels()) == ["notifications", "1001", "1000"]
+            assert list(await app.channels()) == ["notifications", "1001", "1000", "saved"]
             await app.has(12, "1001")
             assert [(item["name"], item["_is_read"]) for item in await app.timeline("1001")] == [
                 (f"Post {n}", n in range(7, 11)) for n in range(12, 0, -1)

@@ -73,6 +73,7 @@ async def test_the_data_of_layout_1_is_migrated_and_served(tmp_path: Path) -> No
                 "home": ("Home", True),
                 "later": ("Later", 0),
                 "made-in-an-app": ("Made in an app", 0),
+                "saved": ("Saved", 0),
             }
             items = await alice.timeline("home")
             assert {one["name"]: one["_is_read"] for one in items} == {

@@ -200,7 +200,7 @@ async def test_what_can_be_read_is_served_where_redis_is_full_at_the_start(tmp_p
             installed.write({"users": users})
             await asyncio.to_thread(bound, "1")
             async with reader(await installed.serve("web"), token) as alice:
-                assert [*await alice.channels()] == ["notifications", "home"]
+                assert [*await alice.channels()] == ["notifications", "home", "saved"]
                 assert await alice.timeline("home") == []
                 await asyncio.to_thread(bound, "0")
 

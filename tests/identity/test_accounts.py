@@ -24,13 +24,13 @@ async def world(redis: Redis) -> OneReader:
     return world
 
 
-async def test_a_new_user_has_notifications(redis: Redis) -> None:
-    """Making a user makes their first channel; making them again changes nothing."""
+async def test_a_new_user_has_notifications_and_saved(redis: Redis) -> None:
+    """Making a user makes the channels that everybody has; making them again changes nothing."""
     accounts = Accounts(redis)
     user = await accounts.add_user("bob", "https://bob.example/", NOW)
     assert (user.name, user.me, user.created) == ("bob", "https://bob.example/", NOW)
     assert (await accounts.add_user("bob", "https://other.example/", NOW + 1)) == user
-    assert [channel.uid for channel in await Channels(redis).list("bob")] == ["notifications"]
+    assert [channel.uid for channel in await Channels(redis).list("bob")] == ["notifications", "saved"]
     assert await accounts.users() == [user]
     assert await accounts.user("nobody") is None
 

@@ -227,3 +227,22 @@ async def test_what_counts_as_unread_of_a_feed_is_noted(redis):
     for feed, added in (("1", ("18",)), ("2", ("28", "27", "26")), ("3", ("38",))):
         posts = items.know(feed, *(item(10 * int(feed) + n, float(n)) for n in range(1, 9)))
         assert (await Adder(redis, items).add("ann", "home", feed, posts, now=9.0, limit=0, fresh=3)).added == added
+
+
+async def test_every_user_gets_the_channel_saved(redis):
+    """Behind all others; twice is once, and a name that its user has given stays."""
+    async with world(redis) as it:
+        await it.accounts.add_user("ann", "", NOON)
+        await it.channels.create("ann", "Home", NOON)
+        await redis.command("ZREM", keys.channels("ann"), "saved")
+        await redis.command("DEL", keys.channel("ann", "saved"))
+        for name in ("Saved", "Kept"):
+            await redis.command("SET", keys.schema(), 6)
+            await migrate(redis, version=7)
+            channels = await it.channels.list("ann")
+            assert [(one.uid, one.name) for one in channels] == [
+                ("notifications", "Notifications"),
+                ("home", "Home"),
+                ("saved", name),
+            ]
+            await it.channels.rename("ann", "saved", "Kept", NOON)

@@ -46,6 +46,8 @@ def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
         ("POST", "timeline", "mark_unread"): {"channel": "global", "entry[]": ids},
         ("POST", "timeline", "remove"): {"channel": "global", "entry[]": ids},
         ("POST", "timeline", "move"): {"channel": "later", "entry[]": ids},
+        ("POST", "timeline", "save"): {"entry[]": ids},
+        ("POST", "timeline", "unsave"): {"entry[]": ids},
         ("GET", "follow", ""): {"channel": "global"},
         ("POST", "follow", ""): {"channel": "later", "url": OTHER},
         ("POST", "follow", "update"): {"channel": "later", "url": FEED},

@@ -54,16 +54,17 @@ async def test_creating_a_name_twice_finds_the_channel(world: OneReader) -> None
     made = await asyncio.gather(*(world.channels.create(ANN, "News", NOW) for _ in range(10)))
     assert {channel.uid for channel in made} == {"news"}
     assert (await world.channels.create(ANN, " Notifications ", NOW)).uid == "notifications"
-    assert await uids(world) == ["notifications", "home", "work", "news"]
+    assert await uids(world) == ["notifications", "home", "work", "news", "saved"]
 
 
 async def test_given_uids_are_checked(world: OneReader) -> None:
     """Reserved and malformed uids are refused, and one that exists is found whatever its name."""
-    for uid in ("global", "saved", "a.b", "", "x" * 65):
+    for uid in ("global", "a.b", "", "x" * 65):
         with pytest.raises(InvalidRequest, match="uid"):
             await world.channels.create(ANN, "Name", NOW, uid)
     assert (await world.channels.create(ANN, "Other", NOW, "home")).name == "Home"
     assert (await world.channels.create(ANN, "Other", NOW, "notifications")).name == "Notifications"
+    assert (await world.channels.create(ANN, "Other", NOW, "saved")).name == "Saved"
     for name in ("", "   ", "x" * 301):
         with pytest.raises(InvalidRequest, match="name"):
             await world.channels.create(ANN, name, NOW)
@@ -73,13 +74,16 @@ async def test_a_deleted_channel_leaves_nothing(world: OneReader) -> None:
     """A deletion takes timeline, rules and subscriptions along, and tells which feeds to unsubscribe."""
     await world.add("home", item(1))
     assert await world.channels.delete(ANN, "home") == ["1"]
-    assert await uids(world) == ["notifications", "work"]
+    assert await uids(world) == ["notifications", "work", "saved"]
     assert [name for name in await all_keys(world.redis) if b":home" in name] == []
     assert await world.add("home", item(2)) == Added(subscribed=False)
     with pytest.raises(NotFound, match="no channel 'home'"):
         await world.channels.delete(ANN, "home")
-    with pytest.raises(InvalidRequest, match="notifications"):
-        await world.channels.delete(ANN, "notifications")
+    for uid in ("notifications", "saved"):
+        with pytest.raises(InvalidRequest, match=uid):
+            await world.channels.delete(ANN, uid)
+        with pytest.raises(InvalidRequest, match=uid):
+            await world.channels.disable(ANN, uid, NOW)
 
 
 async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
@@ -87,7 +91,7 @@ async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
     await world.add("home", item(1))
     assert await world.channels.disable(ANN, "home", NOW) == ["1"]
     assert await world.channels.disable(ANN, "home", NOW + 1) == ["1"], "again, which changes nothing"
-    assert await uids(world) == ["notifications", "work"]
+    assert await uids(world) == ["notifications", "work", "saved"]
     assert await world.channels.removed(ANN) == {"home": NOW}
     assert await world.add("home", item(2)) == Added(subscribed=False)
     assert await world.ids("global") == []
@@ -101,7 +105,7 @@ async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
             await call
     assert (await world.channels.create(ANN, "home", NOW)).uid == "home-2"
     assert await world.channels.restore(ANN, "home") == ["1"]
-    assert await uids(world) == ["notifications", "home", "work", "home-2"]
+    assert await uids(world) == ["notifications", "home", "work", "home-2", "saved"]
     assert await world.ids("home") == ["1"]
     assert await world.unread("home") == 1
 
@@ -142,16 +146,16 @@ async def test_remembered_names_never_outlive_a_change(world: OneReader) -> None
     await elsewhere.set_settings(ANN, "home", OwnChannelSettings(unread="boolean"), NOW)
     assert "boolean" in {one.settings.unread for one in await agree()}
     await elsewhere.order(ANN, ["work", "home"])
-    assert [one.uid for one in await agree()] == ["notifications", "work", "home"]
+    assert [one.uid for one in await agree()] == ["notifications", "work", "home", "saved"]
     await world.add("home", item(1), item(2))
-    assert [one.unread for one in await agree()] == [0, 0, 2]
+    assert [one.unread for one in await agree()] == [0, 0, 2, 0]
     await elsewhere.delete(ANN, "work")
     await elsewhere.create(ANN, "Another", NOW, "work")
-    assert [one.name for one in await agree()] == ["Notifications", "Friends", "Another"]
+    assert [one.name for one in await agree()] == ["Notifications", "Friends", "Another", "Saved"]
     await elsewhere.disable(ANN, "work", NOW)
-    assert len(await agree()) == 2
-    await elsewhere.restore(ANN, "work")
     assert len(await agree()) == 3
+    await elsewhere.restore(ANN, "work")
+    assert len(await agree()) == 4
 
 
 async def test_a_subscription_that_cant_be_decoded_is_named(world: OneReader) -> None:

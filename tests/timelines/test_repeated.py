@@ -161,7 +161,7 @@ async def test_moving_a_feed_and_back_after_a_crash(ann: Reader) -> None:
         await ann.follow_repair.run(NOON)
 
     await killed_anywhere(ann.redis, ann.begin, there_and_back, ann.state, back)
-    assert (await ann.state())["feeds"] == {"notifications": [], "home": ["1", "2"], "later": []}
+    assert (await ann.state())["feeds"] == {"notifications": [], "home": ["1", "2"], "later": [], "saved": []}
 
 
 async def test_following_and_unfollowing(ann: Reader) -> None:
@@ -238,4 +238,4 @@ async def test_merging_a_feed_with_the_one_at_its_new_address(ann: Reader) -> No
     await killed_anywhere(ann.redis, both, merge, ann.state)
     state = await ann.state()
     assert len(state[keys.read("ann", "home")]) == 4  # type: ignore[arg-type]
-    assert state["feeds"] == {"notifications": [], "home": ["2", "3"], "later": ["3"]}
+    assert state["feeds"] == {"notifications": [], "home": ["2", "3"], "later": ["3"], "saved": []}

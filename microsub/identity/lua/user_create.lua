@@ -1,16 +1,19 @@
--- Makes a user with their first channel, notifications.
+-- Makes a user with the channels that everybody has: notifications, the first one, and saved, the last one.
 --
--- Atomic: a user is never seen without that channel, and of two callers one makes the user and the other finds it.
+-- Atomic: a user is never seen without these channels, and of two callers one makes the user and the other finds it.
 --
--- KEYS  1 user  2 channels  3 channel 'notifications'
--- ARGV  1 me  2 now  3 name of the channel  4 'registered': made by signing in; ''
+-- KEYS  1 user  2 channels  3 channel 'notifications'  4 channel 'saved'
+-- ARGV  1 me  2 now  3, 4 names of the channels  5 'registered': made by signing in; ''
 -- reply 1 when made, 0 when there was one
 local made = redis.call('HSETNX', KEYS[1], 'me', ARGV[1])
 if made == 1 then
   redis.call('HSET', KEYS[1], 'created', ARGV[2])
-  if ARGV[4] ~= '' then redis.call('HSET', KEYS[1], ARGV[4], 1) end
+  if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], ARGV[5], 1) end
 end
 if redis.call('ZADD', KEYS[2], 'NX', 0, 'notifications') == 1 then
   redis.call('HSET', KEYS[3], 'name', ARGV[3], 'created', ARGV[2])
+end
+if redis.call('ZADD', KEYS[2], 'NX', '+inf', 'saved') == 1 then
+  redis.call('HSET', KEYS[4], 'name', ARGV[4], 'created', ARGV[2])
 end
 return made

@@ -28,14 +28,14 @@ from microsub.identity.store.grants import LONGEST_SECRET, owner_in, revoke_toke
 from microsub.kit.digests import sha256_hex
 from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
-from microsub.model.reader import GLOBAL, MOVE, NAME, NOTIFICATIONS, Credential, FeedMove, Grant, read_moves
+from microsub.model.reader import GLOBAL, MOVE, NAME, STANDING, Credential, FeedMove, Grant, read_moves
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import raw_fields, reading, text, texts
 from microsub.redis.scripts import batches, load
 
-NOTIFICATIONS_NAME = "Notifications"
+STANDING_NAMES = tuple(uid.title() for uid in STANDING)
 _LONGEST_CLIENT = 200
 _STEP = 500
 USER_KEYS = (*identitykeys.USER_KEYS, *keys.USER_KEYS)
@@ -88,7 +88,7 @@ class Accounts:
         self._redis = redis
 
     async def add_user(self, name: str, me: str, now: float) -> User:
-        """Make the user with the channel `notifications`, or find the one of that name as it is.
+        """Make the user with the channels that everybody has, or find the one of that name as it is.
 
         Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`.
         """
@@ -112,8 +112,8 @@ class Accounts:
     async def _create(self, name: str, me: str, now: float, how: str = "") -> None:
         await self._redis.script(
             load("user_create"),
-            [keys.user(name), keys.channels(name), keys.channel(name, NOTIFICATIONS)],
-            [me, now, NOTIFICATIONS_NAME, how],
+            [keys.user(name), keys.channels(name), *(keys.channel(name, uid) for uid in STANDING)],
+            [me, now, *STANDING_NAMES, how],
         )
         # Another slot, so not in the script; a user that a crash leaves unlisted is listed when made again.
         await self._redis.command("SADD", keys.users(), name)

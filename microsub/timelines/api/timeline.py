@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from microsub.kit.http.params import Params, missing
-from microsub.model.reader import Credential, Grant, Reason
+from microsub.model.reader import SAVED, Credential, Grant, Reason
 from microsub.surface import Services
 from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table
 from microsub.timelines.pages import mark, mark_all, mark_before
 from microsub.timelines.remove import Leaving, move_items, take_out
+from microsub.timelines.saved import move_to_saved
+from microsub.timelines.saved import save as put_into_saved
+from microsub.timelines.saved import unsave as take_out_of_saved
 
 EVERYTHING = "everything"
 
@@ -57,8 +60,26 @@ async def remove(call: Call) -> Reply:
 async def move(call: Call) -> Reply:
     """Move the items in `entry` to the channel, with their read state."""
     target, entries = arguments.channel(call.params, allow_global=False), arguments.entries(call.params)
-    services = call.services
-    return _updated(await move_items(services.redis, services.items, call.user, target, entries, call.now))
+    stores = call.services.redis, call.services.items
+    if target == SAVED:
+        return _updated(await move_to_saved(*stores, call.user, entries, call.now, most=await _most_saved(call)))
+    return _updated(await move_items(*stores, call.user, target, entries, call.now))
+
+
+async def save(call: Call) -> Reply:
+    """Put the items in `entry`, of the channel or of any, into `saved` as well."""
+    uid, entries = arguments.channel_or_global(call.params), arguments.entries(call.params)
+    stores, most = (call.services.redis, call.services.items), await _most_saved(call)
+    return _updated(await put_into_saved(*stores, call.user, entries, call.now, uid=uid, most=most))
+
+
+async def unsave(call: Call) -> Reply:
+    """Take the items in `entry` out of `saved`."""
+    return _updated(await take_out_of_saved(call.services.redis, call.user, arguments.entries(call.params), call.now))
+
+
+async def _most_saved(call: Call) -> int:
+    return (await call.services.identity.quotas.of(call.user)).saved or 0
 
 
 def _updated(count: int) -> Reply:
@@ -119,6 +140,8 @@ TABLE: Table = {
     ("POST", "timeline", "mark_unread"): Action("read", mark_unread),
     ("POST", "timeline", "remove"): Action("read", remove),
     ("POST", "timeline", "move"): Action("read", move),
+    ("POST", "timeline", "save"): Action("read", save),
+    ("POST", "timeline", "unsave"): Action("read", unsave),
     ("GET", "mute", ""): Action("read", muted),
     ("POST", "mute", ""): Action("mute", mute),
     ("POST", "unmute", ""): Action("mute", unmute),

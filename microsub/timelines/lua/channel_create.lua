@@ -5,7 +5,7 @@
 --
 -- KEYS  1 user  2 channels  3 removed channels
 -- ARGV  1 name  2 now  3 pattern: channel  4 'name': one with that name is meant; 'uid': one with that uid
---       5 how many channels there may be besides notifications, 0 for any number  6.. uids to try
+--       5 how many channels there may be besides those that everybody has, 0 for any number  6.. uids to try
 -- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 when made}; {'taken'}: no uid is free;
 --       {'', count}: there are as many as there may be
 if redis.call('EXISTS', KEYS[1]) == 0 then return { '' } end
@@ -19,7 +19,9 @@ local most = tonumber(ARGV[5])
 local function full()
   if most == 0 then return nil end
   local count = redis.call('ZCARD', KEYS[2])
-  if redis.call('ZSCORE', KEYS[2], 'notifications') then count = count - 1 end
+  for _, uid in ipairs({ 'notifications', 'saved' }) do
+    if redis.call('ZSCORE', KEYS[2], uid) then count = count - 1 end
+  end
   return count >= most and count or nil
 end
 for i = 6, #ARGV do
@@ -33,7 +35,7 @@ for i = 6, #ARGV do
   if not known and not removed then
     local count = full()
     if count then return { '', count } end
-    local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    local last = redis.call('ZREVRANGEBYSCORE', KEYS[2], '(+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     redis.call('ZADD', KEYS[2], math.floor(tonumber(last[2] or 0)) + 1, uid)
     redis.call('HSET', key(uid), 'name', ARGV[1], 'created', ARGV[2], 'changed', ARGV[2])
     return { uid, 1 }

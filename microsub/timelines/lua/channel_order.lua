@@ -1,9 +1,9 @@
--- Permutes the named channels among their positions; the others and notifications stay where they are.
+-- Permutes the named channels among their positions; the others stay where they are, as do notifications and saved.
 --
 -- Atomic: the order that is read is the order that is written.
 --
 -- KEYS  1 channels
--- ARGV  uids in the wished order, each once, without notifications
+-- ARGV  uids in the wished order, each once, without notifications and saved
 -- reply '' or the first uid that is unknown (then nothing changes)
 local wished = {}
 for _, uid in ipairs(ARGV) do
@@ -16,6 +16,6 @@ for position, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
     uid = ARGV[next_one]
     next_one = next_one + 1
   end
-  redis.call('ZADD', KEYS[1], position - 1, uid)
+  if uid ~= 'saved' then redis.call('ZADD', KEYS[1], position - 1, uid) end
 end
 return ''

@@ -8,28 +8,36 @@
 -- The score of an item is the same in every timeline, so all copies of an item come to the heads of their channels at
 -- the same time. Channels are read in small blocks, since most items of a page come from few of them.
 --
--- KEYS  1 channels  2 user  3 token  4 behind (3 and 4 only with a token)
+-- KEYS  1 channels  2 user  3 posts of `saved`  4 token  5 behind (4 and 5 only with a token)
 -- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
 --       6, 7, 8 patterns: channel, the set to walk (posts or unread), unread  9 uid or 'global'
 -- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else
 --       {'', {uid, name, …} of the channels that occur, 1 when older items lie behind, 'id score id score …' newest
---       first, '01…' one digit per id, 1 for unread, scopes or '', 'uid …' one per id where several channels are merged,
---       1 when posts wait to be brought into timelines of this user}. An item is unread when it is unread in any
+--       first, '01…' one digit per id, 1 for unread, '01…' 1 for saved, scopes or '', 'uid …' one per id where several
+--       channels are merged, 1 when posts wait to be brought into timelines of this user}. An item is unread when it is unread in any
 --       channel, and such a channel is named.
 -- include: rank
 -- include: token
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
 local scope, waiting = '', 0
-if KEYS[3] then
-  scope = scope_of(KEYS[3], ARGV[5])
+if KEYS[4] then
+  scope = scope_of(KEYS[4], ARGV[5])
   if not scope then return { 'token' } end
   if redis.call('HEXISTS', KEYS[2], 'disabled') == 1 then return { 'disabled' } end
-  waiting = redis.call('EXISTS', KEYS[4])
+  waiting = redis.call('EXISTS', KEYS[5])
 end
 
 local function channel(uid) return (string.gsub(ARGV[6], '%*', uid)) end
 local function walked(uid) return (string.gsub(ARGV[7], '%*', uid)) end
 local function unread(uid) return (string.gsub(ARGV[8], '%*', uid)) end
+
+-- One digit for each of these ids, 1 where the sorted set holds it.
+local function digits(key, ids)
+  if #ids == 0 then return '' end
+  local marks = redis.call('ZMSCORE', key, unpack(ids))
+  for i = 1, #ids do marks[i] = marks[i] and '1' or '0' end
+  return table.concat(marks, '', 1, #ids)
+end
 
 local function of_one(uid)
   local head = redis.call('HMGET', channel(uid), 'name', 'removed')
@@ -50,15 +58,11 @@ local function of_one(uid)
     older = #rows > 2 * limit
   end
   local count = math.min(#rows / 2, limit)
-  local flags = string.rep('1', count)
-  if count > 0 and not same then
-    local ids = {}
-    for i = 1, count do ids[i] = rows[2 * i - 1] end
-    local marks = redis.call('ZMSCORE', unread(uid), unpack(ids))
-    for i = 1, count do marks[i] = marks[i] and '1' or '0' end
-    flags = table.concat(marks, '', 1, count)
-  end
-  return { '', { uid, head[1] }, older and 1 or 0, table.concat(rows, ' ', 1, 2 * count), flags, scope, '', waiting }
+  local ids = {}
+  for i = 1, count do ids[i] = rows[2 * i - 1] end
+  local flags = same and string.rep('1', count) or digits(unread(uid), ids)
+  local text = table.concat(rows, ' ', 1, 2 * count)
+  return { '', { uid, head[1] }, older and 1 or 0, text, flags, digits(KEYS[3], ids), scope, '', waiting }
 end
 if ARGV[9] ~= 'global' then return of_one(ARGV[9]) end
 
@@ -165,9 +169,10 @@ while #heap > 0 do
   picked[#picked + 1] = row
 end
 
-local pairs_, flags, homes, names, named = {}, {}, {}, {}, {}
+local pairs_, ids, flags, homes, names, named = {}, {}, {}, {}, {}, {}
 for i = 1, #picked do
   local row = picked[upward and #picked + 1 - i or i]
+  ids[i] = row.id
   pairs_[2 * i - 1] = row.id
   pairs_[2 * i] = row.text
   flags[i] = row.flag
@@ -179,4 +184,5 @@ for i = 1, #picked do
   end
 end
 local rows = table.concat(pairs_, ' ')
-return { '', names, older and 1 or 0, rows, table.concat(flags), scope, table.concat(homes, ' '), waiting }
+local saved = digits(KEYS[3], ids)
+return { '', names, older and 1 or 0, rows, table.concat(flags), saved, scope, table.concat(homes, ' '), waiting }

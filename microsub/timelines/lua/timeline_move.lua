@@ -6,7 +6,8 @@
 -- of the channels that it leaves, as `global` has shown it; where the target has it already, its state there stays. A
 -- removal from the target is taken back, since the reader asks for the item there; not for an item that the reader
 -- can't see, which just leaves then.
--- The target's rules hold: what is muted there goes to hidden, what is blocked there stays where it was.
+-- The target's rules hold: what is muted there goes to hidden, what is blocked there stays where it was. Nothing leaves
+-- `saved` by this: an item that only `saved` shows comes into the target with its state there, and stays saved.
 --
 -- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)
 -- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or 'left'
@@ -39,8 +40,9 @@ end
 
 local others = {}
 for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-  if uid ~= target_uid then others[#others + 1] = sets_of(uid) end
+  if uid ~= target_uid and uid ~= 'saved' then others[#others + 1] = sets_of(uid) end
 end
+local saved = sets_of('saved')
 local mutes, blocks = some({ KEYS[2], KEYS[3] }), some({ KEYS[4], KEYS[5] })
 
 -- What one call may do, so that it holds Redis up for some milliseconds: to look for an item in a channel is one step,
@@ -84,10 +86,15 @@ end
 -- Whether the item was anywhere to be moved from.
 local function move(id, urls)
   local shown, score, read_at = found(id, 'posts', 'read')
+  local is_saved = false
+  if #shown == 0 and which == 'shown' and target_uid ~= 'saved' then
+    score, read_at = redis.call('ZSCORE', saved.posts, id), redis.call('ZSCORE', saved.read, id)
+    is_saved = score
+  end
   local hidden, hidden_score, hidden_read_at = {}, nil, nil
   if which == 'all' then hidden, hidden_score, hidden_read_at = found(id, 'hidden', 'hidden_read') end
-  if #shown + #hidden == 0 or ruled(blocks, urls) then return false end
-  if #shown > 0 then
+  if (#shown + #hidden == 0 and not is_saved) or ruled(blocks, urls) then return false end
+  if #shown > 0 or is_saved then
     arrive(id, score, read_at, urls)
   elseif not lost_for_good(id) then
     arrive(id, hidden_score, hidden_read_at, urls)

@@ -1,0 +1,242 @@
+"""Saved items: they stand in `saved` beside their place, and leave it by their reader alone."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from microsub.configuration.store import Applied, SettingsInForce
+from microsub.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.model.reader import SAVED, Cursor, FeedMove, PageQuery
+from microsub.model.settings import OwnChannelSettings
+from microsub.redis.protocol import Redis
+from microsub.timelines import count_saved, save, save_posts, saved_among, unsave
+from microsub.timelines.retention import Retention
+from microsub.timelines.rules import Rules
+from microsub.timelines.saved import move_to_saved
+from tests.support.invariants import violations
+from tests.support.one_reader import ANN, NOW, OneReader, item
+from tests.support.redis_wrappers import Killing, killed_anywhere
+
+pytestmark = pytest.mark.fake_too
+
+DAY = 86_400
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    made = OneReader(redis)
+    await made.begin()
+    await made.add("home", item(1), item(2), item(3))
+    return made
+
+
+async def keep(world: OneReader, *ids: str, most: int = 0, uid: str = "global") -> int:
+    return await save(world.redis, world.items, ANN, ids, NOW, uid=uid, most=most)  # type: ignore[arg-type]
+
+
+async def read_flags(world: OneReader, uid: str) -> dict[str, bool]:
+    page = await world.timelines.page(ANN, uid, PageQuery(limit=100), NOW)
+    return {row.id: row.is_read for row in page.rows}
+
+
+async def test_saving_keeps_the_item_where_it_is(world: OneReader) -> None:
+    """It is in both channels; saving makes nothing read or unread elsewhere, and counts nothing in `saved`."""
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    assert await keep(world, "1", "2", "2", "77") == 2
+    assert await keep(world, "1", "2") == 0, "again, which changes nothing"
+    assert await world.ids("saved") == ["2", "1"]
+    assert await world.ids("home") == ["3", "2", "1"]
+    assert await world.ids("global") == ["3", "2", "1"], "each once"
+    assert await read_flags(world, "home") == {"3": False, "2": False, "1": True}
+    assert await world.unread("saved") == 0
+    assert await world.ids("global", view="unread") == ["3", "2"]
+    assert await count_saved(world.redis, ANN) == 2
+    assert await saved_among(world.redis, ANN, ["1", "2", "3"]) == {"1", "2"}
+    assert await violations(world.redis, ANN, SAVED) == []
+
+
+async def test_unsaving_takes_it_out_of_saved_alone(world: OneReader) -> None:
+    """And it can be saved again."""
+    await keep(world, "1")
+    assert await unsave(world.redis, ANN, ["1", "2"], NOW) == 1
+    assert await world.ids("saved") == []
+    assert await world.ids("home") == ["3", "2", "1"]
+    assert await keep(world, "1") == 1
+    assert await world.ids("saved") == ["1"]
+
+
+async def test_pages_say_what_is_saved(world: OneReader) -> None:
+    """In every view, of one channel or of all, upwards too."""
+    await keep(world, "2")
+    for uid in ("home", "global"):
+        for query in (
+            PageQuery(limit=100),
+            PageQuery(limit=100, view="unread"),
+            PageQuery(limit=100, source="1"),
+            PageQuery(limit=100, before=Cursor("0", "0")),
+        ):
+            page = await world.timelines.page(ANN, uid, query, NOW)
+            assert {row.id: row.is_saved for row in page.rows} == {"1": False, "2": True, "3": False}
+    page = await world.timelines.page(ANN, "saved", PageQuery(), NOW)
+    assert [row.is_saved for row in page.rows] == [True]
+
+
+async def test_only_what_a_reader_can_see_is_saved(world: OneReader) -> None:
+    """Not what stands in no channel, in another than the named one, or is muted; a program may save any post."""
+    world.items.know("9", item(50, author="https://loud.example/"))
+    assert await keep(world, "50") == 0
+    assert await keep(world, "1", uid="work") == 0
+    with pytest.raises(NotFound, match="nowhere"):
+        await keep(world, "1", uid="nowhere")
+    assert await save_posts(world.redis, world.items, ANN, ["50", "1", "404"], NOW) == 2  # type: ignore[arg-type]
+    assert await world.ids("saved") == ["50", "1"]
+    with pytest.raises(NotFound, match="nobody"):
+        await save_posts(world.redis, world.items, "nobody", ["50"], NOW)  # type: ignore[arg-type]
+
+
+async def test_what_is_saved_outlives_its_place(world: OneReader) -> None:
+    """A removal, an unfollow, a deleted channel, blocks and mutes, and limits of every kind: it stays."""
+    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
+    ids = [str(number) for number in range(10, 16)]
+    for number in ids:
+        await world.add("home", item(int(number), author="https://a.example/"))
+    await keep(world, *ids)
+    await world.timelines.remove(ANN, "home", ["10"], NOW)
+    await world.timelines.mark_read(ANN, "home", ["11"], NOW)
+    await world.timelines.expire_read(ANN, "home", NOW, NOW)
+    await world.timelines.trim(ANN, "home", 1, NOW)
+    await rules.mute(ANN, "global", "https://a.example/", NOW)
+    assert set(await world.ids("saved")) == set(ids)
+    await rules.unmute(ANN, "global", "https://a.example/", NOW)
+    await rules.block(ANN, "global", "https://a.example/", NOW)
+    assert await world.channels.unfollow(ANN, "home", "1")
+    await world.timelines.unfollow(ANN, "home", "1", NOW)
+    await world.channels.delete(ANN, "home")
+    assert set(await world.ids("saved")) == set(ids)
+    assert await unsave(world.redis, ANN, ids, NOW) == len(ids)
+    assert await save_posts(world.redis, world.items, ANN, ids[:1], NOW) == 1  # type: ignore[arg-type]
+    assert await world.ids("saved") == ids[:1], "also what is saved when its author is blocked already"
+    assert await violations(world.redis, ANN, SAVED) == []
+
+
+async def test_retention_leaves_saved_alone(world: OneReader) -> None:
+    """Whatever backend.json says of this user, and however old it gets."""
+    await keep(world, "1", "2", "3")
+    await world.timelines.mark_unread(ANN, "saved", ["3"], NOW)
+
+    async def own(user: str, uid: str) -> OwnChannelSettings:
+        return OwnChannelSettings(keep_read_days=1, keep_unread_days=1, max_items=1)
+
+    async def nobody() -> tuple[()]:
+        return ()
+
+    settings = SettingsInForce(Applied(world.redis), own)
+    retention = Retention(world.redis, world.accounts, world.channels, world.items, settings.of, nobody)  # type: ignore[arg-type]
+    report = await retention.run(NOW + 1000 * DAY)
+    assert {one.uid for one in report.channels} == {"home"}
+    assert await world.ids("home") == []
+    assert await world.ids("saved") == ["3", "2", "1"]
+
+
+async def test_marking_all_elsewhere_leaves_saved_as_it_is(world: OneReader) -> None:
+    """What a reader has marked unread in `saved` stays so, until it is marked there or by its name."""
+    await keep(world, "1", "2", "3")
+    assert await world.timelines.mark_unread(ANN, "saved", ["1", "2", "3"], NOW) == 3
+    assert await world.timelines.mark_all_read(ANN, "global", NOW) == 3
+    assert (await world.unread("home"), await world.unread("saved")) == (0, 3)
+    assert await world.timelines.mark_read_before(ANN, "global", "2", world.items.places, NOW) == 0
+    assert await world.timelines.mark_read(ANN, "global", ["3"], NOW) == 1
+    assert await world.timelines.mark_read_before(ANN, "saved", "1", world.items.places, NOW) == 1
+    assert await world.unread("saved") == 1
+    assert await world.timelines.mark_all_read(ANN, "saved", NOW) == 1
+    assert await world.unread("saved") == 0
+
+
+async def test_a_saved_item_that_stands_nowhere_else_is_a_place_to_mark_from(world: OneReader) -> None:
+    """In `global`, which shows it."""
+    world.items.know("9", item(50))
+    await save_posts(world.redis, world.items, ANN, ["50"], NOW)  # type: ignore[arg-type]
+    assert await world.timelines.mark_read_before(ANN, "global", "50", world.items.places, NOW) == 3
+
+
+async def test_moving_into_saved_and_out_of_it(world: OneReader) -> None:
+    """Into it as into any channel, with the read state; nothing leaves it by a move."""
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    move_in = partial(move_to_saved, world.redis, world.items, ANN)  # type: ignore[arg-type]
+    assert await move_in(["1", "2"], NOW, most=0) == 2
+    assert await world.ids("home") == ["3"]
+    assert await read_flags(world, "saved") == {"2": False, "1": True}
+    assert await world.timelines.move(ANN, "work", ["1", "2", "3"], NOW) == 3
+    assert await read_flags(world, "work") == {"3": False, "2": False, "1": True}
+    assert await world.ids("saved") == ["2", "1"]
+    await world.timelines.move(ANN, "home", ["1"], NOW)
+    assert (await world.ids("home"), await world.ids("saved")) == (["1"], ["2", "1"])
+    with pytest.raises(QuotaReached, match="saved posts is reached: 2 of 2"):
+        await move_in(["2", "3"], NOW, most=2)
+    assert await move_in(["1", "2"], NOW, most=2) == 2
+
+
+async def test_nothing_is_followed_or_ruled_in_saved(world: OneReader) -> None:
+    """The error says why."""
+    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="'saved' can't follow feeds"):
+        await world.channels.follow(ANN, SAVED, "1", "https://1.example/", NOW)
+    with pytest.raises(InvalidRequest, match="'saved' can't follow feeds"):
+        await world.channels.move_subscription(ANN, FeedMove("1", "home", SAVED, NOW))
+    with pytest.raises(InvalidRequest, match="'saved'"):
+        await rules.mute(ANN, SAVED, "https://a.example/", NOW)
+
+
+async def test_the_quota_holds_for_many_at_once(world: OneReader) -> None:
+    """A request that doesn't fit changes nothing; of many at once as many get in as there is room."""
+    with pytest.raises(QuotaReached, match="saved posts is reached: 0 of 2"):
+        await keep(world, "1", "2", "3", most=2)
+    assert await world.ids("saved") == []
+    for number in range(20, 40):
+        await world.add("work" if number % 2 else "home", item(number))
+    await world.follow("work", "1")
+    found = await asyncio.gather(
+        *(keep(world, str(number), most=5) for number in range(20, 40, 2)), return_exceptions=True
+    )
+    assert sum(one == 1 for one in found) == 5
+    assert all(isinstance(one, QuotaReached) for one in found if one != 1)
+    assert await keep(world, *await world.ids("saved"), most=5) == 0
+
+
+async def test_a_post_that_is_deleted_meanwhile_is_not_kept(world: OneReader) -> None:
+    """Nothing refers to what doesn't exist."""
+
+    class Vanishing(type(world.items)):  # type: ignore[misc]
+        async def timeline_items(self, ids: list[str]) -> list[object]:
+            found = await super().timeline_items(ids)
+            for one in ids:
+                self.items.pop(one, None)
+            return found  # type: ignore[no-any-return]
+
+    items = Vanishing(dict(world.items.items), dict(world.items.feeds))
+    assert await save(world.redis, items, ANN, ["1"], NOW) == 0
+    assert await world.ids("saved") == []
+
+
+async def test_killed_between_any_two_steps(world: OneReader) -> None:
+    """Saving and unsaving: whatever dies when, once more makes it whole."""
+    redis = Killing(world.redis)
+    dying = OneReader(redis)
+
+    async def prepare() -> None:
+        await dying.begin()
+        await dying.add("home", item(1), item(2), item(3))
+        await save(redis, dying.items, ANN, ["3"], NOW)  # type: ignore[arg-type]
+
+    async def act() -> None:
+        await save(redis, dying.items, ANN, ["1", "2"], NOW)  # type: ignore[arg-type]
+        await unsave(redis, ANN, ["3"], NOW)
+
+    async def state() -> tuple[list[str], ...]:
+        assert await violations(world.redis, ANN, SAVED) == []
+        return await dying.ids("home"), await dying.ids("saved")
+
+    assert await killed_anywhere(redis, prepare, act, state) == 4
