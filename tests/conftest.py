@@ -24,9 +24,14 @@ from microsub.redis.protocol import Redis
 from tests.support import THOROUGH
 from tests.support.cluster import Cluster, running_cluster
 from tests.support.invariants import assert_no_stray_keys
+from tests.support.one_reader import OneReader
 from tests.support.process import none_left
+from tests.support.readers import Reader, instance
 from tests.support.redis_wrappers import ClientRedis
 from tests.support.waiting import wait_until as wait_until_
+from tests.support.web import Publisher, publisher
+from tests.support.world import World
+from tests.support.world import world as running_world
 
 EXTERNAL = os.environ.get("TEST_REDIS_URL")
 """A Redis of your own for the tests, such as redis://127.0.0.1:6390; its databases 1 to 14 are emptied."""
@@ -200,3 +205,44 @@ async def leave_redis(connection: Redis) -> None:
         await assert_no_stray_keys(connection)
     finally:
         await connection.aclose()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    """A publisher that listens."""
+    async with publisher() as found:
+        yield found
+
+
+@pytest.fixture
+async def it(redis: Redis) -> AsyncIterator[World]:
+    """Stores, pipeline and worker on an empty Redis."""
+    async with running_world(redis) as found:
+        yield found
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    """The timelines of one reader."""
+    made = OneReader(redis)
+    await made.begin()
+    return made
+
+
+@pytest.fixture
+async def server(redis: Redis) -> AsyncIterator[World]:
+    """The application over empty stores."""
+    async with instance(redis) as made:
+        yield made
+
+
+@pytest.fixture
+async def alice(server: World) -> Reader:
+    """A reader with the channels `home` and `later`."""
+    return await server.reader("alice", "home", "later")
+
+
+@pytest.fixture
+async def bob(server: World) -> Reader:
+    """Another reader, with channels of the same names."""
+    return await server.reader("bob", "home", "later")

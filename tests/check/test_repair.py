@@ -7,19 +7,11 @@ import random
 import pytest
 
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
 from microsub.timelines.timelinekeys import set_keys
 from tests.support.invariants import repair, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too
-
-
-@pytest.fixture
-async def world(redis: Redis) -> OneReader:
-    world = OneReader(redis)
-    await world.begin()
-    return world
 
 
 @pytest.mark.parametrize("seed", range(20))

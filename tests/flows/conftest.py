@@ -1,4 +1,4 @@
-"""A publisher, and a world that polls it."""
+"""A world on a real Redis."""
 
 from __future__ import annotations
 
@@ -8,25 +8,10 @@ import pytest
 
 from microsub.redis.protocol import Redis
 from tests.support.polling import World, world
-from tests.support.web import Publisher, publisher
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    """A publisher that listens."""
-    async with publisher() as found:
-        yield found
-
-
-@pytest.fixture
-async def it(redis: Redis) -> AsyncIterator[World]:
-    """Stores, pipeline and worker on an empty Redis."""
-    async with world(redis) as found:
-        yield found
 
 
 @pytest.fixture
 async def real(real_redis: Redis) -> AsyncIterator[World]:
-    """The same, on a real Redis in every run."""
+    """As `it`, on a real Redis in every run."""
     async with world(real_redis) as found:
         yield found

@@ -17,13 +17,6 @@ from tests.support.one_reader import ANN, NOW, OneReader, item
 pytestmark = pytest.mark.fake_too
 
 
-@pytest.fixture
-async def world(redis: Redis) -> OneReader:
-    world = OneReader(redis)
-    await world.begin()
-    return world
-
-
 async def test_a_new_user_has_notifications_and_saved(redis: Redis) -> None:
     """Making a user makes the channels that everybody has; making them again changes nothing."""
     accounts = Accounts(redis)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from microsub.identity.limits import PAGE_CHECKS_OF_NETWORK
@@ -11,14 +9,8 @@ from microsub.redis.protocol import Redis
 from tests.identity.conftest import ADDRESS
 from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Shown, Visitor
-from tests.support.web import Answer, Publisher, publisher
+from tests.support.web import Answer, Publisher
 from tests.support.world import World
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as running:
-        yield running
 
 
 def served(site: Publisher, html: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
 from typing import Any
@@ -15,17 +14,10 @@ from microsub.errors import InvalidRequest, PostDeleted
 from microsub.feeds.events import Event, Events
 from microsub.library.post_store import PostStore
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
-from tests.support.polling import FEED, World, dated, follow, post_store, rss, world
+from tests.support.polling import FEED, World, dated, follow, post_store, rss
 from tests.support.web import publisher
 
 AT = datetime(2024, 1, 31, 8, 15, 30, 250_000, tzinfo=timezone(timedelta(hours=2)))
-
-
-@pytest.fixture
-async def it(redis: Redis) -> AsyncIterator[World]:
-    async with world(redis) as found:
-        yield found
 
 
 @pytest.fixture

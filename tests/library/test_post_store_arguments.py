@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +10,7 @@ import pytest
 from microsub.errors import InvalidRequest
 from microsub.library.post_store import PostStore
 from microsub.model.reader import Cursor
-from microsub.redis.protocol import Redis
-from tests.support.polling import FEED, World, post_store, world
+from tests.support.polling import FEED, World, post_store
 
 GOOD = {"guid": "a", "timestamp": 1}
 
@@ -34,12 +33,6 @@ def shared(depth: int) -> list[Any]:
     for _ in range(depth):
         found = [found, found]
     return found
-
-
-@pytest.fixture
-async def it(redis: Redis) -> AsyncIterator[World]:
-    async with world(redis) as found:
-        yield found
 
 
 @pytest.fixture

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
-from tests.support.polling import World, dated, rss, world
-from tests.support.web import Publisher, publisher
+from tests.support.polling import World, dated, rss
+from tests.support.web import Publisher
 
 Entries = list[tuple[str, str, str | None]]
-
-
-@pytest.fixture
-async def it(redis: Redis) -> AsyncIterator[World]:
-    async with world(redis) as found:
-        yield found
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as found:
-        yield found
 
 
 def edited(entries: Entries) -> Entries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,26 +20,13 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message, Stream
 from tests.support.parsing import PARSER
-from tests.support.polling import World, dated, rss, world
+from tests.support.polling import World, dated, rss
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Between, once
-from tests.support.web import Publisher, publisher
 
 
 class KilledError(BaseException):
     """The process is gone."""
-
-
-@pytest.fixture
-async def it(redis: Redis) -> AsyncIterator[World]:
-    async with world(redis) as found:
-        yield found
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as found:
-        yield found
 
 
 def storing(it: World, redis: Redis | Between | None = None) -> Callable[[EntriesFound], Awaitable[None]]:

@@ -6,17 +6,9 @@ import pytest
 
 from microsub.model.reader import Cursor, PageQuery, Reason
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too
-
-
-@pytest.fixture
-async def world(redis: Redis) -> OneReader:
-    world = OneReader(redis)
-    await world.begin()
-    return world
 
 
 async def test_what_the_reader_is_done_with_takes_its_place(world: OneReader) -> None:

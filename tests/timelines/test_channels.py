@@ -11,20 +11,12 @@ from microsub.errors import InvalidRequest, NotFound, StoreDamaged
 from microsub.model.reader import Channel, PageQuery, Subscription
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
 from microsub.timelines.channels import Channels
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too
-
-
-@pytest.fixture
-async def world(redis: Redis) -> OneReader:
-    world = OneReader(redis)
-    await world.begin()
-    return world
 
 
 async def uids(world: OneReader) -> list[str]:

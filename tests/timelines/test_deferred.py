@@ -6,18 +6,10 @@ import pytest
 
 from microsub.identity.store.accounts import Activity
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
 from microsub.timelines.add import Behind
 from tests.support.one_reader import ANN, NOW, OneReader
 
 pytestmark = pytest.mark.fake_too
-
-
-@pytest.fixture
-async def world(redis: Redis) -> OneReader:
-    world = OneReader(redis)
-    await world.begin()
-    return world
 
 
 async def test_the_latest_visit_counts(world: OneReader) -> None:

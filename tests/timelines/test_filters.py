@@ -7,20 +7,12 @@ import pytest
 
 from microsub.model.reader import TimelineItem
 from microsub.model.settings import Filters, OwnChannelSettings
-from microsub.redis.protocol import Redis
 from microsub.timelines.add import TimelineTarget
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too
 
 NO_SPAM = OwnChannelSettings(filters=Filters.of({"exclude_words": ["spam"]}))
-
-
-@pytest.fixture
-async def world(redis: Redis) -> OneReader:
-    world = OneReader(redis)
-    await world.begin()
-    return world
 
 
 def says(world: OneReader, number: int, text: str, kind: str = "note", score: float | None = None) -> TimelineItem:

@@ -11,25 +11,13 @@ import pytest
 from microsub.delivery.delivery import Delivery
 from microsub.errors import StoreUnavailable
 from microsub.polling.moving import Mover
-from microsub.redis.protocol import Redis
 from microsub.timelines import following
 from microsub.timelines.follows import Follows
 from tests.support.posts import NOON
-from tests.support.readers import Reader, instance, posts
+from tests.support.readers import Reader, posts
 from tests.support.world import World
 
 FEED = "https://blog.example/feed"
-
-
-@pytest.fixture
-async def server(redis: Redis):  # type: ignore[no-untyped-def]
-    async with instance(redis) as made:
-        yield made
-
-
-@pytest.fixture
-async def alice(server: World) -> Reader:
-    return await server.reader("alice", "home", "later")
 
 
 def break_at(server: World, store: object, method: str, monkeypatch: pytest.MonkeyPatch) -> None:

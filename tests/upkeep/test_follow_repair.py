@@ -11,26 +11,14 @@ from microsub.kit.periodic import RoundTiming
 from microsub.kit.urls import host_of
 from microsub.redis import keys
 from microsub.redis.due import SHARDS
-from microsub.redis.protocol import Redis
 from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
 from tests.support.polling import unschedule
 from tests.support.posts import NOON
-from tests.support.readers import Reader, instance, posts
+from tests.support.readers import Reader, posts
 from tests.support.waiting import wait_until
 from tests.support.world import World
 
 FEED = "https://blog.example/feed"
-
-
-@pytest.fixture
-async def server(redis: Redis):  # type: ignore[no-untyped-def]
-    async with instance(redis) as made:
-        yield made
-
-
-@pytest.fixture
-async def alice(server: World) -> Reader:
-    return await server.reader("alice", "home", "later")
 
 
 def follow_repair(server: World) -> FollowRepair:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from microsub.check.look import look
@@ -14,23 +12,11 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message, Stream
 from microsub.upkeep.sweep import GRACE, Sweeping, SweepReport
-from tests.support.polling import World, dated, rss, world
+from tests.support.polling import World, dated, rss
 from tests.support.redis_wrappers import Between, once
-from tests.support.web import Publisher, publisher
+from tests.support.web import Publisher
 
 LATER = GRACE + 60
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as found:
-        yield found
-
-
-@pytest.fixture
-async def it(redis: Redis) -> AsyncIterator[World]:
-    async with world(redis) as found:
-        yield found
 
 
 def sweeping(it: World, kept: int = 0) -> Sweeping:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_network
 
 import pytest
@@ -47,12 +47,6 @@ def page(url: str, *links: str, hops: Sequence[tuple[str, bool]] = ()) -> Answer
 def profiles(**parts: object) -> Profiles:
     door = Fetcher(FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),)))
     return Profiles(door, PARSER, **{"private": True, **parts})  # type: ignore[arg-type]
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as running:
-        yield running
 
 
 # --- discovery --------------------------------------------------------------------------------------------------------
