@@ -12,13 +12,13 @@ from typing import get_args
 import pytest
 
 import microsub.cache
-import microsub.posts
 from microsub.cache import CachedFeed, FeedCache
 from microsub.discovery import links
 from microsub.discovery.links import FeedLink
 from microsub.feeds.events import Event, Kind
 from microsub.fetch import REASONS, Fetcher, FetchRequest, FetchResult
 from microsub.formats.parse import parse
+from microsub.library import post_store
 from microsub.library.api import _RESOURCES, PATH
 from microsub.library.post_store import EventPage, FeedPage, Post, PostPage, PostStore, Saved, open_post_store
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
@@ -94,7 +94,7 @@ def test_every_name_of_the_feed_cache_is_described() -> None:
 
 def test_every_name_of_the_post_store_is_described() -> None:
     """Names, methods with their arguments, fields, kinds of events, addresses."""
-    names = {*microsub.posts.__all__, *inspect.signature(open_post_store).parameters, *get_args(Kind)}
+    names = {*post_store.__all__, *inspect.signature(open_post_store).parameters, *get_args(Kind)}
     for value in (Saved, Post, PostPage, FeedPage, EventPage, Event):
         names |= value.__dataclass_fields__.keys()
     assert missing(STORE, names) == set()
