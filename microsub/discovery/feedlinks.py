@@ -1,4 +1,4 @@
-"""Links to feeds: in HTTP (RFC 8288), in `<link>`, in `<a>`, and as people type them.
+"""Links to feeds: in HTTP, in `<link>`, in `<a>`, and as people type them.
 
 What people type to find a feed is read as the addresses to look at: URLs, bare domains, handles of the fediverse and of
 Bluesky, `r/name` of Reddit, and the `feed:` family of schemes. Everything else is words.
@@ -7,9 +7,8 @@ Bluesky, `r/name` of Reddit, and the `feed:` family of schemes. Everything else 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import orjson
 
@@ -54,9 +53,6 @@ _ADDRESS_FORMATS = (
 # Pages for the apps of one system that have the feed's address, without its scheme, as their path.
 _SERVICE = re.compile(r"(?i)\s*https?://(?:www\.)?subscribeonandroid\.com/(?P<feed>[^/\s?#]+\.[^/\s?#]+/\S+)")
 
-_LINK = re.compile(r"""<([^<>]*)>((?:\s*;\s*[\w!#$&+.^`|~*-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))?)*)""")
-_PARAMETER = re.compile(r""";\s*([\w!#$&+.^`|~*-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?""")
-
 
 @dataclass(frozen=True, slots=True)
 class FeedLink:
@@ -67,42 +63,6 @@ class FeedLink:
     title: str | None = None
     photo: str | None = None
     description: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLink:
-    """One member of an HTTP `Link` header; `target` may be relative, and so may `anchor`.
-
-    The document that the link is one of, where it isn't the one that was asked for.
-    """
-
-    target: str
-    rel: str
-    type: str = ""
-    title: str | None = None
-    anchor: str | None = None
-
-
-def from_header(header: str | None) -> list[HttpLink]:
-    """The members of a `Link` header; of repeated parameters the first counts (RFC 8288, 3.3)."""
-    found = []
-    for target, parameters in _LINK.findall(header or ""):
-        values: dict[str, str] = {}
-        for name, quoted, token in _PARAMETER.findall(parameters):
-            values.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or token)
-        found.append(
-            HttpLink(target, values.get("rel", ""), values.get("type", ""), _titled(values), values.get("anchor"))
-        )
-    return found
-
-
-def _titled(parameters: Mapping[str, str]) -> str | None:
-    """The title, in its international form (RFC 8187) where there is one."""
-    charset, _, rest = parameters.get("title*", "").partition("'")
-    written = rest.partition("'")[2]
-    if written and charset.lower() in {"utf-8", "iso-8859-1"}:
-        return unquote(written, charset)
-    return parameters.get("title")
 
 
 def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> FeedLink | None:

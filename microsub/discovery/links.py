@@ -15,13 +15,14 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from microsub.discovery.feedlinks import FeedLink, declared, from_header, looks_like_feed, mentioned
+from microsub.discovery.feedlinks import FeedLink, declared, looks_like_feed, mentioned
 from microsub.discovery.sites import feeds_by_address, feeds_of_site, wordpress_feed
 from microsub.errors import ParseError
 from microsub.formats import hfeed
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import MAX_PAGE, base_of, too_deep, tree_of
 from microsub.formats.parse import parse, sniff
+from microsub.kit.http.links import from_header
 from microsub.kit.urls import host_of, normalise_profile, normalise_url, safe_url, web_parts
 from microsub.model.jf2 import Feed
 

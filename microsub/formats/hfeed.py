@@ -24,6 +24,7 @@ _PROMISE = re.compile(
 )
 # XML's declaration and stylesheets: comments to an HTML parser, which end at the first `>`.
 _XML = re.compile(r"\A(?:\s*<\?xml[^>]*(?:>|\Z))+")
+_MOST_LINKS = 20
 
 
 def to_jf2(text: str, url: str) -> RawFeed:
@@ -133,9 +134,15 @@ def _feed(feed: mf2.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict
         or next((u for rel in ("apple-touch-icon", "icon") for v in rels.get(rel, []) if (u := safe_url(v))), None),
         description=mf2.text(feed, "summary") if feed is not None else None,
         author=author,
-        hub=next((u for value in rels.get("hub", []) if (u := safe_url(value))), None),
-        self_url=next((u for value in rels.get("self", []) if (u := safe_url(value))), None),
+        hub=_head_link(soup, "hub", page.base),
+        self_url=_head_link(soup, "self", page.base),
     )
+
+
+def _head_link(soup: bs4.BeautifulSoup, rel: str, base: str) -> str | None:
+    """The first `<link>` of that relation in the head: in the body others may write (WebSub, 4)."""
+    links = soup.head.find_all("link", rel=rel, limit=_MOST_LINKS) if soup.head is not None else ()
+    return next((u for link in links if (u := safe_url(str(link.get("href") or ""), base))), None)
 
 
 def _only_card(feed: mf2.Node | None, page: Page) -> Card | None:

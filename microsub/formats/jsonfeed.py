@@ -40,7 +40,10 @@ def to_jf2(text: str, url: str) -> RawFeed:
         photo=safe_url(_string(document, "icon"), base) or safe_url(_string(document, "favicon"), base),
         description=_string(document, "description"),
         author=_author(document, base),
-        hub=next((u for hub in _nodes(document, "hubs") if (u := safe_url(_string(hub, "url"), url))), None),
+        hub=next(
+            (u for hub in _nodes(document, "hubs") if _is_websub(hub) and (u := safe_url(_string(hub, "url"), url))),
+            None,
+        ),
         self_url=safe_url(_string(document, "feed_url"), url),
     )
     chosen: Newest[RawEntry] = Newest(lambda raw: raw.entry.published)
@@ -48,6 +51,11 @@ def to_jf2(text: str, url: str) -> RawFeed:
         if isinstance(item, dict):
             chosen.add(_entry(item, base))
     return RawFeed(feed, chosen.kept())
+
+
+def _is_websub(hub: Node) -> bool:
+    """Whether a hub is of that type; rssCloud and others speak otherwise."""
+    return (_string(hub, "type") or "").strip().lower() == "websub"
 
 
 def _load(text: str, url: str) -> Node:

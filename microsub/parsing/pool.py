@@ -226,8 +226,8 @@ class ParsePool:
 
         It counts as work for one of `keys`. Raises ParseError.
         """
-        arguments = document.final_url, document.content_type, source, fingerprints, discovered
-        done = await self._call("posts_in", document.url, document.body, *arguments, keys=keys)
+        said = document.content_type, source, fingerprints, discovered, document.headers.get("link")
+        done = await self._call("posts_in", document.url, document.body, document.final_url, *said, keys=keys)
         return done.value, done.seconds
 
     async def discover(self, document: Fetched) -> list[FeedLink]:

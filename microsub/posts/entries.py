@@ -16,7 +16,8 @@ from microsub.formats.entry_id import MAX_IDENTITY, common_identity, identities,
 from microsub.formats.lookups import lacking
 from microsub.formats.wire import dump, to_wire
 from microsub.kit.digests import short_digest
-from microsub.kit.urls import normalise_profile
+from microsub.kit.http.links import links_of
+from microsub.kit.urls import normalise_profile, safe_url
 from microsub.model.jf2 import Entry, Feed
 from microsub.posts.values import WRITTEN_GUID, ItemToStore
 
@@ -40,17 +41,39 @@ class PostsRead:
 
 
 def posts_in(
-    body: bytes, url: str, content_type: str | None, source: str, fingerprints: bytes | None, discovered: float
+    body: bytes,
+    url: str,
+    content_type: str | None,
+    source: str,
+    fingerprints: bytes | None,
+    discovered: float,
+    link_header: str | None,
 ) -> PostsRead:
     """The posts of a document that is read repeatedly, but for those that `fingerprints` has.
 
-    `source` is the address that the feed is known by; `discovered` as `now` in `items_to_store`. Raises ParseError.
+    `source` is the address that the feed is known by; `discovered` as `now` in `items_to_store`; `link_header` the
+    joined value of its `Link` header. Raises ParseError.
     """
     from microsub.formats.parse import reread  # with the parsers, which a poll leaves to other processes
 
     reading = reread(body, url, content_type, source, fingerprints)
     items = tuple(items_of(reading.listed, discovered, source))
-    return PostsRead(reading.feed, items, dates_of(reading.listed), reading.fingerprints)
+    return PostsRead(with_hub(reading.feed, link_header, url), items, dates_of(reading.listed), reading.fingerprints)
+
+
+def with_hub(feed: Feed, link_header: str | None, url: str) -> Feed:
+    """`feed` with the hub and the topic that HTTP names; those that stand in the document count after these.
+
+    WebSub, 4: https://www.w3.org/TR/websub/#discovery.
+    """
+    named: dict[str, str] = {}
+    for link in links_of(link_header, url):
+        for rel in link.rel.lower().split():
+            if (target := safe_url(link.target, url)) is not None:
+                named.setdefault(rel, target)
+    if "hub" not in named:
+        return feed
+    return replace(feed, hub=named["hub"], self_url=named.get("self", feed.self_url))
 
 
 def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[ItemToStore]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import orjson
+import pytest
 
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model.jf2 import Card, Content, Entry, Feed
-from microsub.posts.entries import content_hash, items_to_store
+from microsub.posts.entries import content_hash, items_to_store, with_hub
 
 NOW = 1_700_000_000.25
 DAY = datetime(2023, 1, 2, 3, 4, 5, 678_900, tzinfo=UTC)
@@ -79,3 +80,23 @@ def test_the_hash_sees_what_readers_see() -> None:
         Entry(name="A", content=Content("<p>x</p>", "x"), audio=("http://a.test/a.mp3",)),
     ):
         assert content_hash(to_wire(edited)) != content_hash(to_wire(before))
+
+
+@pytest.mark.parametrize(
+    ("header", "hub", "topic"),
+    [
+        (None, "https://in.test/hub", "https://in.test/feed"),
+        ("", "https://in.test/hub", "https://in.test/feed"),
+        ("<https://h.test/>; rel=hub, <https://t.test/>; rel=self", "https://h.test/", "https://t.test/"),
+        ('<//h.test/a>; rel="alternate HUB", <b>; rel="self"', "https://h.test/a", "https://blog.test/b"),
+        ("<https://h.test/1>; rel=hub, <https://h.test/2>; rel=hub", "https://h.test/1", "https://in.test/feed"),
+        ("<https://t.test/>; rel=self", "https://in.test/hub", "https://in.test/feed"),
+        ("<javascript:a()>; rel=hub, <https://t.test/>; rel=self", "https://in.test/hub", "https://in.test/feed"),
+        ('<https://h.test/>; rel=hub; anchor="https://other.test/"', "https://in.test/hub", "https://in.test/feed"),
+    ],
+)
+def test_the_hub_in_the_header_comes_before_the_hub_in_the_document(header: str | None, hub: str, topic: str) -> None:
+    """WebSub, 4: `Link` headers first, then the document; the first match counts."""
+    feed = Feed(url="https://blog.test/", format="atom", hub="https://in.test/hub", self_url="https://in.test/feed")
+    found = with_hub(feed, header, "https://blog.test/")
+    assert (found.hub, found.self_url) == (hub, topic)

@@ -17,16 +17,15 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser
 
-from microsub.discovery.feedlinks import from_header
 from microsub.discovery.links import discover
 from microsub.errors import InvalidRequest
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.parse import sniff
+from microsub.kit.http.links import links_of
 from microsub.kit.identifiers import MAX_URL, UNFIT, Identifier, identifier
 from microsub.kit.urls import safe_url
 
@@ -178,9 +177,7 @@ def written_links(body: bytes, url: str, content_type: str | None, link_header: 
 
     Only what is served as HTML has links in it; a text that anybody could upload somewhere hasn't.
     """
-    for link in from_header(_header_text(link_header)):
-        if link.anchor is not None and urljoin(url, link.anchor).partition("#")[0] != url.partition("#")[0]:
-            continue  # another document's link
+    for link in links_of(link_header, url):
         yield WrittenLink("header", link.rel, link.target, url)
     tree = page_of(body, content_type)
     if tree is None:
@@ -227,14 +224,6 @@ def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
         return None
     text = decode(body, content_type)
     return tree_of(text) if kind or sniff(text, None) == "html" else None
-
-
-def _header_text(header: str | None) -> str | None:
-    """Header values are latin-1 by the letter and UTF-8 by what servers send."""
-    if header is not None:
-        with suppress(UnicodeError):
-            return header.encode("latin-1").decode("utf-8")
-    return header
 
 
 _ENDPOINTS = {
