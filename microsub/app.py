@@ -34,6 +34,8 @@ from microsub.library.api import PostStoreEndpoint
 from microsub.settings import METRICS_NETWORKS, Network
 from microsub.surface import Services
 from microsub.timelines.api.endpoint import MicrosubEndpoint
+from microsub.transfer.api import PATHS as LIST_PATHS
+from microsub.transfer.api import FeedListEndpoint
 
 _FORWARDED = re.compile(r"(x-)?(original-)?forwarded(-.*)?|via|cdn-loop|cf-.*|(.*-)?(client|connecting|real|remote)-ip")
 """What web servers and content networks add to the requests that they pass on."""
@@ -96,12 +98,14 @@ class Application(Starlette):
         self._endpoint = MicrosubEndpoint(services, ENDPOINT)
         site = PageSite.at(services, base_url)
         oauth = OAuthEndpoint(services, site.address.base)
+        lists = FeedListEndpoint(services)
         routes = [
             Route("/health", _health(services, monitors)),
             Route("/metrics", _metrics(services, monitors)),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
             *page_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
+            *(Route(path, lists) for path in LIST_PATHS),
         ]
         super().__init__(routes=routes, exception_handlers={HTTPException: _http_error(site), 500: _server_error})
         self.router.redirect_slashes = False

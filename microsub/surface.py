@@ -26,6 +26,7 @@ from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
 from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
+from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
 
 
@@ -60,6 +61,7 @@ class Services:
     following: Following
     rules: Rules
     search: Search
+    feed_lists: FeedLists
     health: Health
     figures: Figures
     posts: Posts

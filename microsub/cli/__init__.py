@@ -30,6 +30,7 @@ _SECTIONS = {
         "user": "microsub.cli.accounts:user",
         "token": "microsub.cli.accounts:token",
         "doctor": "microsub.cli.accounts:doctor",
+        "opml": "microsub.cli.transfer:opml",
         "import": "microsub.cli.configuration:import_group",
     },
     "Feeds": {

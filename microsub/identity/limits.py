@@ -73,6 +73,11 @@ PAGE_CHECKS_OF_NETWORK = RateLimit("page checks", "network", 6)
 PAGE_CHECKS_OF_SITE = RateLimit("page checks", "site", 12)
 PAGE_CHECKS_IN_ALL = RateLimit("page checks", "all together", 8, AT_ONCE)
 
+LISTS_OF_USER = RateLimit("lists of feeds imported", "user", 10)
+LISTS_AT_ONCE = RateLimit("lists of feeds imported", "user", 1, AT_ONCE)
+LISTS_IN_ALL = RateLimit("lists of feeds imported", "all together", 4, AT_ONCE)
+"""Each may be of 16 MiB, and is followed for up to a minute or two."""
+
 
 @dataclass(frozen=True, slots=True)
 class UnknownTokens:

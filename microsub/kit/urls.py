@@ -3,6 +3,7 @@
     web_parts           an http or https URL taken apart, `parts_of` any; bounded, as all else here is
     ascii_host          a host, wherever two are compared, stored or asked
     safe_url            guards every URL that leaves the formats
+    web_address         what people give to be followed, looked up or shown
     canonical_feed_url  the key of a feed, in the store and in backend.json
     normalise_url       a post's URL, as it is compared
     normalise_profile   a person's URL, in mutes, blocks and cards; `normalise_person` for one that people typed
@@ -28,6 +29,8 @@ LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemi
 MAX_URL = 4096
 LONGEST_URL = 8192
 """Characters of what is taken apart as a URL at all: some of it takes time with the square of their number."""
+LONGEST_FOLLOWED = 2048
+"""Characters of an address that people may follow."""
 
 _SPLIT = (r"\s*".join(scheme) for scheme in ("javascript", "vbscript", "data", "livescript", "mocha", "blob"))
 EXECUTABLE = re.compile(rf"(?i)[\W_]*(?:{'|'.join(_SPLIT)})\s*:")
@@ -39,6 +42,7 @@ _EDGES = "".join(map(chr, range(0x21))) + "\x7f\x85\xa0\u1680\u2028\u2029\u202f\
 _EDGES += "".join(map(chr, range(0x2000, 0x200C)))
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\"<>`\\^{|}\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _SPACE = re.compile(r"\s")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f\\<>\"^`{|}]")
 # What differs from its comparison form by its scheme and a last slash at most.
 _SIMPLE = re.compile(
     r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::(?!80/|443/)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?)"
@@ -152,6 +156,19 @@ def _is_too_long(url: str) -> bool:
 def is_usable(url: str) -> bool:
     """Whether `url` is an absolute http or https URL that can be requested."""
     return not re.search(r"[\x00-\x20\x7f]", url) and url == url.strip(_EDGES) and web_parts(url) is not None
+
+
+def web_address(text: str) -> str | None:
+    """The absolute http or https URL that is meant by `text`, white space around it aside; None for anything else.
+
+    `feed:` URLs count as the URL in them.
+    """
+    url = text.strip()
+    if url[:5].lower() == "feed:":
+        url = url[5:]
+        if url.startswith("//"):
+            url = "http:" + url
+    return url if len(url) <= LONGEST_FOLLOWED and not _UNSAFE.search(url) and is_usable(url) else None
 
 
 def domain(text: str) -> str | None:

@@ -11,6 +11,7 @@ CONTROLS = re.compile(f"[\x00-\x1f{_OTHERS}]")
 """Ends of lines; controls, which could set colours, titles and more; and marks that turn what follows round."""
 _IN_LINES = re.compile(f"[\x00-\x09\x0b-\x1f{_OTHERS}]")
 _IN_JSON = re.compile(f"[{_OTHERS}]")
+_JOINING = re.compile("[\u200c\u200d\U000e0020-\U000e007f]")
 # Marks and what becomes one; symbols too, which does no harm.
 _MARKS = re.compile(r"(?:[^\w\s\0-\u02ff]|[\uff9e\uff9f]){30}")
 
@@ -28,6 +29,11 @@ def escaped_lines(text: str) -> str:
 def escaped_json(text: str) -> str:
     r"""JSON of the same value, with every such character as `\u009b`; JSON itself escapes the first 32 alone."""
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def unprintable(text: str) -> set[str]:
+    """The characters in `text` that can't be shown; joiners, of which Persian words and emoji are made, are none."""
+    return set() if text.isprintable() else {one for one in _JOINING.sub("", text) if not one.isprintable()}
 
 
 def on_one_line(text: str) -> str:

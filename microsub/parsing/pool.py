@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # the parsers are for the processes that read documents
     from microsub.identity.protocol.links import ExaminedPage, ProfileLinks
     from microsub.model.jf2 import Card, Entry, Feed
     from microsub.posts.entries import PostsRead
+    from microsub.transfer.outlines import FeedList
 
 log = LibraryLogger(__name__)
 
@@ -294,6 +295,12 @@ class ParsePool:
         done = await self._call("old_post", item_id, data, item_id, published)
         post: OldPost = done.value
         return post
+
+    async def feed_list(self, body: bytes) -> FeedList:
+        """The feeds of a list (`transfer.outlines`). Raises ParseError."""
+        done = await self._call("read_list", "the list", body)
+        found: FeedList = done.value
+        return found
 
     async def _run(
         self,

@@ -136,10 +136,11 @@ def tasks() -> Mapping[str, Task]:
     from microsub.identity.protocol.clients import read_client
     from microsub.identity.protocol.links import examined, profile_links
     from microsub.posts.entries import posts_in
+    from microsub.transfer.outlines import read_list
 
     done = (
         *(parse, posts_in, discover, better_feeds, forwarded, profile_in),
-        *(author_on, target_on, profile_links, read_client, examined, old_post),
+        *(author_on, target_on, profile_links, read_client, examined, old_post, read_list),
     )
     return {do.__name__: Task.of(do) for do in done}
 

@@ -34,6 +34,8 @@ from microsub.redis.scripts import load
 from microsub.timelines.follows import Follows
 
 LONGEST_NAME = 300
+MOST_OF_NAME = 200
+"""Characters of a name that an app or a list of feeds gives; the admin's file may say more."""
 _UIDS_TO_TRY = 1000
 _MOST_NAMES = 10_000
 """Users whose channels a process remembers."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
     from microsub.model.settings import OwnChannelSettings
+    from microsub.parsing.pool import ParsePool
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
     from microsub.redis.embedded.server import Watch
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.timelines.channels import Channels
     from microsub.timelines.following import Following
     from microsub.timelines.rules import Rules
+    from microsub.transfer.feed_lists import FeedLists
 
 log = structlog.get_logger(__name__)
 
@@ -144,6 +146,14 @@ def following(stores: Stores) -> Following:
     return Following(
         stores.redis, stores.channels, stores.feeds, stores.items, stores.adder, stores.schedule, stores.in_force.of
     )
+
+
+def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> FeedLists:
+    """What imports and exports lists of feeds."""
+    from microsub.transfer.feed_lists import FeedLists
+
+    private = settings.allow_private_networks
+    return FeedLists(stores.channels, stores.feeds, following(stores), parser, private)
 
 
 def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], object] = lambda: None) -> Ingest:

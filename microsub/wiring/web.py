@@ -44,8 +44,9 @@ from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
+from microsub.transfer.feed_lists import FeedLists
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
-from microsub.wiring.stores import Stores, following
+from microsub.wiring.stores import Stores, feed_lists, following
 from microsub.wiring.worker import figures
 
 
@@ -67,7 +68,8 @@ async def open_app(
         identity = make_identity(settings, stores.redis, plain, parser, stores.in_force)
         reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
-            services = replace(_services(stores, reading, fetcher, parser, config, identity), token_use=used)
+            lists = feed_lists(settings, stores, parser)
+            services = replace(_services(stores, reading, fetcher, parser, config, identity, lists), token_use=used)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
         finally:
@@ -102,6 +104,7 @@ def _services(
     parser: ParsePool,
     config: Configuration,
     identity: IdentityServices,
+    lists: FeedLists,
 ) -> Services:
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(
@@ -113,6 +116,7 @@ def _services(
         following=following(stores),
         rules=stores.rules,
         search=Search(fetcher, directory, parser),
+        feed_lists=lists,
         health=Health(stores.presence, lambda: config.status),
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),

@@ -56,6 +56,7 @@ from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
+from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
 from microsub.upkeep.follow_repair import FollowRepair
 from microsub.wiring.stores import Stores, following
@@ -171,6 +172,10 @@ class World(Stores):
     @cached_property
     def following(self) -> Following:
         return following(self)
+
+    @cached_property
+    def feed_lists(self) -> FeedLists:
+        return FeedLists(self.channels, self.feeds, self.following, self.parser)
 
     @cached_property
     def follow_repair(self) -> FollowRepair:
@@ -369,6 +374,7 @@ class World(Stores):
             items=self.items,
             following=self.following,
             rules=self.rules,
+            feed_lists=self.feed_lists,
             search=Search(self.web, Directory(self.feeds, lambda: self.settings), self.parser),
             health=Health(self.presence),
             figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),

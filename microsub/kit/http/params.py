@@ -211,17 +211,17 @@ class RequestBody:
     content_type: str
 
 
-async def read_body(scope: Scope, receive: Receive) -> RequestBody:
-    """Read the body. Raises TooLarge over `MAX_BODY`, before reading where that is declared."""
+async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY) -> RequestBody:
+    """Read the body. Raises TooLarge over `most` bytes, before reading where that is declared."""
     length = content_type = b""
     for name, value in scope["headers"]:
         if name == b"content-type":
             content_type = value
         elif name == b"content-length":
             length = value
-    if length.isdigit() and int(length) > MAX_BODY:
-        raise _too_large()
-    return RequestBody(await _read(receive), content_type.decode("latin-1"))
+    if length.isdigit() and int(length) > most:
+        raise _too_large(most)
+    return RequestBody(await _read(receive, most), content_type.decode("latin-1"))
 
 
 async def body_pairs(body: RequestBody) -> Pairs:
@@ -240,7 +240,7 @@ async def _all_pairs(body: RequestBody) -> Pairs:
     return list(await _pairs(body.content, body.content_type))
 
 
-async def _read(receive: Receive) -> bytes:
+async def _read(receive: Receive, most: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -249,8 +249,8 @@ async def _read(receive: Receive) -> bytes:
             raise InvalidRequest("the body is incomplete: the connection was closed before its end")
         chunk: bytes = message.get("body", b"")
         size += len(chunk)
-        if size > MAX_BODY:
-            raise _too_large()
+        if size > most:
+            raise _too_large(most)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)
@@ -283,5 +283,5 @@ async def _multipart(body: bytes, content_type: str) -> Iterable[tuple[str, str]
     return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
 
 
-def _too_large() -> TooLarge:
-    return TooLarge(f"the body is too large: found more than {MAX_BODY} bytes, expected at most that")
+def _too_large(most: int) -> TooLarge:
+    return TooLarge(f"the body is too large: found more than {most} bytes, expected at most that")

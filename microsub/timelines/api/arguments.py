@@ -9,20 +9,19 @@ from typing import Any, Literal
 
 from microsub.errors import InvalidRequest
 from microsub.kit.http.params import Params, missing, wrong
-from microsub.kit.urls import is_usable
+from microsub.kit.urls import LONGEST_FOLLOWED, web_address
+from microsub.model.plaintext import unprintable
 from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, PageQuery, View
 from microsub.surface import Services
+from microsub.timelines.channels import MOST_OF_NAME
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
-MAX_NAME = 200
-MAX_URL = 2048
 MAX_ENTRIES = 1000
 """Items that one request may name: ten times the largest page."""
 
 _TRUTHS: dict[str, View] = {"true": "read", "1": "read", "false": "unread", "0": "unread"}
 _ID = re.compile(r"[1-9][0-9]{0,18}\Z")
-_UNSAFE = re.compile(r"[\x00-\x20\x7f\\<>\"^`{|}]")
 
 
 def channel(params: Params, *, allow_global: bool = True) -> str:
@@ -74,8 +73,8 @@ def name(params: Params) -> str:
     """The channel name in `name`, without white space around it."""
     found = params.need("name", "a name for the channel")
     text = " ".join(found.split())
-    if not text or len(text) > MAX_NAME or not text.isprintable():
-        raise wrong("name", found, f"1 to {MAX_NAME} printable characters")
+    if not text or len(text) > MOST_OF_NAME or unprintable(text):
+        raise wrong("name", found, f"1 to {MOST_OF_NAME} printable characters")
     return text
 
 
@@ -85,19 +84,10 @@ def url(params: Params, parameter: str = "url") -> str:
     `feed:` URLs count as the URL in them.
     """
     found = params.need(parameter, "an absolute http or https URL")
-    text = found.strip()
-    if text[:5].lower() == "feed:":
-        text = text[5:]
-        if text.startswith("//"):
-            text = "http:" + text
-    if not is_web_url(text):
-        raise wrong(parameter, found, f"an absolute http or https URL of at most {MAX_URL} characters")
+    text = web_address(found)
+    if text is None:
+        raise wrong(parameter, found, f"an absolute http or https URL of at most {LONGEST_FOLLOWED} characters")
     return text
-
-
-def is_web_url(text: str) -> bool:
-    """Whether `text` has the shape of an absolute http(s) URL with a host."""
-    return len(text) <= MAX_URL and not _UNSAFE.search(text) and is_usable(text)
 
 
 def limit(params: Params) -> int:

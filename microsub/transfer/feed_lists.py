@@ -1,0 +1,435 @@
+"""Lists of feeds into a user's channels, and channels as such a list.
+
+A folder is a channel: the one of its uid where this server wrote the list, else the one of its name, else a new one.
+What is followed already, and settings that a channel has, stay as they are, so a list may be imported any number of
+times; and what broke off is finished by importing it again. All is decided before anything is written (`_Planning`),
+so a dry run gives the same report. No publisher is asked for anything: new feeds are due for their first poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+import orjson
+
+from microsub.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.fetch.network import may_connect, parse_address
+from microsub.fetch.values import Network
+from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
+from microsub.model.plaintext import escaped, unprintable
+from microsub.model.reader import NAME, RESERVED, SAVED, STANDING
+from microsub.model.settings import Filters, OwnChannelSettings, stated
+from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
+from microsub.timelines.following import TIMES_A_DAY
+from microsub.transfer.outlines import FeedList, ListProblem, OutlineFeed, OutlineFolder, write_list
+
+if TYPE_CHECKING:
+    from microsub.configuration.model import Quotas
+    from microsub.feeds.record import Feeds
+    from microsub.model.reader import Channel, Subscription
+    from microsub.parsing.pool import ParsePool
+    from microsub.timelines.channels import Channels
+    from microsub.timelines.following import Following
+
+LOOSE = "Home"
+"""The channel for feeds that lie in no folder."""
+AT_ONCE = 32
+"""Follows that are written at the same time."""
+_SHOWN = 20
+_LOCAL = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
+_MASK = "***"
+
+Progress = Callable[[int, int], None]
+"""Told how many feeds of how many are done."""
+
+
+@dataclass(slots=True)
+class ListedChannel:
+    """What a list brings to one channel: feeds that are `added`, and `existing` ones. `made`: it is new."""
+
+    uid: str
+    name: str
+    made: bool = False
+    added: int = 0
+    existing: int = 0
+
+
+@dataclass(slots=True)
+class ListReport:
+    """What the import of a list did, or (`dry_run`) would do. `more_problems` aren't named."""
+
+    user: str
+    dry_run: bool
+    channels: list[ListedChannel] = field(default_factory=list)
+    problems: list[ListProblem] = field(default_factory=list)
+    more_problems: int = 0
+
+    @property
+    def added(self) -> int:
+        """Feeds that are new to their channels."""
+        return sum(one.added for one in self.channels)
+
+    @property
+    def existing(self) -> int:
+        """Feeds that their channels follow already."""
+        return sum(one.existing for one in self.channels)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {**asdict(self), "added": self.added, "existing": self.existing}
+
+    def as_text(self) -> str:
+        """For people: a line per channel, problems by line, and the sum."""
+        lines = [_described(one) for one in self.channels]
+        lines += [f"line {one.line}: {one.found}: {one.why}" for one in self.problems[:_SHOWN]]
+        count = len(self.problems) + self.more_problems
+        if count > _SHOWN:
+            lines.append(f"{count - _SHOWN} more problems; --json names up to {len(self.problems)}")
+        verb = "would be followed" if self.dry_run else "followed"
+        lines.append(f"{self.added} feeds {verb} for {self.user}, {self.existing} known already, {count} problems")
+        return "\n".join(map(escaped, lines))
+
+
+def _described(one: ListedChannel) -> str:
+    parts = [f"{one.added} feeds", *(["new channel"] if one.made else [])]
+    if one.existing:
+        parts.append(f"{one.existing} known already")
+    return f"{one.uid} ({one.name}): {', '.join(parts)}"
+
+
+class FeedLists:
+    """Imports and exports lists. Times are Unix seconds; feeds may lie in the `private` networks."""
+
+    def __init__(
+        self, channels: Channels, feeds: Feeds, following: Following, parser: ParsePool, private: Sequence[Network] = ()
+    ) -> None:
+        self._channels = channels
+        self._feeds = feeds
+        self._following = following
+        self._parser = parser
+        self._private = private
+
+    async def import_list(
+        self,
+        user: str,
+        body: bytes,
+        now: float,
+        *,
+        dry_run: bool = False,
+        loose: str = LOOSE,
+        quotas: Quotas | None = None,
+        progress: Progress = lambda done, count: None,
+    ) -> ListReport:
+        """Follow what a list names. `loose` names the channel for feeds in no folder; `quotas` hold where given.
+
+        Raises ParseError for what is no such list, naming the line; then nothing is changed.
+        """
+        listed = await self._parser.feed_list(body)
+        planning = await self._planning(user, listed, now, loose, quotas)
+        report = planning.report(dry_run)
+        if not dry_run:
+            await self._carry_out(user, planning, report, now, quotas, progress)
+        report.problems.sort(key=lambda one: one.line)
+        return report
+
+    async def _planning(self, user: str, listed: FeedList, now: float, loose: str, quotas: Quotas | None) -> _Planning:
+        channels, followed = await asyncio.gather(self._channels.list(user), self._channels.all_subscriptions(user))
+        removed = await self._channels.removed(user)
+        known = await self._feeds.find_many(feed.url for feed in listed.feeds)
+        begun = await self._channels.followed_on(user, now)
+        planning = _Planning(user, listed, loose, self._private, known)
+        planning.stand(channels, followed, set(removed), begun, quotas)
+        planning.decide()
+        return planning
+
+    async def _carry_out(
+        self,
+        user: str,
+        planning: _Planning,
+        report: ListReport,
+        now: float,
+        quotas: Quotas | None,
+        progress: Progress,
+    ) -> None:
+        most_channels, most_feeds = (quotas.channels or 0, quotas.feeds or 0) if quotas else (0, 0)
+        for channel in planning.all:
+            if channel.counted.made:
+                await self._make(user, channel, report, now, most_channels)
+            if stated(channel.settings) and not channel.refused:
+                await self._channels.set_settings(user, channel.counted.uid, channel.settings, now)
+        due = [(channel, feed) for channel in planning.all for feed in channel.follows]
+        for start in range(0, len(due), AT_ONCE):
+            some = due[start : start + AT_ONCE]
+            # In the order of the list, by microseconds: that is the order in which a channel lists its feeds.
+            outcomes = await asyncio.gather(
+                *(
+                    self._follow(user, channel.counted.uid, feed, now + (start + place) / 1e6, most_feeds)
+                    for place, (channel, feed) in enumerate(some)
+                )
+            )
+            for (channel, _), problem in zip(some, outcomes, strict=True):
+                if problem is not None:
+                    report.problems.append(problem)
+                    channel.counted.added -= 1
+            progress(start + len(some), len(due))
+
+    async def _make(self, user: str, channel: _Target, report: ListReport, now: float, most: int) -> None:
+        wanted = channel.counted
+        try:
+            made = await self._channels.create(user, wanted.name, now, channel.uid or None, most=most)
+        except (QuotaReached, InvalidRequest) as error:
+            # Somebody has changed the channels since they were looked at.
+            report.problems.append(ListProblem(channel.line, wanted.name, error.description))
+            report.channels.remove(wanted)
+            channel.follows, channel.refused = [], True
+        else:
+            wanted.uid = made.uid
+
+    async def _follow(self, user: str, uid: str, feed: OutlineFeed, at: float, most: int) -> ListProblem | None:
+        try:
+            await self._following.follow(user, uid, feed.url, at, feed.name or None, most=most)
+        except (QuotaReached, NotFound) as error:
+            return ListProblem(feed.line, mask_credentials(feed.url), error.description)
+        return None
+
+    async def export(self, user: str, now: float, *, masked: bool) -> bytes:
+        """All channels with what they follow, as OPML; `masked`: passwords and keys in addresses are left out."""
+        channels, followed = await asyncio.gather(self._channels.list(user), self._channels.all_subscriptions(user))
+        records = await self._feeds.get_many(one.feed for found in followed.values() for one in found)
+
+        def listed(one: Subscription) -> OutlineFeed:
+            record = records.get(one.feed)
+            url = mask_credentials(one.url) if masked else one.url
+            home = (record.home if record else None) or ""
+            title = (record.title if record else None) or ""
+            return OutlineFeed(0, url, one.name or "", home=mask_credentials(home) if masked else home, title=title)
+
+        found = [
+            (
+                OutlineFolder(0, channel.name, channel.uid, _written(channel.settings)),
+                map(listed, followed[channel.uid]),
+            )
+            for channel in channels
+            if channel.uid not in STANDING or followed.get(channel.uid) or stated(channel.settings)
+        ]
+        return write_list(f"Feeds of {user}", formatdate(now, usegmt=True), found)
+
+
+# --- what a list comes to -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Target:
+    """A channel that a list fills: `urls` (with their line, 0: not in the list) and `feeds` are followed there.
+
+    `uid` is wished for where it is new; `refused`: there is no room for it. It has the settings `own`, and is to get
+    `settings`.
+    """
+
+    counted: ListedChannel
+    line: int = 0
+    uid: str = ""
+    own: OwnChannelSettings = field(default_factory=OwnChannelSettings)
+    settings: OwnChannelSettings = field(default_factory=OwnChannelSettings)
+    urls: dict[str, int] = field(default_factory=dict)
+    feeds: set[str] = field(default_factory=set)
+    follows: list[OutlineFeed] = field(default_factory=list)
+    refused: bool = False
+
+
+class _Planning:
+    """Decides what a list comes to, given what is there."""
+
+    def __init__(
+        self, user: str, listed: FeedList, loose: str, private: Sequence[Network], known: Mapping[str, str]
+    ) -> None:
+        self._user = user
+        self._listed = listed
+        self._loose = loose
+        self._private = private
+        self._known = known
+        self._there: dict[str, _Target] = {}
+        self._by_name: dict[str, _Target] = {}
+        self._saved = ""
+        self._taken: set[str] = set()
+        self._problems: list[ListProblem] = []
+        self._targets: dict[int, _Target] = {}
+        self._channels_left = self._feeds_left = float("inf")
+        self._limits: Counter[str] = Counter()
+        self.all: list[_Target] = []
+
+    def stand(
+        self,
+        channels: Sequence[Channel],
+        followed: Mapping[str, Sequence[Subscription]],
+        removed: set[str],
+        begun: int,
+        quotas: Quotas | None,
+    ) -> None:
+        """What is there: channels, their follows, uids of removed channels, follows begun today."""
+        for channel in channels:
+            if channel.uid == SAVED:
+                self._saved = channel.name
+                continue
+            subscriptions = followed.get(channel.uid, ())
+            target = _Target(ListedChannel(channel.uid, channel.name), own=channel.settings)
+            target.urls = {canonical_feed_url(one.url): 0 for one in subscriptions}
+            target.feeds = {one.feed for one in subscriptions}
+            self._there[channel.uid] = target
+            self._by_name.setdefault(channel.name, target)
+        self._taken = {*self._there, *removed}
+        if quotas is not None and quotas.channels:
+            self._limits["channels"] = quotas.channels
+            self._channels_left = quotas.channels - sum(uid not in RESERVED for uid in self._there)
+        if quotas is not None and quotas.feeds:
+            self._limits["feeds"] = quotas.feeds
+            count = sum(map(len, followed.values()))
+            self._feeds_left = min(quotas.feeds - count, TIMES_A_DAY * quotas.feeds - begun)
+
+    def decide(self) -> None:
+        """Find a channel for each folder, and what is to be followed in each."""
+        listed = self._listed
+        if listed.own:
+            wished = {folder.uid for folder in listed.folders}
+            self._by_name = {name: one for name, one in self._by_name.items() if one.counted.uid not in wished}
+        for place, folder in enumerate(listed.folders):
+            self._targets[place] = self._target(folder)
+        if any(feed.folder < 0 for feed in listed.feeds):
+            self._targets[-1] = self._target(OutlineFolder(0, self._loose))
+        self.all = list(dict.fromkeys(one for one in self._targets.values() if not one.refused))
+        for feed in listed.feeds:
+            self._decide_feed(feed, self._targets[feed.folder])
+
+    def report(self, dry_run: bool) -> ListReport:
+        """What is decided, as if all of it came true."""
+        problems = [*self._listed.problems, *self._problems]
+        return ListReport(self._user, dry_run, [one.counted for one in self.all], problems, self._listed.more_problems)
+
+    def _target(self, folder: OutlineFolder) -> _Target:
+        found = self._there.get(folder.uid) if self._listed.own else None
+        name = folder.name
+        if found is None:
+            name = " ".join(name.split())[:LONGEST_NAME] if self._listed.own else adapted(name)
+            if name == self._saved:
+                name = f"{name} (feeds)"
+            if name != folder.name:
+                self._problem(folder.line, folder.name, f"no channel can have that name; it is called '{name}'")
+            found = self._by_name.get(name) or self._made(folder, name)
+        if not stated(found.own) and not found.refused:
+            found.own = found.settings = self._settings(folder)
+        return found
+
+    def _made(self, folder: OutlineFolder, name: str) -> _Target:
+        own = self._listed.own
+        uid = folder.uid if own and NAME.match(folder.uid) and folder.uid not in RESERVED | self._taken else ""
+        target = _Target(ListedChannel(uid or slug(name), name, made=True), folder.line, uid)
+        target.refused = self._channels_left < 1
+        if target.refused:
+            limit = self._limits["channels"]
+            self._problem(folder.line, name, f"the limit for channels is reached: {limit} of {limit}")
+        else:
+            self._channels_left -= 1
+            self._taken.add(uid)
+        if not own:
+            self._by_name[name] = target
+        return target
+
+    def _settings(self, folder: OutlineFolder) -> OwnChannelSettings:
+        try:
+            return _read_settings(folder.settings)
+        except ValueError as error:
+            self._problem(folder.line, folder.name, f"its settings can't be used, and are left out: {error}")
+            return OwnChannelSettings()
+
+    def _decide_feed(self, feed: OutlineFeed, target: _Target) -> None:
+        shown = mask_credentials(feed.url)
+        canonical = canonical_feed_url(feed.url)
+        if self._listed.own and _MASK in feed.url:
+            self._problem(feed.line, shown, "its password or key was left out when the list was written")
+        elif (why := self._private_host(feed.url)) is not None:
+            self._problem(feed.line, shown, why)
+        elif canonical in target.urls or self._known.get(feed.url) in target.feeds:
+            if earlier := target.urls.get(canonical, 0):
+                self._problem(feed.line, shown, f"the same feed as in line {earlier}")
+            else:
+                target.counted.existing += 1
+                self._note(feed, canonical, target)
+        elif not self._listed.own and (earlier := target.urls.get(_other_form(canonical), 0)):
+            self._problem(feed.line, shown, f"the same feed as in line {earlier}, under another address")
+        elif target.refused:
+            self._problem(feed.line, shown, "there is no room for its channel")
+        elif self._feeds_left < 1:
+            limit = self._limits["feeds"]
+            self._problem(feed.line, shown, f"the limit for feeds is reached: {limit}, and three times as many a day")
+        else:
+            self._feeds_left -= 1
+            target.counted.added += 1
+            target.follows.append(feed)
+            self._note(feed, canonical, target)
+
+    def _note(self, feed: OutlineFeed, canonical: str, target: _Target) -> None:
+        target.urls[canonical] = feed.line
+        target.urls.setdefault(_other_form(canonical), feed.line)
+        if (known := self._known.get(feed.url)) is not None:
+            target.feeds.add(known)
+
+    def _private_host(self, url: str) -> str | None:
+        """Why a feed is never asked whose address says that it lies in a private network; no name is looked up."""
+        host = host_of(url)
+        address = parse_address(host)
+        if address is not None:
+            return None if may_connect(address, self._private) else "its address lies in a private network"
+        if self._private:
+            return None
+        return "its host is one of a private network" if f".{host}".endswith(_LOCAL) else None
+
+    def _problem(self, line: int, found: str, why: str) -> None:
+        self._problems.append(ListProblem(line, found[:MOST_OF_NAME], why))
+
+
+def _other_form(canonical: str) -> str:
+    """The address without what most often differs between two addresses of one feed: scheme and last slash."""
+    return canonical.partition("://")[2].rstrip("/")
+
+
+def adapted(name: str) -> str:
+    """A channel's name as near to `name` as there can be. Pure."""
+    hidden = unprintable(name)
+    text = " ".join("".join(" " if one.isspace() else "" if one in hidden else one for one in name).split())
+    if len(text) > MOST_OF_NAME:
+        cut = MOST_OF_NAME - 1
+        # Not between a letter or emoji and what belongs to it.
+        while cut > MOST_OF_NAME // 2 and (
+            unicodedata.category(text[cut])[0] == "M" or "\u200d" in text[cut - 1 : cut + 1]
+        ):
+            cut -= 1
+        text = text[:cut].rstrip() + "…"
+    return text or LOOSE
+
+
+def _written(settings: OwnChannelSettings) -> dict[str, str]:
+    """Own settings as attributes: numbers and words as they are, filters as JSON."""
+    return {
+        name: orjson.dumps(stated(value)).decode() if isinstance(value, Filters) else str(value)
+        for name, value in stated(settings).items()
+    }
+
+
+def _read_settings(texts: Mapping[str, str]) -> OwnChannelSettings:
+    """`_written`, back. Raises ValueError for values that a channel can't have."""
+    from pydantic import TypeAdapter, ValidationError  # slow to load, and few lists need it
+
+    given = {name: text if name == "unread" else orjson.loads(text) for name, text in texts.items()}
+    if not given:
+        return OwnChannelSettings()
+    try:
+        return TypeAdapter(OwnChannelSettings).validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

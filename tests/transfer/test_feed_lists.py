@@ -1,0 +1,189 @@
+"""Lists of feeds into channels and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from microsub.configuration.model import Quotas
+from microsub.errors import ParseError
+from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.redis.protocol import Redis
+from tests.support.readers import instance
+from tests.support.world import World
+
+DOCUMENTS = sorted((Path(__file__).parents[1] / "data" / "opml").glob("*.opml"))
+
+
+@pytest.fixture
+async def here(real_redis: Redis) -> AsyncIterator[World]:
+    async with instance(real_redis) as made:
+        await made.accounts.add_user("ann", "https://ann.example/", made.now)
+        yield made
+
+
+async def shown(here: World, user: str = "ann") -> dict[str, list[list[str | None]]]:
+    """Channels by name, with the address and own name of what they follow, in order."""
+    everywhere = await here.channels.all_subscriptions(user)
+    return {
+        channel.name: [[one.url, one.name] for one in everywhere[channel.uid]]
+        for channel in await here.channels.list(user)
+        if channel.uid not in {"notifications", "saved"}
+    }
+
+
+def opml(*outlines: str) -> bytes:
+    return "\n".join(["<opml version='2.0'><body>", *outlines, "</body></opml>"]).encode()
+
+
+def feed(number: int) -> str:
+    return f"<outline text='Feed {number}' xmlUrl='https://f{number}.example/feed'/>"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+async def test_lists_as_readers_export_them(here: World, document: Path) -> None:
+    """All feeds come in, in their folders and order; a dry run says the same and changes nothing; twice is once."""
+    expected = json.loads(document.with_suffix(".json").read_text("utf-8"))
+    body = document.read_bytes()
+    dry = await here.feed_lists.import_list("ann", body, here.now, dry_run=True)
+    assert await shown(here) == {}
+    report = await here.feed_lists.import_list("ann", body, here.now)
+    assert dry.as_dict() == {**report.as_dict(), "dry_run": True}
+    assert await shown(here) == expected["channels"]
+    assert [one.line for one in report.problems] == expected["problems"]
+    assert report.added == sum(map(len, expected["channels"].values()))
+    again = await here.feed_lists.import_list("ann", body, here.now)
+    assert (again.added, again.existing, await shown(here)) == (0, report.added, expected["channels"])
+    assert [one.line for one in again.problems] == expected["problems"]
+    assert here.web.asked == []
+    due = await here.redis.command("ZCARD", "{hosts}:due")
+    assert due == len({one[0].split("/")[2] for feeds in expected["channels"].values() for one in feeds})
+
+
+async def test_a_list_is_merged_by_the_names_of_channels(here: World) -> None:
+    """A channel of that name gets the feeds; its settings, and what it follows, stay as they are."""
+    await here.channels.create("ann", "News", here.now, "n1")
+    await here.following.follow("ann", "n1", "https://f1.example/feed", here.now, "Mine")
+    own = OwnChannelSettings(max_items=7)
+    await here.channels.set_settings("ann", "n1", own, here.now)
+    await here.feed_lists.import_list("ann", opml("<outline text='News'>", feed(1), feed(2), "</outline>"), here.now)
+    assert await shown(here) == {"News": [["https://f1.example/feed", "Mine"], ["https://f2.example/feed", "Feed 2"]]}
+    assert (await here.channels.get("ann", "n1")).settings == own
+
+
+async def test_names_that_no_channel_can_have_are_adapted(here: World) -> None:
+    """What is too long is cut, never within a letter, and said; joiners stay."""
+    long, family = "x" * 198 + "👩‍👩‍👧", "👩‍👩‍👧 خانه‌ها"
+    body = opml(f"<outline text='{long}'/>", f"<outline text='{family}'/>", "<outline text='a&#x202e;b'/>")
+    report = await here.feed_lists.import_list("ann", body, here.now)
+    assert list(await shown(here)) == ["x" * 198 + "…", family, "ab"]
+    assert [one.line for one in report.problems] == [2, 4]
+
+
+async def test_a_folder_is_never_the_channel_of_saved_posts(here: World) -> None:
+    """That follows no feed: the folder gets a channel beside it."""
+    for _ in range(2):
+        report = await here.feed_lists.import_list(
+            "ann", opml("<outline text='Saved'>", feed(1), "</outline>"), here.now
+        )
+        assert [(one.uid, one.name) for one in report.channels] == [("saved-feeds", "Saved (feeds)")]
+    assert report.existing == 1
+
+
+async def test_what_is_no_list_changes_nothing(here: World) -> None:
+    """An end that is missing refuses the whole, channels included."""
+    with pytest.raises(ParseError):
+        await here.feed_lists.import_list("ann", opml("<outline text='News'>", feed(1))[:-20], here.now)
+    assert await shown(here) == {}
+
+
+async def test_quotas_hold_and_what_exceeds_is_named(here: World) -> None:
+    """A dry run says the same; without quotas, as the admin imports, there is no limit."""
+    body = opml(
+        *("<outline text='A'>", feed(1), feed(2), "</outline>", "<outline text='B'>", feed(3), feed(4), "</outline>"),
+        *("<outline text='C'>", feed(5), "</outline>"),
+    )
+    quotas = Quotas(channels=2, feeds=3)
+    dry = await here.feed_lists.import_list("ann", body, here.now, quotas=quotas, dry_run=True)
+    report = await here.feed_lists.import_list("ann", body, here.now, quotas=quotas)
+    assert {**report.as_dict(), "dry_run": True} == dry.as_dict()
+    assert {name: len(feeds) for name, feeds in (await shown(here)).items()} == {"A": 2, "B": 1}
+    assert [(one.line, "limit" in one.why) for one in report.problems] == [(8, True), (10, True), (11, False)]
+    assert (await here.feed_lists.import_list("ann", body, here.now)).added == 2
+
+
+async def test_an_import_that_broke_off_is_finished_by_repeating_it(here: World, monkeypatch: Any) -> None:
+    """What was followed is known, and the rest comes."""
+    body, follow = opml(*map(feed, range(100))), here.following.follow
+    done: list[str] = []
+
+    async def failing(user: str, uid: str, url: str, *args: Any, **more: Any) -> Any:
+        if len(done) > 40:
+            raise ConnectionError
+        done.append(url)
+        return await follow(user, uid, url, *args, **more)
+
+    monkeypatch.setattr(here.following, "follow", failing)
+    with pytest.raises(ConnectionError):
+        await here.feed_lists.import_list("ann", body, here.now)
+    monkeypatch.undo()
+    report = await here.feed_lists.import_list("ann", body, here.now)
+    assert (report.added + report.existing, report.problems) == (100, [])
+    assert len((await shown(here))["Home"]) == 100
+
+
+# --- export → import is the identity --------------------------------------------------------------------------------
+
+words = st.text(min_size=1, max_size=40).map(lambda text: " ".join(text.split())).filter(bool)
+own_settings = st.builds(
+    OwnChannelSettings,
+    keep_read_days=st.none() | st.floats(0, 36500).map(lambda days: round(days, 3)),
+    max_items=st.none() | st.integers(0, 10_000_000),
+    unread=st.sampled_from([None, "count", "boolean", "none"]),
+    filters=st.builds(
+        Filters,
+        include_words=st.lists(words.filter(lambda word: word.isprintable()), max_size=3).map(tuple),
+        exclude_types=st.lists(st.sampled_from(["like", "repost"]), max_size=2).map(tuple),
+        exclude_regex=st.sampled_from([None, "a<b|\"c'", r"\d+ & ü"]),
+    ),
+)
+addresses = st.from_regex(r"https?://[a-z]{1,8}\.example/[a-zA-Z0-9/&=?;%~'()!*.-]{0,30}", fullmatch=True)
+channels = st.lists(
+    st.tuples(
+        words, own_settings, st.dictionaries(addresses, st.none() | st.text(min_size=1, max_size=30), max_size=4)
+    ),
+    max_size=4,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(made=channels)
+async def test_export_then_import_is_the_identity(real_redis: Redis, made: list[Any]) -> None:
+    """Into nothing, and into what was exported: channels with order, uids, names, settings, feeds and their names."""
+    await real_redis.command("FLUSHDB")
+    async with instance(real_redis) as here:
+        for user in ("ann", "bob"):
+            await here.accounts.add_user(user, f"https://{user}.example/", here.now)
+        for number, (name, own, feeds) in enumerate(made):
+            uid = f"c{number}"
+            await here.channels.create("ann", name, here.now, uid)
+            await here.channels.set_settings("ann", uid, own, here.now)
+            for place, (url, title) in enumerate(feeds.items()):
+                await here.following.follow("ann", uid, url, here.now + place, title)
+        body = await here.feed_lists.export("ann", here.now, masked=False)
+        for user in ("bob", "ann"):
+            report = await here.feed_lists.import_list(user, body, here.now)
+            assert report.problems == []
+        assert await everything(here, "bob") == await everything(here, "ann")
+        assert await here.feed_lists.export("bob", here.now, masked=False) == body.replace(b"of ann<", b"of bob<")
+
+
+async def everything(here: World, user: str) -> list[Any]:
+    everywhere = await here.channels.all_subscriptions(user)
+    return [(one, [(sub.url, sub.name) for sub in everywhere[one.uid]]) for one in await here.channels.list(user)]

@@ -1,0 +1,81 @@
+"""What is read of lists of feeds that are broken, hostile or none at all."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from microsub.errors import ParseError, ParsingStopped
+from microsub.parsing.pool import ParsePool
+from microsub.transfer.outlines import MOST_BYTES, MOST_OUTLINES, MOST_PROBLEMS, read_list
+
+LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "line 1: found no element"),
+        (b"\0\0\0\0", "line 1: found no element"),
+        (b"{}", "line 1: found no element"),
+        (b"<!DOCTYPE html>\n<html><body><p>Sign in</p></body></html>", "line 2: found <html>, expected <opml>"),
+        (b"<rss version='2.0'><channel></channel></rss>", "line 1: found <rss>, expected <opml>"),
+        (f"<!DOCTYPE opml [{LAUGHS}]>\n<opml>&l19;</opml>".encode(), "line 1: found declarations of entities"),
+        (b"<opml>\n<!ENTITY x SYSTEM 'file:///etc/passwd'></opml>", "line 2: found declarations of entities"),
+        (b"<opml>\n<body>\n<outline text='a'>\n<outline xmlUrl='http://a/'/>", "line 4: the list was cut off"),
+        (b"<opml><body>\n<!-- <outline xmlUrl='http://a/'/></body></opml>", "line 2: found a comment without an end"),
+        (b"<opml><body>" + b"\n<outline text='a'>" * 200 + b"</body>", "line 102: folders lie inside each other"),
+        (b"<opml><body>" + b"\n<outline/>" * 100_000 + b"</body>", f"line {MOST_OUTLINES + 2}: the list has more"),
+        (b" " * (MOST_BYTES + 1), f"line 1: the list has {MOST_BYTES + 1} bytes"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_is_refused_as_a_whole(body: bytes, why: str) -> None:
+    """The line is named, and nothing of it is used."""
+    with pytest.raises(ParseError) as caught:
+        read_list(body)
+    assert why in str(caught.value)
+
+
+def test_problems_are_named_up_to_a_bound() -> None:
+    """A list may be wrong in every line."""
+    found = read_list(b"<opml><body>" + b"<outline xmlUrl='javascript:alert(1)'/>\n" * 3000 + b"</body></opml>")
+    assert (len(found.problems), found.more_problems, found.feeds) == (MOST_PROBLEMS, 2000, ())
+    assert [one.line for one in found.problems[:3]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"</a ",
+        b"<!DOCTYPE [",
+        b"<outline ",
+        b'<outline "',
+        b"<outline text='",
+        b"<!--",
+        b"<![CDATA[",
+        b"<!DOCTYPE ",
+        b"<a " + b"b=" * 50,
+        b"&" * 9,
+    ],
+    ids=repr,
+)
+def test_no_markup_takes_long(piece: bytes) -> None:
+    """Time grows with the length of a list, whatever is missing in it."""
+    begun = time.process_time()
+    with pytest.raises(ParseError):
+        read_list(b"<opml><body>" + piece * 50_000)
+    assert time.process_time() - begun < 10
+
+
+async def test_a_list_is_read_in_a_process_with_limits() -> None:
+    """What takes too much processor time ends there."""
+    pool = ParsePool(1, quick=0.05, seconds=0.05)
+    try:
+        with pytest.raises(ParsingStopped):
+            await pool.feed_list(
+                b"<opml><body>" + b"<outline text='a' xmlUrl='http://a.example/'/>" * 49_000 + b"</body></opml>"
+            )
+    finally:
+        pool.close()
