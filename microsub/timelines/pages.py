@@ -8,7 +8,6 @@ The items' JSON is kept by each web process (`ItemCache`), so that a page needs 
 
 from __future__ import annotations
 
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -326,19 +325,23 @@ async def mark(
 async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> set[str]:
     """Mark an item and all that is older as read, in the channel or (`global`) in all of them.
 
-    The reply: those that changed.
+    The reply: those that changed. One round trip for a channel in which the item stands.
 
     An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
     changes nothing. Muted items stay as they are: the reader hasn't seen them; and what is saved is marked only in
     `saved` itself. Raises NotFound.
     """
+    if uid != GLOBAL:
+        changed, has_left = await _mark_until(redis, user, uid, now, item)
+        score = (await scores_of([item]))[0] if has_left else None
+        return changed if score is None else (await _mark_until(redis, user, uid, now, item, score))[0]
     uids = await channels_named(redis, user, uid)
     sets = (keys.posts, keys.hidden, keys.gone)
     stands = await redis.pipeline([("ZSCORE", key(user, one), item) for key in sets for one in uids])
-    score = next((found for found in stands[: 2 * len(uids)] if found is not None), None)
-    if score is None and any(stands):
-        (score,) = await scores_of([item])
-    return await _mark_from(redis, user, _marked(uid, uids), float(score), item, now) if score is not None else set()
+    found = next((text(one) for one in stands[: 2 * len(uids)] if one is not None), None)
+    if found is None and any(stands):
+        (found,) = await scores_of([item])
+    return await _mark_everywhere(redis, user, uids, now, item, found) if found is not None else set()
 
 
 async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
@@ -346,11 +349,9 @@ async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
 
     Raises NotFound.
     """
-    return await _mark_from(redis, user, _marked(uid, await channels_named(redis, user, uid)), math.inf, "", now)
-
-
-def _marked(uid: str, uids: Sequence[str]) -> list[str]:
-    return [one for one in uids if one != SAVED or uid == SAVED]
+    if uid != GLOBAL:
+        return (await _mark_until(redis, user, uid, now))[0]
+    return await _mark_everywhere(redis, user, await channels_named(redis, user, uid), now)
 
 
 async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
@@ -362,20 +363,33 @@ async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
     return named
 
 
-async def _mark_from(redis: Redis, user: str, uids: Sequence[str], score: float, item: str, now: float) -> set[str]:
-    """Mark what stands there or behind it as read, channel by channel."""
+async def _mark_everywhere(
+    redis: Redis, user: str, uids: Sequence[str], now: float, item: str = "", score: str = ""
+) -> set[str]:
+    """Mark what stands there or behind it as read, channel by channel; what is saved is left."""
     unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
     changed: set[str] = set()
     for uid in compress(uids, unread):
-        with suppress(NotFound):  # it was removed meanwhile
-            skip, rows = 0, BATCH
-            while rows == BATCH:
-                found = ("ZREVRANGEBYSCORE", keys.unread(user, uid), score, "-inf", "WITHSCORES", "LIMIT", skip, BATCH)
-                reply = texts(await redis.command(*found))
-                rows = len(reply) // 2
-                # Of items with the same score those with larger ids are newer.
-                pairs = zip(reply[0::2], reply[1::2], strict=True)
-                ids = [one for one, at in pairs if float(at) < score or one <= item]
-                skip += rows - len(ids)
-                changed |= await mark(redis, user, uid, ids, "read", now)
+        if uid != SAVED:
+            with suppress(NotFound):  # it was removed meanwhile
+                changed |= (await _mark_until(redis, user, uid, now, item, score))[0]
     return changed
+
+
+async def _mark_until(
+    redis: Redis, user: str, uid: str, now: float, item: str = "", score: str = ""
+) -> tuple[set[str], bool]:
+    """Mark what is unread in one channel as read, from that place on; those that changed.
+
+    Beside them whether the item has left the channel: then nothing happens without its `score`. Raises NotFound.
+    """
+    changed: set[str] = set()
+    looked_at, has_left = BATCH, 0
+    while looked_at == BATCH:
+        args: list[Arg] = [*set_patterns(user), uid, "until", now, item, score]
+        reply = await redis.script(load("timeline_mark"), [keys.channels(user)], args)
+        if reply == -1:
+            raise await absent(redis, user, uid)
+        ids, looked_at, has_left = reply
+        changed.update(split(ids))
+    return changed, has_left == 1

@@ -10,6 +10,7 @@ from microsub.model.reader import Cursor, PageQuery, View
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW, OneReader
+from tests.support.redis_wrappers import CountingRedis
 
 SMALL, LARGE = 1_000, 40_000
 
@@ -171,3 +172,22 @@ async def test_a_move_takes_items_out_of_so_many_places_at_a_time(real_redis: Re
     assert calls <= 2 if channels == 1 else 100 / calls * 400 <= 1500
     assert sum(await real_redis.pipeline([("ZCARD", keys.posts(ANN, uid)) for uid in uids])) == 0
     assert await real_redis.command("ZCARD", keys.unread(ANN, "home")) == 100
+
+
+async def test_reading_a_channel_up_to_an_item_is_one_request_to_redis(real_redis: Redis) -> None:
+    """So is reading all of it; where more than a thousand items are unread, one for each thousand."""
+    world = OneReader(CountingRedis(real_redis))
+    await world.begin()
+    pairs = [part for one in range(1_500) for part in (float(one), str(one))]
+    await real_redis.pipeline([("ZADD", key(ANN, "home"), *pairs) for key in (keys.posts, keys.unread)])
+    for item, trips, marked in (("600", 1, 601), ("1000", 1, 400), ("", 1, 499), ("1499", 1, 0)):
+        world.redis.trips = 0
+        if item:
+            found = await world.timelines.mark_read_before(ANN, "home", item, world.items.places, NOW)
+        else:
+            found = await world.timelines.mark_all_read(ANN, "home", NOW)
+        assert (found, world.redis.trips) == (marked, trips)
+    await world.timelines.mark_unread(ANN, "home", [str(one) for one in range(1_500)], NOW)
+    world.redis.trips = 0
+    assert await world.timelines.mark_all_read(ANN, "home", NOW) == 1_500
+    assert world.redis.trips == 2

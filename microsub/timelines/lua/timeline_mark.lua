@@ -1,18 +1,31 @@
--- Marks the named items read or unread, in one channel or wherever they are.
+-- Marks the named items read or unread, in one channel or wherever they are; or what is unread from a place on as read.
 --
 -- Atomic: an item's move between unread and read. An item that isn't in the timeline is ignored, so a mark that comes
--- after a removal creates nothing. A muted item that is named changes its flag too: it comes back as its reader left it.
+-- after a removal creates nothing. A muted item that is named changes its flag too: it comes back as its reader left it;
+-- what is only older than a place stays, since the reader hasn't seen it.
 --
 -- KEYS  1 channels
--- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids
--- reply {'id id …' whose state changed (in any channel), number of ids that were looked at, the first ones}, or -1: no
---       such channel
+-- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids; or 7 uid  8 'until'
+--       9 now  10 id of the newest that is meant, '' for all  11 its score, '' where the channel has it
+-- reply {'id id …' whose state changed (in any channel), number of ids that were looked at, the first ones, 1 where the
+--       score of an item that has left is needed}, or -1: no such channel
+-- include: rank
 -- include: channels
 local all = channels_named(ARGV[7])
 if not all then return -1 end
-local to_read, now, ids = ARGV[8] == 'read', ARGV[9], {}
-for i = 10, 9 + share(all, #ARGV - 9) do ids[i - 9] = ARGV[i] end
-if #ids == 0 then return { '', 0 } end
+local to_read, now, ids = ARGV[8] ~= 'unread', ARGV[9], {}
+if ARGV[8] == 'until' then
+  local sets, id, score = all[1], ARGV[10], ARGV[11]
+  if id ~= '' and score == '' then
+    score = redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
+    if not score then return { '', 0, redis.call('ZSCORE', sets.gone, id) and 1 or 0 } end
+  end
+  local first = id == '' and 0 or rank(sets.unread, score, id)
+  ids = redis.call('ZREVRANGE', sets.unread, first, first + 999)
+else
+  for i = 10, 9 + share(all, #ARGV - 9) do ids[i - 9] = ARGV[i] end
+end
+if #ids == 0 then return { '', 0, 0 } end
 local known, changed = {}, {}
 
 local function note(id)
@@ -49,4 +62,4 @@ for _, sets in ipairs(all) do
     redis.call('ZADD', to_read and sets.read or sets.unread, unpack(into))
   end
 end
-return { table.concat(changed, ' '), #ids }
+return { table.concat(changed, ' '), #ids, 0 }
