@@ -164,11 +164,14 @@ async def filtering_channels(redis: Redis, channels: Sequence[tuple[str, str]]) 
 
 @lru_cache(maxsize=1024)
 def filter_of(filters: bytes) -> Filter | None:
-    """The filter in a channel's field `filters`; None where there is none. Raises StoreDamaged."""
+    """The filter in a channel's field `filters`; None where there is none, or none that can be read."""
     if not filters:
         return None
-    with reading(f"filters of a channel: {filters[:80]!r}"):
+    try:
         made = Filter.of(orjson.loads(filters))
+    except (ValueError, KeyError, TypeError, AttributeError):  # one channel stops no delivery to all others
+        log.exception("filters of a channel are corrupt and ignored", filters=filters[:80])
+        return None
     if made.broken:
         log.warning("an invalid expression in a filter is ignored", settings=made.broken)
     return made

@@ -7,6 +7,7 @@ import pytest
 
 from microsub.model.reader import TimelineItem
 from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.redis import keys
 from microsub.timelines.add import TimelineTarget
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -55,6 +56,18 @@ async def test_a_known_filter_costs_one_round_trip(world: OneReader, monkeypatch
     await world.add("home", says(world, 2, "ham"))
     await world.add("home", says(world, 3, "spam"))
     assert calls == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("corrupt", ["{", "[]", '{"include_words": [7]}', b"\xff"])
+async def test_corrupt_filters_concern_their_channel_alone(world: OneReader, corrupt: str | bytes) -> None:
+    """They are ignored, as an expression that isn't valid any more is; the others get the same posts in one step."""
+    await settings(world, NO_SPAM, "work")
+    await world.redis.command("HSET", keys.channel(ANN, "home"), "filters", corrupt)
+    await world.follow("work", "1")
+    spam, ham = says(world, 1, "spam"), says(world, 2, "ham")
+    both = [TimelineTarget(ANN, uid, 0) for uid in ("home", "work")]
+    await world.timelines.add_to(both, world.timelines.delivery("1", [spam, ham], NOW))
+    assert (await world.ids("home"), await world.ids("work")) == (["2", "1"], ["2"])
 
 
 async def test_each_channel_chooses_for_itself(world: OneReader) -> None:
