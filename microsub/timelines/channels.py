@@ -44,7 +44,7 @@ FIELDS: tuple[str, ...] = tuple(one.name for one in fields(OwnChannelSettings))
 """The fields of a channel's hash that hold its settings, each of them only where the channel has one of its own."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ChannelNames:
     """The channels of a user in order, as they were at that shape; without valid counts.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
 from microsub.model.settings import OwnChannelSettings
+from microsub.timelines.api import channels
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
 from tests.support.world import World
@@ -75,3 +78,13 @@ async def test_tree_counts_by_source(alice: Reader, server: World) -> None:
         {"uid": two.id, "url": OTHER, "name": "Two", "unread": 2},
     ]
     assert later["sources"] == []
+
+
+async def test_lists_of_former_names_are_not_remembered(alice: Reader) -> None:
+    """With thousands of channels one is megabytes: who renames one again and again would fill the memory."""
+    before = len(channels._templates)
+    for number in range(5):
+        await alice.post(action="channels", channel="home", name=f"Home {number}")
+        assert "Home" in str(await alice.get(action="channels"))
+    gc.collect()
+    assert len(channels._templates) <= before + 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -30,9 +30,20 @@ async def listed(services: Services, params: Params, credential: Credential, now
     )
 
 
-@lru_cache(maxsize=4096)
-def _template(names: ChannelNames, inherited: UnreadStyle) -> tuple[bytes, tuple[UnreadStyle, ...]]:
+_Template = tuple[bytes, tuple[UnreadStyle, ...]]
+_templates: WeakKeyDictionary[ChannelNames, dict[UnreadStyle, _Template]] = WeakKeyDictionary()
+"""What is remembered of each user's channels, as long as their names are: they may be megabytes."""
+
+
+def _template(names: ChannelNames, inherited: UnreadStyle) -> _Template:
     """The list as JSON with a `%` for each count, and the counts' styles (none: all numbers)."""
+    known = _templates.setdefault(names, {})
+    if inherited not in known:
+        known[inherited] = _made(names, inherited)
+    return known[inherited]
+
+
+def _made(names: ChannelNames, inherited: UnreadStyle) -> _Template:
     styles = tuple(channel.settings.unread or inherited for channel in names.channels)
     parts = []
     for channel, style in zip(names.channels, styles, strict=True):
