@@ -26,7 +26,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import fields as read_fields
 from microsub.redis.replies import reading, text, texts
-from microsub.redis.scripts import load
+from microsub.redis.scripts import batches, load
 
 KEEP_UNFOLLOWED = 30 * 86400
 """Seconds that a feed and its guid map outlive the last follower."""
@@ -167,10 +167,12 @@ class Feeds:
         return (await self.get_many([feed_id])).get(feed_id)
 
     async def get_many(self, feed_ids: Iterable[str]) -> dict[str, FeedRecord]:
-        """The records of those ids, by id; missing ones are left out. One round trip."""
-        ids = list(dict.fromkeys(feed_ids))
-        replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
-        return {feed_id: record_of(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
+        """The records of those ids, by id; missing ones are left out. One round trip for a thousand."""
+        found: dict[str, FeedRecord] = {}
+        for ids in batches(list(dict.fromkeys(feed_ids))):
+            replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
+            found |= {one: record_of(one, reply) for one, reply in zip(ids, replies, strict=True) if reply}
+        return found
 
     async def begin_reading(self, feed_id: str) -> FeedToRead | None:
         """What a reading that begins now has to know; None where there is no such feed.

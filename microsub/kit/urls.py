@@ -127,6 +127,12 @@ def ascii_host(host: str) -> str:
         return host
     if len(host) > _LONGEST_HOST or max(map(len, host.split("."))) > _LONGEST_LABEL:
         return host
+    return _by_idna(host)
+
+
+@lru_cache(maxsize=16_384)
+def _by_idna(host: str) -> str:
+    """`ascii_host` of a name in Unicode: half a millisecond for a long one, and a user may follow thousands."""
     with suppress(UnicodeError):  # of which IDNAError is one
         return idna.encode(host, uts46=True).decode("ascii").rstrip(".")
     with suppress(UnicodeError):

@@ -268,7 +268,8 @@ def _named(subscriptions: Sequence[Subscription], url: str, known: str | None = 
     """The follow that a client means by `url`: as it was followed, or as our lists show it."""
     canonical = canonical_feed_url(url)
     for sub in subscriptions:
-        if sub.feed == known or canonical_feed_url(sub.url) == canonical or mask_credentials(sub.url) == url:
+        shown = mask_credentials(sub.url) if "***" in url else sub.url
+        if sub.feed == known or shown == url or canonical_feed_url(sub.url) == canonical:
             return sub
     return None
 

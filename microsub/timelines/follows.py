@@ -6,9 +6,10 @@ follows a feed writes here first, and takes the channel out of the derived set l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -20,6 +21,8 @@ from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as text_fields
 from microsub.redis.replies import raw_fields, reading, text, texts
 from microsub.redis.scripts import load
+
+T = TypeVar("T")
 
 _DAY = 86_400
 _FORMER_DAYS = 400
@@ -192,6 +195,14 @@ def refuse_saved(uid: str) -> None:
     """Raise InvalidRequest where a feed would be followed in `saved`."""
     if uid == SAVED:
         raise InvalidRequest("the channel 'saved' can't follow feeds: it holds what you save, expected another channel")
+
+
+async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:
+    """The parts; after a hundred others have their turn: a user may follow thousands of feeds."""
+    for number, part in enumerate(parts, 1):
+        yield part
+        if number % 100 == 0:
+            await asyncio.sleep(0)
 
 
 def is_there(user: str, uid: str) -> tuple[Arg, ...]:

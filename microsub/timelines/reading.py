@@ -28,6 +28,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.channels import ChannelNames, Channels
+from microsub.timelines.follows import in_turns
 from microsub.timelines.pages import ItemCache, read_page, walk_rows
 
 _COUNTING_PAGE = 1000
@@ -148,7 +149,7 @@ class ReaderViews:
                 SourceCount(
                     one.feed, mask_credentials(one.url), feed_name(one, records.get(one.feed)), unread[one.feed]
                 )
-                for one in subscriptions
+                async for one in in_turns(subscriptions)
             ]
             branches.append((channel, sources))
         return branches

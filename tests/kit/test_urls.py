@@ -139,3 +139,13 @@ def test_many_addresses_with_long_hosts_take_no_long_time() -> None:
 def test_what_is_too_long_for_an_address_is_not_shown() -> None:
     """Nobody could tell where its password ends."""
     assert mask_credentials(f"https://ann:{'x' * LONG}@a.example/") == "***"
+
+
+def test_a_long_host_in_unicode_is_brought_into_its_form_once() -> None:
+    """A user may follow thousands of feeds, all of which are compared when one is asked for."""
+    hosts = [f"ü{number}{'.bücher' * 20}.example" for number in range(1000)]
+    first = [canonical_feed_url(f"https://{host}/") for host in hosts]
+    started = time.process_time()
+    for _ in range(10):
+        assert [canonical_feed_url(f"https://{host}/") for host in hosts] == first
+    assert time.process_time() - started < 2

@@ -17,12 +17,13 @@ from microsub.kit.urls import canonical_feed_url, mask_credentials
 from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, Reply, Table
 from microsub.timelines.following import Followed
+from microsub.timelines.follows import in_turns
 
 
 async def followed(call: Call) -> Reply:
     """The feeds of a channel, or of all."""
     feeds = await call.services.following.feeds(call.user, arguments.channel(call.params))
-    return {"items": [feed_to_wire(feed) for feed in feeds]}
+    return {"items": [feed_to_wire(feed) async for feed in in_turns(feeds)]}
 
 
 async def follow(call: Call) -> Reply:
@@ -82,7 +83,8 @@ def feed_to_wire(followed: Followed) -> dict[str, Any]:
         "name": followed.subscription.name or record.title or url,
         "_id": record.id,
     }
-    if canonical_feed_url(record.url) != canonical_feed_url(followed.subscription.url):
+    given = followed.subscription.url
+    if record.url != given and canonical_feed_url(record.url) != canonical_feed_url(given):
         wire["_feed_url"] = mask_credentials(record.url)
     if record.photo:
         wire["photo"] = record.photo
