@@ -112,6 +112,8 @@ def test_a_flood_of_pairs_is_refused() -> None:
     "document",
     [
         {"entry": ["a"] * (MAX_PAIRS + 1)},
+        {"entry": [[]] * 250_000},
+        {str(number): [] for number in range(90_000)},
         {f"p{n}": ["a"] * 5_001 for n in range(2)},
         {f"p{n}": 1 for n in range(10_001)},
     ],
