@@ -79,17 +79,23 @@ ATTRIBUTES = {
 }
 
 # Exact hosts, and the paths under which they serve players: other paths of theirs may lead anywhere.
-_PLAYERS = r"""(?ix)https://(?![^?\#]*/(?:\.|%2e)+(?:[/?\#]|\Z))(?:
+_PLAYERS = r"""(?ix)https://(?![^?\#]*/\.+(?:[/?\#]|\Z))(?:
       (?:www\.)?youtube(?:-nocookie)?\.com/embed/ | player\.vimeo\.com/video/ | vimeo\.com/event/
-    | www\.dailymotion\.com/embed/ | geo\.dailymotion\.com/player | w\.soundcloud\.com/player/
-    | bandcamp\.com/EmbeddedPlayer | open\.spotify\.com/embed | embed\.podcasts\.apple\.com/ | embed\.music\.apple\.com/
-    | player\.twitch\.tv/ | clips\.twitch\.tv/embed | media\.ccc\.de/v/[\w.-]+/oembed | archive\.org/embed/
-    | (?:www\.)?openstreetmap\.org/export/embed\.html | codepen\.io/[\w-]+/embed/ | embed\.ted\.com/talks/
-    | player\.bilibili\.com/player\.html | rumble\.com/embed/ | (?:www\.|player-widget\.)?mixcloud\.com/widget/
-    | widget\.deezer\.com/widget/ | embed\.tidal\.com/
-    )"""
+    | www\.dailymotion\.com/embed/ | geo\.dailymotion\.com/player\b | w\.soundcloud\.com/player/
+    | bandcamp\.com/EmbeddedPlayer\b | open\.spotify\.com/embed\b | embed\.podcasts\.apple\.com/
+    | embed\.music\.apple\.com/ | player\.twitch\.tv/ | clips\.twitch\.tv/embed\b | media\.ccc\.de/v/[\w.-]+/oembed\b
+    | archive\.org/embed/ | (?:www\.)?openstreetmap\.org/export/embed\.html | codepen\.io/[\w-]+/embed/
+    | embed\.ted\.com/talks/ | player\.bilibili\.com/player\.html | rumble\.com/embed/
+    | (?:www\.|player-widget\.)?mixcloud\.com/widget/ | widget\.deezer\.com/widget/ | embed\.tidal\.com/
+    )
+    (?:[^?\#%;\\] | %(?:20|2[67c]|3[ad]|40|[89ab][\da-f]|c[2-9a-f]|d[\da-f]|e(?!0%[89])[\da-f]|f(?!0%8)[0-4]))*+
+    (?:[?\#]|\Z)"""
 PLAYER = re.compile(_PLAYERS)
-"""Matches the addresses that may be framed; steps upwards in the path would leave it."""
+"""Matches the addresses that may be framed.
+
+The rest of the path has no step upwards, and no escape that a server may read as a part of one: of `/`, `\\`, `.` and
+`%`, of controls, and of longer forms of these in UTF-8.
+"""
 
 _BEACONS = r"""(?ix)//(?:
       pixel\.wp\.com | stats\.(?:wordpress|wp)\.com | feeds\.wordpress\.com/1\.0/ | [^/]*feedsportal\.com
