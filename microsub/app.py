@@ -60,9 +60,13 @@ class Monitors:
         address = client_address(request.client.host if request.client else "")
         if address is None or not _within(address, self.networks):
             return False
-        forwarded = any(_FORWARDED.fullmatch(name) for name in request.headers)
+        # Some servers write the names that their programs set with underscores.
+        forwarded = any(_FORWARDED.fullmatch(name.replace("_", "-")) for name in request.headers)
         if address.is_loopback:
-            return not forwarded and is_loopback(request.headers.get("host", ""))
+            # HTTP/1.0 is what nginx speaks to the servers behind it; unconfigured, it adds no header, and its Host is
+            # the address that it passes requests on to.
+            hosts = request.headers.getlist("host") if request.scope["http_version"] != "1.0" else []
+            return not forwarded and bool(hosts) and all(map(is_loopback, hosts))
         return not forwarded or self._is_told_by_proxy(request, address)
 
     def _shows_token(self, request: Request) -> bool:

@@ -13,9 +13,12 @@ PROXY = (ipaddress.ip_network("127.0.0.1/32"),)
 INSIDE = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
 
 
-def request(client: str | None, *headers: tuple[str, str], host: str = "127.0.0.1:8080") -> Request:
+def request(
+    client: str | None, *headers: tuple[str, str], host: str = "127.0.0.1:8080", version: str = "1.1"
+) -> Request:
     raw = [(name.lower().encode(), value.encode()) for name, value in [("host", host), *headers]]
-    return Request({"type": "http", "client": (client, 4711) if client else None, "headers": raw})
+    address = (client, 4711) if client else None
+    return Request({"type": "http", "http_version": version, "client": address, "headers": raw})
 
 
 def forwarded(text: str) -> tuple[str, str]:
@@ -38,6 +41,9 @@ def forwarded(text: str) -> tuple[str, str]:
         ),
         pytest.param(Monitors(), request("127.0.0.1", ("X-Real-IP", "127.0.0.1")), False, id="by another header"),
         pytest.param(Monitors(), request("127.0.0.1", ("Via", "1.1 proxy")), False, id="by none that names the client"),
+        pytest.param(Monitors(), request("127.0.0.1", ("X_Forwarded_For", "203.0.113.9")), False, id="underscores"),
+        pytest.param(Monitors(), request("127.0.0.1", ("Host", "reader.example")), False, id="two hosts"),
+        pytest.param(Monitors(), request("127.0.0.1", version="1.0"), False, id="nginx that adds no header"),
         *(
             pytest.param(Monitors(), request("127.0.0.1", (name, "127.0.0.1")), False, id=name)
             for name in ("CF-Connecting-IP", "True-Client-IP", "Fastly-Client-IP", "X-Client-IP", "CDN-Loop")
