@@ -176,6 +176,10 @@ class WebProtocol(HttpToolsProtocol):
         if self._loose > HEAD_BYTES and self._head_size() > HEAD_BYTES:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise _Refused
+        if sum(name == b"host" for name, _ in self.headers) > 1:
+            # A server in front may have gone by the other one (RFC 9112, section 3.2).
+            self._refusal = HTTPStatus.BAD_REQUEST
+            raise _Refused
         if len(self.pipeline) >= PIPELINED:
             self._refusal = HTTPStatus.TOO_MANY_REQUESTS
             raise _Refused

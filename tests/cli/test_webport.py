@@ -102,6 +102,7 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
         pytest.param(CHUNKED + b"1\r\na\r\n0\r\n" + b"a: b\r\n" * 10_000, "431", id="trailers without end"),
         pytest.param(CHUNKED + b"1;" + b"a" * 60_000, "431", id="a chunk's extension without end"),
         pytest.param(b"nonsense\r\n\r\n", "400", id="no HTTP"),
+        pytest.param(HEAD + b"HOST: b\r\n\r\n", "400", id="two hosts"),
     ],
 )
 async def test_what_stands_beside_a_body_is_bounded(sent: bytes, expected: str) -> None:
