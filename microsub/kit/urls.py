@@ -90,6 +90,7 @@ _PUBLIC = re.compile(
 )
 """Names of parameters that choose what anybody may see; the values of all others may be somebody's key."""
 _PLACE = re.compile(r"[^/?#]*/[\t\n\r]*/[^/?#]*")
+_BEGIN = re.compile(r"(?i)https?://[^/?#\\\s]{1,253}(?=[/?#])")
 _PARTS = re.compile(r"(https?://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&;])([^=&;]*)(?:=([^&;]*))?")
 _ADDRESS = re.compile(r"(?i)https?://[^\s\"'<>\\]+")
@@ -340,10 +341,11 @@ def canonical_feed_url(url: str) -> str:
 
 def mask_credentials(url: str) -> str:
     """`url` fit to be shown or logged: user, password and secret-looking parameters become `***`, as does all that is
-    too long for a URL.
+    too long for a URL, but for its host where no password can stand before it.
     """
     if _is_too_long(url):
-        return "***"
+        begin = None if "@" in url else _BEGIN.match(url)
+        return f"{begin[0]}/***" if begin else "***"
     try:
         parts = urlsplit(url)
     except ValueError:

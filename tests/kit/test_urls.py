@@ -139,6 +139,8 @@ def test_many_addresses_with_long_hosts_take_no_long_time() -> None:
 def test_what_is_too_long_for_an_address_is_not_shown() -> None:
     """Nobody could tell where its password ends."""
     assert mask_credentials(f"https://ann:{'x' * LONG}@a.example/") == "***"
+    assert mask_credentials(f"https://ann:pass/{'x' * LONG}@a.example/") == "***"
+    assert mask_credentials(f"https://a.example/{'x' * LONG}?token=secret") == "https://a.example/***"
 
 
 def test_a_long_host_in_unicode_is_brought_into_its_form_once() -> None:
