@@ -7,7 +7,7 @@ import json
 import pytest
 
 from microsub.errors import InvalidRequest
-from microsub.kit.http.params import MAX_PAIRS, Params, collect, json_object, urlencoded, wrong
+from microsub.kit.http.params import MAX_PAIRS, Params, RequestBody, body_pairs, collect, json_object, urlencoded, wrong
 
 
 def from_query(raw: str) -> Params:
@@ -100,6 +100,12 @@ def test_query_and_body_are_joined() -> None:
     params = collect(urlencoded(b"entry=a&action=timeline"), json_object(b'{"entry":["b"]}'))
     assert params.many("entry") == ["a", "b"]
     assert params.text("action") == "timeline"
+
+
+async def test_a_content_type_without_end_is_refused() -> None:
+    """To take 28,000 parameters of one apart took as long as the body."""
+    with pytest.raises(InvalidRequest, match="Content-Type"):
+        await body_pairs(RequestBody(b"--x--", "multipart/form-data; boundary=x" + ";" * 28_000))
 
 
 def test_a_flood_of_pairs_is_refused() -> None:

@@ -26,6 +26,7 @@ from microsub.kit.urls import is_secret_name, mask_credentials
 
 MAX_PAIRS = 10_000
 SHOWN = 80
+_LONGEST_TYPE = 1000
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -261,6 +262,8 @@ async def _read(receive: Receive, most: int) -> bytes:
 
 
 async def _pairs(body: bytes, content_type: str) -> Pairs:
+    if len(content_type) > _LONGEST_TYPE:
+        raise InvalidRequest(f"the Content-Type of the body has more than {_LONGEST_TYPE} characters")
     kind = content_type.partition(";")[0].strip().lower()
     if kind in {"", "application/x-www-form-urlencoded", "text/plain"}:
         return urlencoded(body.strip())
