@@ -26,8 +26,8 @@ _MOST_MEMBERS = 1000
 class _Inflate:
     """gzip or deflate. Each call to zlib may produce `_PIECE` bytes at most.
 
-    Servers send three things under the name `deflate`: zlib's format, the bare one, and plain text; under `gzip`
-    they sometimes send plain text too. The first bytes tell.
+    Servers send three things under the name `deflate`: zlib's format, the bare one, and gzip; under `gzip` they
+    sometimes send plain text. The first bytes tell.
     """
 
     def __init__(self, coding: str) -> None:

@@ -74,16 +74,6 @@ def test_the_limit_is_exact() -> None:
         body.feed(gzip.compress(b"") * 100)
 
 
-UNREADABLE = {
-    "unasked": ("br", b"whatever"),
-    "twice": ("gzip, gzip", gzip.compress(gzip.compress(b"x"))),
-    "cut off": ("gzip", gzip.compress(TEXT)[:-9]),
-    "broken": ("gzip", gzip.compress(TEXT)[:2000] + b"garbage" * 100),
-    "one byte": ("gzip", b"\x1f"),
-    "no deflate": ("deflate", b"\xff\xff\xff\xff"),
-}
-
-
 def test_an_empty_body_is_empty() -> None:
     """Whatever its coding claims to be."""
     assert Body("gzip", 10).finish() == b""

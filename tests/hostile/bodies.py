@@ -138,7 +138,12 @@ async def broken_gzip(visit: Asked) -> None:
     await visit.reply(bytes(squeezed), XML, "Content-Encoding: gzip")
 
 
-GZIP = "Content-Encoding: gzip"
+def bare(data: bytes) -> bytes:
+    """Deflate without the head and sum of zlib's format, as some servers send it."""
+    return zlib.compress(data, wbits=-15)
+
+
+GZIP, DEFLATE = "Content-Encoding: gzip", "Content-Encoding: deflate"
 JSON = json.dumps(
     {"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [{"id": "1", "content_text": "a"}]}
 ).encode()
@@ -172,7 +177,10 @@ CASES = {
     "gzip-cut-off": Case(cut_gzip, "encoding", "too early"),
     "gzip-damaged": Case(broken_gzip, "encoding", "broken"),
     "gzip-with-litter": Case(sends(gzip.compress(GOOD) + b"\0" * 5000, XML, GZIP), posts=3),
-    "deflate-that-is-gzip": Case(sends(gzip.compress(GOOD), XML, "Content-Encoding: deflate"), posts=3),
+    "deflate-without-a-head": Case(sends(bare(GOOD), XML, DEFLATE), posts=3),
+    "deflate-that-is-plain": Case(sends(GOOD, XML, DEFLATE), "encoding", "broken"),
+    "deflate-of-one-byte": Case(sends(b"\x78", XML, DEFLATE), "encoding", "too early"),
+    "deflate-that-is-gzip": Case(sends(gzip.compress(GOOD), XML, DEFLATE), posts=3),
     "plain-that-is-gzip": Case(sends(gzip.compress(GOOD)), "parse"),
     "empty-200": Case(sends(b""), "parse", "empty"),
     "type-of-a-picture": Case(sends(GOOD, "Content-Type: image/png"), posts=3),
