@@ -29,6 +29,7 @@
     ├── ProfileError              a person's page, or the server it names, is not usable for signing in
     │   ├── ProfileUnreachable    it can't be had now
     │   └── ProfileMismatch       a server spoke for somebody whose page names another
+    ├── SearchUnavailable         posts can't be searched now: 503
     ├── ParserUnavailable         there is no process to parse documents in, which is our own fault: 503
     └── ParseError                bytes that are no feed
         └── ParsingStopped        or take too much time or memory to find out
@@ -277,6 +278,14 @@ class ProfileUnreachable(ProfileError):
 
 class ProfileMismatch(ProfileError):
     """A server said that somebody signed in with it whose page names another server."""
+
+
+class SearchUnavailable(MicrosubError):
+    """The index of posts isn't there or can't be read, and `why`; it is built again by itself."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class ParserUnavailable(MicrosubError):

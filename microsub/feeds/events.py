@@ -108,6 +108,11 @@ class Events:
         rows = await self._redis.command("XRANGE", keys.events_stream(), "-", "+", "COUNT", 1)
         return bool(rows) and _numbers(event_id) < _numbers(text_of(rows[0][0]))
 
+    async def reach(self, event_id: str) -> bool:
+        """Whether all events behind that id are kept, and it isn't ahead of them; `0` stands before the first one."""
+        last = _numbers(await self.last())
+        return _numbers(event_id) <= last and (event_id == "0" or not await self.is_before_all(event_id))
+
     async def last(self) -> str:
         """The id of the newest event, `0` where there is none."""
         rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)

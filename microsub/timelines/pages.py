@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,9 +23,9 @@ from microsub.identity.store.accounts import unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.posts.items import Items
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import text, texts
-from microsub.redis.scripts import BATCH, load
+from microsub.redis.scripts import BATCH, batches, load
 from microsub.redis.tracking import Tracker
 from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
 
@@ -160,6 +160,41 @@ async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> l
         return found
     members = await in_feed(query.source, [row.id for row in found])
     return [row for row in found if row.id in members]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownItems:
+    """Which of some items a user sees: a row each, without its score, by id. `names` are those of all channels in them.
+
+    `behind`: posts wait to be brought into timelines of this user.
+    """
+
+    rows: Mapping[str, Row]
+    names: Mapping[str, str]
+    behind: bool
+
+
+async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownItems:
+    """Which of the ids stand in the channel, or (`global`) in any; one round trip. Raises NotFound."""
+    patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
+    parts = list(batches(ids, batch_for(uid))) or [ids]
+    calls: list[ScriptCall] = [
+        (load("timeline_shown"), [keys.channels(user), keys.behind(user)], [*patterns, uid, *part]) for part in parts
+    ]
+    rows: dict[str, Row] = {}
+    names: dict[str, str] = {}
+    behind = False
+    for part, reply in zip(parts, await redis.scripts(calls), strict=True):
+        if reply[0]:
+            raise await absent(redis, user, uid)
+        _, named, places, flags, waits = reply
+        listed = texts(named)
+        names.update(zip(listed[0::2], listed[1::2], strict=True))
+        behind = behind or bool(waits)
+        for item, place, flag in zip(part, text(places).split(), flags, strict=True):
+            if place != "0":
+                rows[item] = _row((item, "", flag == 48, listed[2 * int(place) - 2]))
+    return ShownItems(rows, names, behind)
 
 
 # --- the items of a page -------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class ReaderViews:
         Where posts wait for timelines of a user who was away, these are filled first; so for pages.
         """
         found = await self._channels.counts_with_token(credential, now)
-        if await self._is_behind(found[0], GLOBAL, now):
+        if await self.has_caught_up(found[0], GLOBAL, now):
             found = await self._channels.counts_with_token(credential, now)
         return found
 
@@ -110,7 +110,7 @@ class ReaderViews:
         One round trip with the token's check when all items are cached.
         """
         granted, rows = await self._page(credential, uid, query, now)
-        if await self._is_behind(granted, uid, now):
+        if await self.has_caught_up(granted, uid, now):
             granted, rows = await self._page(credential, uid, query, now)
         source = None
         if query.source is not None:
@@ -127,7 +127,11 @@ class ReaderViews:
         scopes, rows = await read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
         return grant(user, scopes, behind=rows.behind), rows
 
-    async def _is_behind(self, granted: Grant, uid: str, now: float) -> bool:
+    async def spliced(self, rows: PageRows, paging: bytes) -> bytes:
+        """The reply that shows these rows, with that `paging` object."""
+        return self._splicer.joined(rows, await self._cache.get([row.id for row in rows.rows]), paging)
+
+    async def has_caught_up(self, granted: Grant, uid: str, now: float) -> bool:
         """Note the visit; whether posts waited for the user's timelines, and were added now."""
         if self._seen is not None:
             self._seen.note(granted.user, now)
@@ -224,6 +228,10 @@ class Splicer:
         `data` holds the wire JSON of `rows`, in the same order; rows without (their item has just been swept) are left
         out. `newer` says that the walk went upwards, from a `before` cursor.
         """
+        return self.joined(rows, data, paging(rows, newer), source)
+
+    def joined(self, rows: PageRows, data: Sequence[bytes | None], paging: bytes, source: object = None) -> bytes:
+        """`page` with another `paging` object."""
         head = b'{"source":' + orjson.dumps(source) + b',"items":[' if source is not None else b'{"items":['
         parts = [head]
         uid = None
@@ -238,7 +246,7 @@ class Splicer:
             parts += (prefixes[row.is_read + 2 * row.is_saved], item[1:])
         if len(parts) > 1:
             parts[1] = parts[1][1:]
-        parts += (b'],"paging":', paging(rows, newer), b"}")
+        parts += (b'],"paging":', paging, b"}")
         return b"".join(parts)
 
     def prefixes(self, uid: str, name: str) -> Prefixes:

@@ -29,6 +29,7 @@ from microsub.errors import (
     ParserUnavailable,
     ProviderUnavailable,
     RequestError,
+    SearchUnavailable,
     StoreError,
     StoreFull,
     TooManyRequests,
@@ -85,6 +86,11 @@ def error_reply(error: Exception) -> ErrorReply:
             return _reply(503, "server_error", text, {"retry-after": "60"})
         case StoreError():
             text = "the store can't be used at the moment: try again in some seconds"
+            return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
+        case SearchUnavailable():
+            text = (
+                "posts can't be searched at the moment, because their index is being built: try again in some seconds"
+            )
             return _reply(503, "server_error", text, {"retry-after": str(RETRY_SECONDS)})
         case ParserUnavailable():
             text = f"{error}; try again in some seconds"

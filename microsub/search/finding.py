@@ -1,0 +1,258 @@
+"""Search in the posts that a user has: matches of the index, walked newest first and tested against their timelines.
+
+The index is one for all users. What it finds is shown only where the user's own timeline shows it at that moment: what
+others follow, what has left and what is muted is not. A walk that takes too long breaks off, and its page says where to
+go on.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import orjson
+
+from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.feeds.record import Feeds
+from microsub.identity.limits import SEARCHES_AT_ONCE, SEARCHES_OF_USER
+from microsub.kit.http.params import wrong
+from microsub.kit.rate_limits import RateLimiter
+from microsub.model.reader import Grant, PageRows, Row
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import fields
+from microsub.search.index import Match, QueryTooSlow, Span, row_at
+from microsub.search.query import PostQuery, expression, parsed
+from microsub.search.replica import IndexReader
+from microsub.search.words import folded
+from microsub.timelines.channels import Channels
+from microsub.timelines.pages import ShownItems, shown
+from microsub.timelines.reading import ReaderViews
+
+FIRST_BLOCK = 200
+BLOCK = 1000
+"""Matches that are tested against the user's timelines in one round trip: most pages need no more than the first."""
+
+WALK_SECONDS = 0.3
+"""For which one request walks; then the page is as long as it is."""
+
+MOST_RANKED = 3000
+"""The newest matches in the user's timelines, among which the best are looked for."""
+
+MOST_FEEDS = 500
+"""Feeds that one `feed:` may mean."""
+
+Order = Literal["newest", "relevance"]
+ORDERS: dict[str, Order] = {"newest": "newest", "published": "newest", "relevance": "relevance"}
+
+_PLACE = re.compile(r"n(-?[0-9]{1,18})", re.ASCII)
+_RANK = re.compile(r"r(-?[0-9]{1,18})-([0-9]{1,4})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PostSearchRequest:
+    """What is asked for: at most one of `before` and `after`, cursors of an earlier page; `limit` is 1 to 100."""
+
+    text: str
+    limit: int = 20
+    before: str | None = None
+    after: str | None = None
+    order: Order = "newest"
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What has been found so far, nearest to the cursor first; `last` is the row that was looked at last."""
+
+    found: list[tuple[Match, Row]] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    last: int | None = None
+    broken_off: bool = False
+    """More may lie behind `last`."""
+
+
+class PostSearch:
+    """Searches for users. Belongs to one event loop. `steady` counts seconds."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        channels: Channels,
+        feeds: Feeds,
+        reading: ReaderViews,
+        index: IndexReader,
+        limiter: RateLimiter | None = None,
+        *,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._redis = redis
+        self._channels = channels
+        self._feeds = feeds
+        self._reading = reading
+        self._index = index
+        self._limiter = limiter or RateLimiter(steady)
+        self._steady = steady
+
+    async def page(self, user: str, uid: str, request: PostSearchRequest, now: float) -> bytes:
+        """The reply: items as in a timeline. `uid` may be `global`.
+
+        Raises InvalidRequest for a query or cursor that can't be used, NotFound, TooManyRequests and
+        SearchUnavailable.
+        """
+        query = parsed(request.text, now)
+        place = (SEARCHES_AT_ONCE, user)
+        if not self._limiter.has_room(*place) or not self._limiter.count(SEARCHES_OF_USER, user):
+            raise TooManyRequests("too many searches: try again in some seconds", 10)
+        give_back = self._limiter.take([place])
+        try:
+            found = expression(query, await self._feeds_named(user, query.feeds))
+            if request.order == "relevance":
+                return await self._best(user, uid, query, found, request, now)
+            return await self._newest(user, uid, query, found, request, now)
+        except QueryTooSlow:
+            raise InvalidRequest(
+                "'query' can't be used: found words that too many posts have, expected more or longer ones"
+            ) from None
+        finally:
+            give_back()
+
+    async def _newest(
+        self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float
+    ) -> bytes:
+        upward = request.before is not None
+        at = _place(request.before, "before") if upward else _place(request.after, "after")
+        span = _span(query, above=at if upward else None, below=None if upward else at)
+        walk = await self._walk(user, uid, query, found, span, request.limit + 1, now, upward=upward)
+        page = walk.found[: request.limit]
+        beyond = len(walk.found) > len(page)
+        resume = walk.last if walk.broken_off and not beyond else None
+        if upward:
+            page.reverse()
+        before = after = None
+        if page:
+            before = page[0][0].row
+            if upward or beyond:
+                after = page[-1][0].row
+        if resume is not None:
+            before, after = (resume, after) if upward else (before, resume)
+        cursors = {"before": before, "after": after}
+        paging = {name: f"n{row}" for name, row in cursors.items() if row is not None}
+        return await self._reply(walk, page, paging)
+
+    async def _best(
+        self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float
+    ) -> bytes:
+        if request.before is not None:
+            raise wrong("before", request.before, "'after' alone where the best matches are asked for")
+        top, first = _rank(request.after)
+        span = _span(query, above=None, below=None if top is None else top + 1)
+        walk = await self._walk(user, uid, query, found, span, MOST_RANKED, now, ranked=True)
+        top = walk.found[0][0].row if walk.found else None
+        walk.found.sort(key=lambda one: (one[0].rank, -one[0].row))
+        page = walk.found[first : first + request.limit]
+        last = first + len(page)
+        paging = {"after": f"r{top}-{last}"} if last < len(walk.found) else {}
+        return await self._reply(walk, page, paging)
+
+    async def _reply(self, walk: _Walk, page: Sequence[tuple[Match, Row]], paging: dict[str, str]) -> bytes:
+        rows = PageRows(tuple(row for _, row in page), older=False, names=walk.names)
+        return await self._reading.spliced(rows, orjson.dumps(paging))
+
+    async def _walk(
+        self, user: str, uid: str, query: PostQuery, found: str, span: Span, enough: int, now: float,
+        *, upward: bool = False, ranked: bool = False,
+    ) -> _Walk:  # fmt: skip
+        walk = _Walk()
+        deadline = self._steady() + WALK_SECONDS
+        size = BLOCK if ranked else FIRST_BLOCK
+        while True:
+            block = await self._index.matches(found, span, size, upward=upward, ranked=ranked)
+            seen = await self._shown(user, uid, block, now)
+            walk.names.update(seen.names)
+            walk.found += [
+                (match, row) for match in block
+                if (row := seen.rows.get(str(match.item))) is not None and _is_wanted(row, query)
+            ]  # fmt: skip
+            walk.broken_off = len(block) == size
+            if not walk.broken_off or len(walk.found) >= enough:
+                return walk
+            walk.last = block[-1].row
+            if self._steady() > deadline:
+                return walk
+            span = Span(walk.last, span.below) if upward else Span(span.above, walk.last)
+            size = BLOCK
+
+    async def _shown(self, user: str, uid: str, block: Sequence[Match], now: float) -> ShownItems:
+        """Which of the matches the user sees; asked even for none, since the channel may be unknown."""
+        ids = [str(match.item) for match in block]
+        seen = await shown(self._redis, user, uid, ids)
+        if seen.behind and await self._reading.has_caught_up(Grant(user, frozenset(), behind=True), uid, now):
+            seen = await shown(self._redis, user, uid, ids)
+        return seen
+
+    async def _feeds_named(self, user: str, names: Sequence[str]) -> dict[str, list[str]]:
+        """The feeds that the user follows, and has followed, by what the query says of them: a part of the name or
+        address, or the `_source` of an item.
+        """
+        if not names:
+            return {}
+        everywhere = await self._channels.all_subscriptions(user)
+        followed = {one.feed: one for subscriptions in everywhere.values() for one in subscriptions}
+        records = await self._feeds.get_many(followed)
+        texts = {
+            feed: " ".join(
+                folded(part).lower()
+                for part in (one.name, one.url, records[feed].title if feed in records else None)
+                if part
+            )
+            for feed, one in followed.items()
+        }
+        former = fields(await self._redis.command("HGETALL", keys.former_feeds(user)))
+        found = {}
+        for name in names:
+            ids = [name] if name.isdecimal() else _containing(name, texts)
+            ids += [was for was, now in former.items() if now in ids]
+            found[name] = ids[:MOST_FEEDS]
+        return found
+
+
+def _containing(name: str, texts: dict[str, str]) -> list[str]:
+    words = folded(name).lower().strip().strip("*")
+    return [feed for feed, text in texts.items() if words in text]
+
+
+def _is_wanted(row: Row, query: PostQuery) -> bool:
+    wanted = query.states.get("unread")
+    return wanted is None or row.is_read != wanted
+
+
+def _span(query: PostQuery, *, above: int | None, below: int | None) -> Span:
+    """The rows between the cursors, within the query's times."""
+    if query.since is not None:
+        first = row_at(query.since) - 1
+        above = first if above is None else max(above, first)
+    if query.until is not None:
+        end = row_at(query.until)
+        below = end if below is None else min(below, end)
+    return Span(above, below)
+
+
+def _place(cursor: str | None, parameter: str) -> int | None:
+    if cursor is None:
+        return None
+    found = _PLACE.fullmatch(cursor)
+    if found is None:
+        raise wrong(parameter, cursor, "a value taken from 'paging' of a search")
+    return int(found[1])
+
+
+def _rank(cursor: str | None) -> tuple[int | None, int]:
+    if cursor is None:
+        return None, 0
+    found = _RANK.fullmatch(cursor)
+    if found is None:
+        raise wrong("after", cursor, "a value taken from 'paging' of a search for the best matches")
+    return int(found[1]), int(found[2])

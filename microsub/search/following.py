@@ -1,0 +1,271 @@
+"""The writer of a machine's index: it follows the stream of stored, edited and deleted posts, and builds generations.
+
+How far it has come stands in the generation itself, and is written in the step that writes the posts: a process that
+dies anywhere goes on where the file ends. Some things come without an event (imports, what the sweep deletes), so once
+in a while the ids that were given out are compared with those in the index. Where events were lost, because the stream
+was trimmed behind it or Redis has other data than before, all is built again; the former generation answers meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import orjson
+import structlog
+
+from microsub.errors import StoreError
+from microsub.feeds.events import Events
+from microsub.posts.garbage import newest_id, stored_ids
+from microsub.posts.items import Items
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import text
+from microsub.search.index import Generation, IndexUnusable
+from microsub.search.replica import IndexFolder
+from microsub.search.words import Document, document
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+_READ_AT_ONCE = 500
+_WRITTEN_AT_ONCE = 4000
+"""Posts of one write while all is built: the more, the fewer times their words are sorted."""
+_MANY = 500
+_TOO_MANY = 4000
+"""Events after which the next look comes later, since large writes are cheaper; and at once, since many wait."""
+_COMPARED_AT_ONCE = 1000
+_MOST_EMPTY = 0.25
+_ALWAYS_EMPTY = 1000
+"""Rows that edits and deletions may leave empty, as a part of all posts and beside that."""
+
+_Stored = tuple[int, bytes, float]
+"""Item id, wire JSON, score."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowTiming:
+    """Seconds between two looks at the stream, and while much comes in; between two comparisons; between two attempts
+    to become the writer; and after the index couldn't be written.
+    """
+
+    pause: float = 1.0
+    busy: float = 3.0
+    compare: float = 60.0
+    attempt: float = 5.0
+    failure: float = 30.0
+
+
+STANDING_BY = FollowTiming(attempt=60.0)
+"""Of a process that answers readers: it writes where no worker on its machine does."""
+
+
+class IndexFollower:
+    """Keeps the index in `folder` in step with Redis, while no other process of the machine does."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        items: Items,
+        events: Events,
+        folder: IndexFolder,
+        *,
+        timing: FollowTiming | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._redis = redis
+        self._items = items
+        self._events = events
+        self._folder = folder
+        self._timing = timing or FollowTiming()
+        self._clock = clock
+        self._given_out = 0
+        """The greatest id at the last comparison: by the next one its item is there, or never will be."""
+        self._looked_through = 0
+        """The item up to which the index was compared with what is stored."""
+        self._hollow = False
+        """Whether too many rows are empty."""
+
+    async def run_for_ever(self) -> None:
+        """Follow until cancelled; what can't be done now is tried again."""
+        while True:
+            pause = self._timing.attempt
+            try:
+                with self._folder.writing() as is_writer:
+                    if is_writer:
+                        await self._follow()
+            except StoreError as error:
+                log.info("the index of posts waits for Redis", error=str(error))
+            except (IndexUnusable, OSError) as error:
+                log.warning("the index of posts can't be written and is tried again", error=str(error))
+                pause = self._timing.failure
+            except Exception:
+                log.exception("following the posts for the index broke off")
+                pause = self._timing.failure
+            await asyncio.sleep(pause)
+
+    async def build(self) -> bool:
+        """Build a new generation and put it into use; False where another process is the writer."""
+        with self._folder.writing() as is_writer:
+            if is_writer:
+                with _Thread() as thread:
+                    await self._build(thread)
+            return is_writer
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        self._folder.tidy()
+        with _Thread() as thread:
+            generation = await self._opened(thread)
+            try:
+                compared = time.monotonic()
+                while True:
+                    if await self._has_to_be_built(thread, generation):
+                        await thread.run(generation.close)
+                        generation = await self._build(thread)
+                    count = await self._take_events(thread, generation)
+                    if time.monotonic() - compared >= self._timing.compare:
+                        await self._compare(thread, generation)
+                        compared = time.monotonic()
+                    if count < _TOO_MANY:
+                        await asyncio.sleep(self._timing.busy if count >= _MANY else self._timing.pause)
+            except IndexUnusable as error:
+                if error.corrupt:
+                    self._folder.condemn(generation.path)
+                raise
+            finally:
+                await asyncio.shield(thread.run(generation.close))
+
+    async def _opened(self, thread: _Thread) -> Generation:
+        """The generation in use if it can be followed on, else a new one."""
+        path = self._folder.current()
+        if path is not None:
+            with suppress(IndexUnusable):
+                return await thread.run(lambda: Generation.open(path, read_only=False))
+        return await self._build(thread)
+
+    async def _has_to_be_built(self, thread: _Thread, generation: Generation) -> bool:
+        if self._folder.has_wish():
+            return True
+        if self._folder.current() != generation.path:  # lost, or corrupt for a reader
+            return True
+        facts = await thread.run(generation.facts)
+        why = ""
+        if facts.get("instance", "") != await self._instance():
+            why = "Redis holds other data than before"
+        elif not await self._events.reach(facts["cursor"]):
+            why = "events were lost"
+        elif self._hollow:
+            why = "edits and deletions have left many rows empty"
+        if why:
+            log.info("the index of posts is built again", why=why)
+        return bool(why)
+
+    async def _take_events(self, thread: _Thread, generation: Generation) -> int:
+        """Bring in what has happened since the generation was written last; how many events that were."""
+        cursor = (await thread.run(generation.facts))["cursor"]
+        events = await self._events.since(cursor, 2 * _TOO_MANY)
+        if events:
+            ids = dict.fromkeys(int(event.post) for event in events if event.post)
+            await self._write(thread, generation, list(ids), cursor=events[-1].id)
+        return len(events)
+
+    async def _compare(self, thread: _Thread, generation: Generation) -> None:
+        """Bring in posts that came without an event, and take out some that went without one."""
+        facts = await thread.run(generation.facts)
+        checked, given_out = int(facts["checked"]), self._given_out
+        self._given_out = await newest_id(self._redis)
+        while checked < given_out:
+            ids = range(checked + 1, min(checked + _COMPARED_AT_ONCE, given_out) + 1)
+            missing = await thread.run(lambda ids=ids: generation.missing(ids))  # type: ignore[misc]
+            checked = ids[-1]
+            await self._write(thread, generation, missing, checked=str(checked))
+        there = await thread.run(lambda: generation.items(self._looked_through, _COMPARED_AT_ONCE))
+        self._looked_through = there[-1] if there else 0
+        stored = {item for item, _, _ in await self._stored(there)}
+        await self._write(thread, generation, [item for item in there if item not in stored])
+        posts, empty = await thread.run(generation.counts)
+        self._hollow = empty > _ALWAYS_EMPTY + _MOST_EMPTY * posts
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    async def _build(self, thread: _Thread) -> Generation:
+        began, clock = time.monotonic(), self._clock()
+        facts = {"cursor": await self._events.last(), "checked": str(await newest_id(self._redis))}
+        facts |= {"instance": await self._instance(), "began": str(clock)}
+        path = self._folder.fresh()
+        generation = await thread.run(lambda: Generation.create(path, facts))
+        try:
+            waiting: list[int] = []
+            async for ids in stored_ids(self._redis):
+                waiting += ids
+                if len(waiting) >= _WRITTEN_AT_ONCE:
+                    await self._write(thread, generation, waiting)
+                    waiting = []
+                    await self._take_events(thread, generation)
+            took = time.monotonic() - began
+            await self._write(thread, generation, waiting, built=str(self._clock()), took=f"{took:.3f}")
+            await thread.run(generation.finish)
+            self._folder.use(path)
+            self._folder.settle_wish()
+        except BaseException:
+            await asyncio.shield(thread.run(generation.close))
+            self._folder.tidy()
+            raise
+        posts, _ = await thread.run(generation.counts)
+        log.info("the index of posts was built", posts=posts, seconds=round(took, 1))
+        self._looked_through, self._hollow = 0, False
+        return generation
+
+    # --- both ---------------------------------------------------------------------------------------------------------
+
+    async def _write(self, thread: _Thread, generation: Generation, ids: Sequence[int], **facts: str) -> None:
+        """Bring these items in as they are now; those that aren't stored any more go."""
+        if not ids and not facts:
+            return
+        stored = await self._stored(list(dict.fromkeys(ids)))
+        gone = set(ids).difference(item for item, _, _ in stored)
+        noted = {"written": str(self._clock()), **facts}
+        await thread.run(lambda: generation.write(map(_document, stored), gone, noted))
+
+    async def _stored(self, ids: Sequence[int]) -> list[_Stored]:
+        found = []
+        for start in range(0, len(ids), _READ_AT_ONCE):
+            part = ids[start : start + _READ_AT_ONCE]
+            rows = await self._items.fields([str(item) for item in part], ("Data", "score"))
+            for item, (data, score) in zip(part, rows, strict=True):
+                if data is not None and score is not None:  # without a score it is about to be deleted
+                    found.append((item, data, float(score)))
+        return found
+
+    async def _instance(self) -> str:
+        return text(await self._redis.command("GET", keys.instance()) or b"")
+
+
+def _document(stored: _Stored) -> Document:
+    item, data, score = stored
+    return document(item, score, orjson.loads(data))
+
+
+class _Thread:
+    """A thread in which one generation is read and written."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="index")
+
+    def __enter__(self) -> _Thread:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run `work` there."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

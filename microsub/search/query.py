@@ -1,0 +1,276 @@
+"""What people type into a search field, as a value, and as SQLite's FTS5 has to be asked. Pure.
+
+    words "a phrase" begin* -without this OR that author:ann title:"a word" feed:example kind:photo
+    is:unread is:read is:saved after:2024-05 before:2025
+
+All terms must fit; `OR` joins its two neighbours, and binds more than the blank between terms. What isn't one of these
+fields is text, so addresses and times of day need no quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from microsub.errors import InvalidRequest
+from microsub.kit.http.params import shown
+from microsub.model.settings import POST_TYPES
+from microsub.search.words import ALL, MARK, Phrase, feed_word, kind_word, link_words
+
+MOST_BYTES = 10_240
+MOST_TERMS = 64
+MOST_WORDS = 256
+"""Of all terms together, a long word of an unspaced script counted by its pairs."""
+LEAST_OF_BEGINNING = 3
+"""Letters before a `*`: the beginnings of too many words cost too much."""
+
+STATES = ("unread", "read", "saved")
+
+
+class QueryUnreadable(InvalidRequest):
+    """A query with something that can't be used; `position` is the character where it stands, from 1."""
+
+    def __init__(self, position: int, found: str, expected: str) -> None:
+        super().__init__(f"'query' can't be used at character {position}: found {found}, expected {expected}")
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A condition on a post's text. `field` is '', `title`, `author`, `feed` or `kind`; `text` as it was typed."""
+
+    field: str
+    text: str
+    phrase: Phrase
+    excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PostQuery:
+    """All `clauses` hold, and of each clause one term at least.
+
+    `states` says of `STATES` which have to be so (True) or otherwise; `since` and `until` are Unix times, the second one
+    exclusive.
+    """
+
+    clauses: tuple[tuple[Term, ...], ...] = ()
+    states: Mapping[str, bool] = field(default_factory=dict)
+    since: float | None = None
+    until: float | None = None
+
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        """What the query says of feeds."""
+        return tuple(dict.fromkeys(term.text for clause in self.clauses for term in clause if term.field == "feed"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A term as it stands in the query. `at` is its place, from 1; `field` is '' where it has none."""
+
+    at: int
+    text: str
+    field: str = ""
+    excluded: bool = False
+    quoted: bool = False
+
+    @property
+    def is_or(self) -> bool:
+        return self.text == "OR" and not (self.field or self.excluded or self.quoted)
+
+
+_FIELDS = ("author", "title", "feed", "kind", "is", "before", "after")
+_PIECE = re.compile(rf'(-?)(?:((?i:{"|".join(_FIELDS)})):)?(?:"([^"]*)("?)|([^\s"]*))')
+_QUOTES = str.maketrans("“”„«»", '"""""')
+_DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
+_AGO = re.compile(r"(\d{1,5})([dwmy])", re.ASCII | re.IGNORECASE)
+_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
+_DATES = "a day such as 2024-05-31, 2024-05 or 2024, or a time back from now such as 7d, 2w, 3m or 1y"
+
+
+def parsed(text: str, now: float) -> PostQuery:
+    """The query in `text`; `now` is Unix time, from which `7d` counts back. Raises QueryUnreadable."""
+    if len(text.encode("utf-8", "replace")) > MOST_BYTES:
+        place = len(text.encode("utf-8", "replace")[:MOST_BYTES].decode("utf-8", "ignore")) + 1
+        raise QueryUnreadable(place, "more text", f"{MOST_BYTES} bytes at most")
+    reading = _Reading(now)
+    joined = False
+    for piece in _pieces(text):
+        if piece.is_or:
+            if joined or not reading.can_be_joined:
+                raise QueryUnreadable(piece.at, "'OR'", 'a word or phrase before it; "OR" in quotes is a word')
+            joined, last = True, piece
+            continue
+        if reading.take(piece, joined=joined):
+            joined = False
+    if joined:
+        raise QueryUnreadable(last.at, "'OR' at the end", 'a word or phrase behind it; "OR" in quotes is a word')
+    if reading.is_empty:
+        raise QueryUnreadable(1, f"'{shown(text)}'", "a word to look for")
+    return reading.query()
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    text = text.translate(_QUOTES)
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        found = _PIECE.match(text, at)
+        assert found is not None  # it matches nothing, too
+        minus, name, quoted, end, bare = found.groups()
+        if quoted is not None and not end:
+            raise QueryUnreadable(found.start(3), "a quotation mark", "another one behind the phrase")
+        if quoted is None and bare == "" and name is None:
+            yield _Piece(at + 1, minus or text[at])  # a sign alone
+        else:
+            yield _Piece(at + 1, quoted or bare or "", (name or "").lower(), bool(minus), quoted is not None)
+        at = max(found.end(), at + 1)
+
+
+class _Reading:
+    """What has been read of a query."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._clauses: list[tuple[Term, ...]] = []
+        self._states: dict[str, bool] = {}
+        self._since: list[float] = []
+        self._until: list[float] = []
+        self._terms = self._words = 0
+        self.can_be_joined = False
+        """Whether `OR` may stand here: behind a condition on text."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._clauses or self._states or self._since or self._until)
+
+    def query(self) -> PostQuery:
+        """The whole."""
+        since, until = max(self._since, default=None), min(self._until, default=None)
+        return PostQuery(tuple(self._clauses), self._states, since, until)
+
+    def take(self, piece: _Piece, *, joined: bool) -> bool:
+        """Take in what comes next, `joined` to what came last; whether it says anything."""
+        take = _CONDITIONS.get(piece.field)
+        if take is not None:
+            if joined:
+                raise QueryUnreadable(piece.at, f"'{piece.field}:' behind 'OR'", "a condition that stands alone")
+            take(self, piece)
+            self.can_be_joined = False
+            return True
+        term = _term(piece)
+        if term is None:
+            return False
+        self._terms += 1
+        self._words += len(term.phrase.words)
+        if self._terms > MOST_TERMS:
+            raise QueryUnreadable(piece.at, "another term", f"{MOST_TERMS} at most")
+        if self._words > MOST_WORDS:
+            raise QueryUnreadable(piece.at, "more words", f"{MOST_WORDS} at most")
+        if joined:
+            self._clauses[-1] = (*self._clauses[-1], term)
+        else:
+            self._clauses.append((term,))
+        self.can_be_joined = True
+        return True
+
+    def take_state(self, piece: _Piece) -> None:
+        """`is:unread` and the like."""
+        state = piece.text.lower()
+        if state not in STATES:
+            raise QueryUnreadable(piece.at, f"'is:{shown(piece.text)}'", "is:unread, is:read or is:saved")
+        wanted = not piece.excluded
+        name, wanted = ("unread", not wanted) if state == "read" else (state, wanted)
+        if self._states.setdefault(name, wanted) != wanted:
+            raise QueryUnreadable(piece.at, f"'is:{state}'", "nothing that contradicts what stands before it")
+
+    def take_before(self, piece: _Piece) -> None:
+        """Earlier than the beginning of that day, month or year."""
+        self._until.append(self._moment(piece))
+
+    def take_after(self, piece: _Piece) -> None:
+        """In that day, month or year, or later."""
+        self._since.append(self._moment(piece))
+
+    def _moment(self, piece: _Piece) -> float:
+        if piece.excluded:
+            raise QueryUnreadable(piece.at, f"'-{piece.field}:'", "it without '-'")
+        try:
+            if ago := _AGO.fullmatch(piece.text):
+                back = timedelta(days=int(ago[1]) * _DAYS[ago[2].lower()])
+                return (datetime.fromtimestamp(self._now, UTC) - back).timestamp()
+            if day := _DAY.fullmatch(piece.text):
+                year, month, number = (int(part or 1) for part in day.groups())
+                return datetime(year, month, number, tzinfo=UTC).timestamp()
+        except (ValueError, OverflowError):  # the 31st of June
+            pass
+        raise QueryUnreadable(piece.at, f"'{piece.field}:{shown(piece.text)}'", _DATES)
+
+
+_CONDITIONS: Mapping[str, Callable[[_Reading, _Piece], None]] = {
+    "is": _Reading.take_state,
+    "before": _Reading.take_before,
+    "after": _Reading.take_after,
+}
+"""What is no condition on a post's text, and can't be joined by `OR`."""
+
+
+def _term(piece: _Piece) -> Term | None:
+    """The condition that a piece says; None where nothing in it is a word."""
+    text = piece.text
+    if piece.field == "kind":
+        if text.lower() not in POST_TYPES:
+            raise QueryUnreadable(piece.at, f"'kind:{shown(text)}'", f"one of {', '.join(POST_TYPES)}")
+        return Term("kind", text.lower(), Phrase((kind_word(text.lower()),)), piece.excluded)
+    begins = text.endswith("*") and not piece.quoted
+    phrase = Phrase.of(text, open_ended=begins)
+    if piece.field and not phrase.words:
+        raise QueryUnreadable(piece.at, f"'{piece.field}:{shown(text)}'", "a word behind the colon")
+    if begins and phrase.words and phrase.words[-1].isascii() and len(phrase.words[-1]) < LEAST_OF_BEGINNING:
+        expected = f"{LEAST_OF_BEGINNING} letters before the '*' at least"
+        raise QueryUnreadable(piece.at, f"'{shown(text)}'", expected)
+    return Term(piece.field, text, phrase, piece.excluded) if phrase.words else None
+
+
+# --- as FTS5 is asked -------------------------------------------------------------------------------------------------
+
+_ADDRESS = re.compile(r"(?:\w+://)?[\w-]+(?:\.[\w-]+)+(?:[/:?#].*)?|\w+://\S+", re.DOTALL)
+
+
+def expression(query: PostQuery, feeds: Mapping[str, Sequence[str]]) -> str:
+    """The query in FTS5's language (https://www.sqlite.org/fts5.html, 3). `feeds` has the ids for each of its feeds.
+
+    What the query says of states and times isn't in it.
+    """
+    wanted, unwanted = [f'"{ALL}"'], []
+    for clause in query.clauses:
+        if len(clause) == 1 and clause[0].excluded:
+            unwanted.append(_condition(clause[0], feeds))
+        else:
+            wanted.append(_any(f'("{ALL}" NOT {found})' if term.excluded else found for term in clause
+                               for found in (_condition(term, feeds),)))  # fmt: skip
+    found = " AND ".join(wanted[1:] or wanted)
+    return f"({found}) NOT {_any(unwanted)}" if unwanted else found
+
+
+def _any(conditions: Iterator[str] | Sequence[str]) -> str:
+    return f"({' OR '.join(conditions)})"
+
+
+def _condition(term: Term, feeds: Mapping[str, Sequence[str]]) -> str:
+    if term.field == "feed":
+        return _any([f'"{feed_word(feed)}"' for feed in feeds[term.text]] or [f'"{MARK}nothing"'])
+    found = _quoted(term.phrase)
+    if term.field in {"title", "author"}:
+        return f"{term.field} : {found}"
+    if not term.field and _ADDRESS.fullmatch(term.text) and (words := link_words(term.text)):
+        return _any([found, _quoted(Phrase(tuple(words), term.phrase.open_ended))])
+    return found
+
+
+def _quoted(phrase: Phrase) -> str:
+    return f'"{" ".join(phrase.words)}"' + (" *" if phrase.open_ended else "")

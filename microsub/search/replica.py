@@ -1,0 +1,234 @@
+"""The index of a machine: a folder with one generation in use, one writer, and any number of readers.
+
+What lies in the folder:
+
+- `current`: the name of the generation in use. A new one is built beside it and named here when it is ready;
+- `posts-….sqlite`: generations, with what SQLite keeps beside them. Those that aren't named are removed by the writer;
+- `writer.lock`: held by the process that follows the posts (flock(2)), however that process ends;
+- `rebuild`: somebody asks the writer for a new generation.
+
+A reader that finds the generation corrupt takes its name away, and the writer builds another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from microsub.errors import SearchUnavailable
+from microsub.search.index import Generation, IndexUnusable, Match, Span
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+THREADS = 2
+"""Queries of one process that SQLite works on at the same time, off the event loop."""
+MOST_WAITING = 32
+"""Queries that may wait for a thread; further ones are told to come again."""
+SECONDS = 1.0
+"""For which one question to SQLite may take."""
+
+
+class IndexFolder:
+    """The files. Raises IndexUnusable and OSError where they can't be had."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._current = path / "current"
+        self._wish = path / "rebuild"
+
+    def current(self) -> Path | None:
+        """The generation in use; None where there is none."""
+        try:
+            name = self._current.read_text("utf-8").strip()
+        except OSError:
+            return None
+        found = self.path / name
+        return found if name and "/" not in name and found.is_file() else None
+
+    def use(self, generation: Path) -> None:
+        """Put a generation into use, and remove all others; who reads one of them reads on."""
+        new = self._current.with_suffix(".new")
+        new.write_text(generation.name, "utf-8")
+        new.replace(self._current)
+        self.tidy()
+
+    def condemn(self, generation: Path) -> None:
+        """Take a generation out of use, if it still is in use."""
+        if self.current() == generation:
+            self._current.unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Remove generations that aren't in use, and what a dead writer left half built."""
+        current = self.current()
+        for path in self.path.glob("posts-*.sqlite*"):
+            if current is None or not path.name.startswith(current.name):
+                path.unlink(missing_ok=True)
+
+    def fresh(self) -> Path:
+        """A name for a new generation."""
+        return self.path / f"posts-{secrets.token_hex(4)}.sqlite"
+
+    def ask_for_rebuild(self) -> None:
+        """Ask the writer for a new generation."""
+        self._wish.touch()
+
+    def has_wish(self) -> bool:
+        """Whether somebody waits for a new generation."""
+        return self._wish.exists()
+
+    def settle_wish(self) -> None:
+        """The new generation is there."""
+        self._wish.unlink(missing_ok=True)
+
+    @contextmanager
+    def writing(self) -> Iterator[bool]:
+        """Whether this process is the writer, for the block; the folder is made where there is none."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.path / "writer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(descriptor)
+
+    def has_writer(self) -> bool:
+        """Whether a process follows the posts just now."""
+        if not (self.path / "writer.lock").exists():
+            return False
+        with self.writing() as free:
+            return not free
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        total = 0
+        for path in self.path.glob("posts-*"):
+            with suppress(OSError):
+                total += path.stat().st_size
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFigures:
+    """What is known of an index: times are Unix seconds, `took` is how long its building did.
+
+    `cursor` is the event up to which it holds all posts; `empty` counts rows that edits and deletions left.
+    """
+
+    posts: int = 0
+    empty: int = 0
+    bytes: int = 0
+    cursor: str = "0"
+    built: float | None = None
+    took: float | None = None
+    written: float | None = None
+    usable: bool = False
+    followed: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+class IndexReader:
+    """Reads the generation in use, in threads of its own. `aclose` ends them."""
+
+    def __init__(self, folder: IndexFolder) -> None:
+        self.folder = folder
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="search")
+        self._own = threading.local()
+        self._waiting = 0
+
+    def close(self) -> None:
+        """End the threads; questions under way are answered before."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    async def matches(
+        self, expression: str, span: Span, limit: int, *, upward: bool = False, ranked: bool = False
+    ) -> list[Match]:
+        """See `Generation.matches`. Raises SearchUnavailable and QueryTooSlow."""
+        return await self._asked(
+            lambda generation: generation.matches(
+                expression, span, limit, upward=upward, ranked=ranked, seconds=SECONDS
+            )
+        )
+
+    async def figures(self) -> IndexFigures:
+        """What is known of it; never raises: an index that can't be used is not `usable`."""
+        followed, size = await asyncio.to_thread(lambda: (self.folder.has_writer(), self.folder.size()))
+        try:
+            return await self._asked(lambda generation: figures_of(generation, size, followed=followed))
+        except SearchUnavailable:
+            return IndexFigures(bytes=size, followed=followed)
+
+    async def _asked(self, question: Callable[[Generation], T]) -> T:
+        if self._waiting >= THREADS + MOST_WAITING:
+            raise SearchUnavailable("too many searches wait for each other")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
+        finally:
+            self._waiting -= 1
+
+    def _answer(self, question: Callable[[Generation], T]) -> T:
+        generation = self._generation()
+        try:
+            return question(generation)
+        except IndexUnusable as error:
+            self._drop(generation, error)
+            raise SearchUnavailable(str(error)) from error
+
+    def _generation(self) -> Generation:
+        """This thread's connection to the generation in use."""
+        path = self.folder.current()
+        own: Generation | None = getattr(self._own, "generation", None)
+        if own is not None and own.path == path:
+            return own
+        if own is not None:
+            own.close()
+            self._own.generation = None
+        if path is None:
+            raise SearchUnavailable("the index of posts isn't built yet")
+        try:
+            self._own.generation = Generation.open(path, read_only=True)
+        except IndexUnusable as error:
+            self._drop(None, error, path)
+            raise SearchUnavailable(str(error)) from error
+        found: Generation = self._own.generation
+        return found
+
+    def _drop(self, generation: Generation | None, error: IndexUnusable, path: Path | None = None) -> None:
+        """Begin with a new connection, or with a new generation where this one is corrupt."""
+        log.warning("the index of posts can't be read", error=str(error), corrupt=error.corrupt)
+        if generation is not None:
+            path = generation.path
+            generation.close()
+            self._own.generation = None
+        if error.corrupt and path is not None:
+            with suppress(OSError):
+                self.folder.condemn(path)
+
+
+def figures_of(generation: Generation, size: int, *, followed: bool) -> IndexFigures:
+    """What an open generation says of itself. Raises IndexUnusable."""
+    facts = generation.facts()
+    posts, empty = generation.counts()
+    times = {name: float(facts[name]) for name in ("built", "took", "written") if name in facts}
+    cursor = facts.get("cursor", "0")
+    return IndexFigures(posts, empty, size, cursor, **times, usable=True, followed=followed)
