@@ -290,6 +290,22 @@ class Settings:
         "a number of megabytes",
         "Memory that each web process uses to keep posts ready.",
     )
+    search: bool = setting(
+        "on or off",
+        _switch,
+        "on",
+        "on or off",
+        "Whether posts can be searched. It takes a file of about a kilobyte for each post on every machine, and some "
+        "processor time for each post that comes in.",
+    )
+    search_dir: Path | None = setting(
+        "folder",
+        _path,
+        None,
+        "the path of a folder",
+        "Where this machine's index of posts lies, which is built again by itself when it is lost. By default the "
+        "folder `search` of the data folder, also with a Redis of your own.",
+    )
     log_format: str = setting(
         "word",
         _one_of(*LOG_FORMATS),
@@ -311,6 +327,11 @@ class Settings:
     def embedded(self) -> bool:
         """Whether the server runs a Redis of its own."""
         return self.redis_url is None
+
+    @property
+    def index(self) -> Path:
+        """The folder of this machine's index of posts."""
+        return self.search_dir or self.data_dir / "search"
 
     @property
     def writes_back(self) -> bool:

@@ -22,6 +22,7 @@ from microsub.library.reading import Posts
 from microsub.model.reader import Credential
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
+from microsub.search.finding import PostSearch
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
 from microsub.timelines.reading import ReaderViews
@@ -49,8 +50,8 @@ class IdentityServices:
 class Services:
     """All use cases of one process, and the stores that actions use without any.
 
-    `clock` gives the Unix time in seconds; tests put their own there. `changed` is called after a change of what
-    backend.json declares, so that it is soon written back; it must not block.
+    `clock` gives the Unix time in seconds; tests put their own there. `post_search` is missing where it is off.
+    `changed` is called after a change of what backend.json declares, so that it is soon written back; it mustn't block.
     """
 
     accounts: Accounts
@@ -68,5 +69,6 @@ class Services:
     service_tokens: ServiceTokens
     identity: IdentityServices
     clock: Callable[[], float] = time.time
+    post_search: PostSearch | None = None
     changed: Callable[[], None] = lambda: None
     token_use: ActivityNotes[Credential] | None = None

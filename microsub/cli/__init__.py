@@ -46,6 +46,7 @@ _SECTIONS = {
         "restore": "microsub.cli.upkeep:restore",
         "cleanup": "microsub.cli.feeds:cleanup",
         "rebuild": "microsub.cli.pipeline:rebuild",
+        "search": "microsub.cli.search:search",
         "deadletter": "microsub.cli.pipeline:deadletter",
     },
     "Develop": {

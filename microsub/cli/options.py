@@ -42,6 +42,7 @@ WEB_FLAGS = (
     "item_cache_mb",
 )
 WORK_FLAGS = ("fetch_concurrency", "write_back")
+SEARCH_FLAGS = ("search", "search_dir")
 
 FAILED = 1
 """Exit code: the command ran and what it was asked to do failed. Wrong usage is 2, as click has it."""

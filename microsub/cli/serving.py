@@ -13,6 +13,7 @@ import click
 from microsub.cli.groups import Command
 from microsub.cli.options import (
     FETCH_FLAGS,
+    SEARCH_FLAGS,
     STORE_FLAGS,
     WEB_FLAGS,
     WORK_FLAGS,
@@ -41,7 +42,7 @@ def start(settings: Settings, parts: Parts) -> None:
     is_flag=True,
     help="Show a token for trying the server, even if the output is no terminal.",
 )
-@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, serves=True)
+@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, *SEARCH_FLAGS, serves=True)
 def serve(settings: Settings, show_token: bool) -> None:
     """Run the whole server: web, worker and, if needed, Redis.
 
@@ -57,7 +58,7 @@ def serve(settings: Settings, show_token: bool) -> None:
 
 
 @click.command(cls=Command)
-@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, serves=True)
+@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, *SEARCH_FLAGS, serves=True)
 def web(settings: Settings) -> None:
     """Run a process that answers reader apps; needs `work` beside it.
 
@@ -70,7 +71,7 @@ def web(settings: Settings) -> None:
 
 
 @click.command(cls=Command)
-@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WORK_FLAGS, serves=True)
+@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WORK_FLAGS, *SEARCH_FLAGS, serves=True)
 def work(settings: Settings) -> None:
     """Run a worker, which polls feeds and cleans up.
 
@@ -88,6 +89,7 @@ def work(settings: Settings) -> None:
     *FETCH_FLAGS,
     *WEB_FLAGS,
     *WORK_FLAGS,
+    "search",
 )
 def demo(settings: Settings, publisher_port: int) -> None:
     """Try the server on invented blogs; needs no internet.
@@ -120,6 +122,7 @@ def demo(settings: Settings, publisher_port: int) -> None:
             data_dir=folder,
             backend=backend,
             redis_url=None,
+            search_dir=None,
             log_level=settings.log_level if is_log_level_chosen(click.get_current_context().params) else "warning",
             allow_private_networks=(*settings.allow_private_networks, ipaddress.ip_network("127.0.0.0/8")),
         )

@@ -128,6 +128,23 @@ class PageQuery:
     source: str | None = None
 
 
+Order = Literal["newest", "relevance"]
+
+
+@dataclass(frozen=True, slots=True)
+class PostSearchRequest:
+    """Which page of the posts that match a query.
+
+    At most one of `before` and `after`, which are cursors of a search; `limit` is 1 to 100.
+    """
+
+    text: str
+    limit: int = 20
+    before: str | None = None
+    after: str | None = None
+    order: Order = "newest"
+
+
 class Row(NamedTuple):
     """One line of a page: item id, score text, whether it is read, the channel it stands in, and whether it is saved.
 

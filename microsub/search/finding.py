@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import orjson
 
@@ -20,7 +19,7 @@ from microsub.feeds.record import Feeds
 from microsub.identity.limits import SEARCHES_AT_ONCE, SEARCHES_OF_USER
 from microsub.kit.http.params import wrong
 from microsub.kit.rate_limits import RateLimiter
-from microsub.model.reader import Grant, PageRows, Row
+from microsub.model.reader import Grant, PageRows, PostSearchRequest, Row
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields
@@ -45,22 +44,8 @@ MOST_RANKED = 3000
 MOST_FEEDS = 500
 """Feeds that one `feed:` may mean."""
 
-Order = Literal["newest", "relevance"]
-ORDERS: dict[str, Order] = {"newest": "newest", "published": "newest", "relevance": "relevance"}
-
 _PLACE = re.compile(r"n(-?[0-9]{1,18})", re.ASCII)
 _RANK = re.compile(r"r(-?[0-9]{1,18})-([0-9]{1,4})", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class PostSearchRequest:
-    """What is asked for: at most one of `before` and `after`, cursors of an earlier page; `limit` is 1 to 100."""
-
-    text: str
-    limit: int = 20
-    before: str | None = None
-    after: str | None = None
-    order: Order = "newest"
 
 
 @dataclass(slots=True)

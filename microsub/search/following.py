@@ -28,7 +28,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.search.index import Generation, IndexUnusable
 from microsub.search.replica import IndexFolder
-from microsub.search.words import Document, document
+from microsub.search.words import IndexedPost, document
 
 T = TypeVar("T")
 
@@ -51,19 +51,20 @@ _Stored = tuple[int, bytes, float]
 
 @dataclass(frozen=True, slots=True)
 class FollowTiming:
-    """Seconds between two looks at the stream, and while much comes in; between two comparisons; between two attempts
-    to become the writer; and after the index couldn't be written.
+    """Seconds between two looks at the stream, and while much comes in (`busy`); between two comparisons; until the
+    first attempt to become the writer, and between two; and after the index couldn't be written.
     """
 
     pause: float = 1.0
     busy: float = 3.0
     compare: float = 60.0
+    first: float = 0.0
     attempt: float = 5.0
     failure: float = 30.0
 
 
-STANDING_BY = FollowTiming(attempt=60.0)
-"""Of a process that answers readers: it writes where no worker on its machine does."""
+STANDING_BY = FollowTiming(first=10.0, attempt=60.0)
+"""Of a process that answers readers: it writes where no worker of its machine does."""
 
 
 class IndexFollower:
@@ -94,6 +95,7 @@ class IndexFollower:
 
     async def run_for_ever(self) -> None:
         """Follow until cancelled; what can't be done now is tried again."""
+        await asyncio.sleep(self._timing.first)
         while True:
             pause = self._timing.attempt
             try:
@@ -249,7 +251,7 @@ class IndexFollower:
         return text(await self._redis.command("GET", keys.instance()) or b"")
 
 
-def _document(stored: _Stored) -> Document:
+def _document(stored: _Stored) -> IndexedPost:
     item, data, score = stored
     return document(item, score, orjson.loads(data))
 

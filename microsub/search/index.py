@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from microsub.search.words import Document
+from microsub.search.words import IndexedPost
 
 VERSION = "1"
 """Of what stands in the file, the folding of words included. A file of another one is built again."""
@@ -197,7 +197,7 @@ class Generation:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def write(self, documents: Iterable[Document], gone: Iterable[int], facts: Mapping[str, str]) -> None:
+    def write(self, documents: Iterable[IndexedPost], gone: Iterable[int], facts: Mapping[str, str]) -> None:
         """Take in posts, new and edited ones, and let those go that are `gone`; note `facts` in the same step."""
         with _explained(self.path), self._transaction():
             for item in gone:
@@ -227,7 +227,7 @@ class Generation:
     def _empty(self, item: int) -> None:
         self._database.execute("UPDATE rows SET item = NULL WHERE item = ?", (item,))
 
-    def _row_for(self, document: Document) -> int:
+    def _row_for(self, document: IndexedPost) -> int:
         for row in _rows_for(document.item, document.score):
             taken = self._database.execute("INSERT OR IGNORE INTO rows VALUES (?, ?)", (row, document.item))
             if taken.rowcount:

@@ -51,8 +51,8 @@ class Term:
 class PostQuery:
     """All `clauses` hold, and of each clause one term at least.
 
-    `states` says of `STATES` which have to be so (True) or otherwise; `since` and `until` are Unix times, the second one
-    exclusive.
+    `states` says of `STATES` which have to be so (True) or otherwise. `since` and `until` are Unix times, the second
+    one exclusive.
     """
 
     clauses: tuple[tuple[Term, ...], ...] = ()

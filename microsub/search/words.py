@@ -107,7 +107,7 @@ def kind_word(kind: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class IndexedPost:
     """A post as the index takes it: its item id, its score (Unix time), and a text for each column."""
 
     item: int
@@ -121,7 +121,7 @@ class Document:
 _LINKS = ("in-reply-to", "like-of", "repost-of", "bookmark-of", "follow-of", "category")
 
 
-def document(item: int, score: float, wire: Mapping[str, Any]) -> Document:
+def document(item: int, score: float, wire: Mapping[str, Any]) -> IndexedPost:
     """What is found of an item with that JSON (`docs/reference/api.md`, Items): also what it replies to and repeats."""
     refs = wire.get("refs")
     quoted = [ref for ref in refs.values() if isinstance(ref, Mapping)] if isinstance(refs, Mapping) else []
@@ -131,7 +131,7 @@ def document(item: int, score: float, wire: Mapping[str, Any]) -> Document:
     links = [address for name in ("url", *_LINKS) for address in _texts(wire, name) if "://" in address]
     marks = [ALL, feed_word(str(wire.get("_source", ""))), kind_word(str(wire.get("post-type", "")))]
     marks += [word for address in dict.fromkeys(links) for word in link_words(address[:2048])]
-    return Document(
+    return IndexedPost(
         item, score, _joined(_texts(wire, "name")), _joined(author), _joined(body), " ".join(marks).replace("\0", " ")
     )
 

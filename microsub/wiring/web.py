@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -38,6 +39,9 @@ from microsub.parsing.pool import ParsePool
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
+from microsub.search.finding import PostSearch
+from microsub.search.following import STANDING_BY
+from microsub.search.replica import IndexFolder, IndexReader
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
 from microsub.timelines.add import Behind
@@ -48,6 +52,8 @@ from microsub.transfer.feed_lists import FeedLists
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.stores import Stores, feed_lists, following
 from microsub.wiring.worker import figures
+from microsub.wiring.stores import Stores, following, tell_failure
+from microsub.wiring.worker import can_search, figures, follower
 
 
 @contextlib.asynccontextmanager
@@ -71,13 +77,32 @@ async def open_app(
             lists = feed_lists(settings, stores, parser)
             services = replace(_services(stores, reading, fetcher, parser, config, identity, lists), token_use=used)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
-            yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
+            async with _searching(settings, stores, reading) as search:
+                services = replace(services, post_search=search)
+                yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
         finally:
             parser.stop()
             identity.local.close()
             await reading.aclose()
             await used.aclose()
             await cache.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _searching(settings: Settings, stores: Stores, reading: ReaderViews) -> AsyncIterator[PostSearch | None]:
+    """The search in posts, where it is on. Where no worker of this machine writes the index, this process does."""
+    if not can_search(settings):
+        yield None
+        return
+    index = IndexReader(IndexFolder(settings.index))
+    writing = asyncio.create_task(follower(settings, stores, STANDING_BY).run_for_ever(), name="search")
+    writing.add_done_callback(tell_failure)
+    try:
+        yield PostSearch(stores.redis, stores.channels, stores.feeds, reading, index)
+    finally:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        index.close()
 
 
 def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import PollResult
     from microsub.polling.worker import Worker
+    from microsub.search.following import FollowTiming, IndexFollower
     from microsub.timelines.retention import Retention
     from microsub.upkeep.figures import Figures
     from microsub.upkeep.follow_repair import FollowRepair
@@ -197,7 +198,28 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         ).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "figures": figures(stores).publish_for_ever(),
+        **({"search": follower(settings, stores).run_for_ever()} if can_search(settings) else {}),
     }
+
+
+def can_search(settings: Settings) -> bool:
+    """Whether posts are to be searched and this machine's SQLite is able to."""
+    from microsub.search.index import is_supported
+
+    if settings.search and not is_supported():
+        log.warning("posts can't be searched: the SQLite of this Python is older than 3.34, or has no FTS5")
+        return False
+    return settings.search
+
+
+def follower(settings: Settings, stores: Stores, timing: FollowTiming | None = None) -> IndexFollower:
+    """What keeps this machine's index of posts in step."""
+    from microsub.feeds.events import Events
+    from microsub.search.following import IndexFollower
+    from microsub.search.replica import IndexFolder
+
+    folder = IndexFolder(settings.index)
+    return IndexFollower(stores.redis, stores.items, Events(stores.redis), folder, timing=timing)
 
 
 def figures(stores: Stores) -> Figures:

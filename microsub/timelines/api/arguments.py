@@ -12,6 +12,8 @@ from microsub.kit.http.params import Params, missing, wrong
 from microsub.kit.urls import LONGEST_FOLLOWED, web_address
 from microsub.model.plaintext import unprintable
 from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, PageQuery, View
+from microsub.kit.urls import is_usable
+from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, Order, PageQuery, PostSearchRequest, View
 from microsub.surface import Services
 from microsub.timelines.channels import MOST_OF_NAME
 
@@ -20,6 +22,7 @@ MAX_LIMIT = 100
 MAX_ENTRIES = 1000
 """Items that one request may name: ten times the largest page."""
 
+_ORDERS: dict[str, Order] = {"newest": "newest", "relevance": "relevance"}
 _TRUTHS: dict[str, View] = {"true": "read", "1": "read", "false": "unread", "0": "unread"}
 _ID = re.compile(r"[1-9][0-9]{0,18}\Z")
 
@@ -46,10 +49,7 @@ def channel_or_global(params: Params) -> str:
 
 def page_query(params: Params) -> PageQuery:
     """Which page of a timeline is asked for."""
-    before = params.text("before")
-    after = params.text("after")
-    if before is not None and after is not None:
-        raise InvalidRequest("'before' and 'after' can't be used together: found both, expected one of them")
+    before, after = _cursors(params)
     return PageQuery(
         limit=limit(params),
         before=None if before is None else Cursor.decode(before, "before"),
@@ -57,6 +57,15 @@ def page_query(params: Params) -> PageQuery:
         view=_view(params),
         source=_source(params),
     )
+
+
+def post_search(params: Params) -> PostSearchRequest:
+    """Which posts are looked for."""
+    before, after = _cursors(params)
+    order = _ORDERS.get(params.text("sort") or "newest")
+    if order is None:
+        raise wrong("sort", params.text("sort") or "", f"one of {', '.join(_ORDERS)}")
+    return PostSearchRequest(params.need("query", "words to look for"), limit(params), before, after, order)
 
 
 def entries(params: Params) -> list[str]:
@@ -100,6 +109,14 @@ def limit(params: Params) -> int:
         raise wrong("limit", text, f"a whole number from 1 to {MAX_LIMIT}")
     # Of as many digits as there may be Python makes no number.
     return MAX_LIMIT if len(digits) > len(str(MAX_LIMIT)) else min(int(digits), MAX_LIMIT)
+
+
+def _cursors(params: Params) -> tuple[str | None, str | None]:
+    before = params.text("before")
+    after = params.text("after")
+    if before is not None and after is not None:
+        raise InvalidRequest("'before' and 'after' can't be used together: found both, expected one of them")
+    return before, after
 
 
 def _view(params: Params) -> View:

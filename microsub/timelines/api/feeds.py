@@ -50,16 +50,28 @@ async def unfollow(call: Call) -> Reply:
 
 
 async def search(call: Call) -> Reply:
-    """Find feeds by URL, domain or words; `_error` says why an address can't be read."""
+    """Find feeds by URL, domain or words, or posts of a `channel`.
+
+    `_error` says why an address can't be read.
+    """
+    if call.params.text("channel") is not None:
+        return await _posts(call)
     query = call.params.need("query", "a URL, a domain or words").strip()
     if not query:
         raise missing("query", "a URL, a domain or words")
-    if call.params.text("channel") is not None:
-        raise NotImplementedHere("'channel' can't be used with 'search' yet: items can't be searched, only feeds")
     with asking_for(f"user {call.user}"):
         found = await call.services.search.feeds(query, call.now)
     reply: dict[str, Any] = {"results": [link_to_wire(link) for link in found.feeds]}
     return reply | ({"_error": found.trouble} if found.trouble else {})
+
+
+async def _posts(call: Call) -> Reply:
+    """The items of a channel, or of all, that match: a search with `channel` is one in posts."""
+    if call.services.post_search is None:
+        raise NotImplementedHere("'channel' can't be used with 'search': the search in posts is off on this server")
+    return await call.services.post_search.page(
+        call.user, arguments.channel(call.params), arguments.post_search(call.params), call.now
+    )
 
 
 async def preview(call: Call) -> Reply:

@@ -1,0 +1,118 @@
+"""`microsub search`: the index in which posts are found."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from microsub import wiring
+from microsub.cli.groups import Group
+from microsub.cli.options import SEARCH_FLAGS, as_instant, counted, fail, on_stores, print_json, say
+
+if TYPE_CHECKING:
+    from microsub.search.replica import IndexFigures
+    from microsub.settings import Settings
+    from microsub.wiring.stores import Stores
+
+_LOOK = 0.2
+_MOST_COUNTED = 10_000
+
+
+@click.group(cls=Group)
+def search() -> None:
+    """Look after this machine's index of posts."""
+
+
+@search.command()
+@on_stores(*SEARCH_FLAGS)
+async def rebuild(settings: Settings, stores: Stores) -> None:
+    """Build the index of posts again.
+
+    Nobody needs to do that: an index that is lost, corrupt or out of step is built again by itself. The former one
+    answers meanwhile. Where a server runs on this machine, its process that writes the index does it, and the command
+    waits for that.
+
+    Example: microsub search rebuild
+    """
+    _require_on(settings)
+    began = time.monotonic()
+    follower = wiring.worker.follower(settings, stores)
+    try:
+        while not await follower.build():
+            if await _asked_for(settings):
+                break
+    except OSError as error:
+        fail(f"can't write the index in {settings.index}: {error.strerror}")
+    figures = await _figures(settings)
+    say(f"built: {counted(figures.posts, 'post')} in {time.monotonic() - began:.1f} s, {settings.index}")
+
+
+async def _asked_for(settings: Settings) -> bool:
+    """Ask the process that is the writer, and wait until it is done; False where it has ended before."""
+    from microsub.search.replica import IndexFolder
+
+    folder = IndexFolder(settings.index)
+    folder.ask_for_rebuild()
+    while folder.has_wish():
+        if not folder.has_writer():
+            return False
+        await asyncio.sleep(_LOOK)
+    return True
+
+
+@search.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@on_stores(*SEARCH_FLAGS)
+async def status(settings: Settings, stores: Stores, as_json: bool) -> None:
+    """Show how the index of posts fares.
+
+    How many posts are in it, how large it is, how many changes it hasn't taken in yet, and when it was built.
+    """
+    from microsub.feeds.events import Events
+
+    _require_on(settings)
+    figures = await _figures(settings)
+    behind = None
+    if figures.usable:
+        behind = len(await Events(stores.redis).since(figures.cursor, _MOST_COUNTED))
+    if as_json:
+        times = {"built": as_instant(figures.built), "written": as_instant(figures.written)}
+        found = {**figures.as_dict(), **times, "behind": behind, "folder": str(settings.index)}
+        print_json({name: value for name, value in found.items() if value is not None})
+        return
+    say(_described(figures, behind, settings))
+
+
+def _described(figures: IndexFigures, behind: int | None, settings: Settings) -> str:
+    writer = "a process of this machine follows the posts" if figures.followed else "no process follows the posts"
+    lines = [f"folder   {settings.index} ({figures.bytes / 1e6:.1f} MB)"]
+    if not figures.usable:
+        lines.append(
+            "posts    none: there is no index that can be read; it is built by the next worker, or by a rebuild"
+        )
+    else:
+        changes = "10,000 changes or more" if behind == _MOST_COUNTED else counted(behind or 0, "change")
+        lines += [
+            f"posts    {figures.posts:,}",
+            f"behind   {changes}; {writer}",
+            f"built    {as_instant(figures.built)}, in {figures.took or 0:.1f} s",
+        ]
+    return "\n".join(lines)
+
+
+async def _figures(settings: Settings) -> IndexFigures:
+    from microsub.search.replica import IndexFolder, IndexReader
+
+    reader = IndexReader(IndexFolder(settings.index))
+    try:
+        return await reader.figures()
+    finally:
+        reader.close()
+
+
+def _require_on(settings: Settings) -> None:
+    if not wiring.worker.can_search(settings):
+        fail("posts can't be searched here: MICROSUB_SEARCH is off, or this Python's SQLite has no FTS5")
