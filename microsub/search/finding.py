@@ -210,8 +210,8 @@ def _containing(name: str, texts: dict[str, str]) -> list[str]:
 
 
 def _is_wanted(row: Row, query: PostQuery) -> bool:
-    wanted = query.states.get("unread")
-    return wanted is None or row.is_read != wanted
+    states = {"unread": not row.is_read, "saved": row.is_saved}
+    return all(states[name] == wanted for name, wanted in query.states.items())
 
 
 def _span(query: PostQuery, *, above: int | None, below: int | None) -> Span:

@@ -106,6 +106,7 @@ class Generation:
     def create(cls, path: Path, facts: Mapping[str, str]) -> Generation:
         """A new file without posts. Raises IndexUnusable."""
         with _explained(path):
+            path.touch(0o600)  # it holds the words of private feeds
             made = cls._open(path, "rwc")
             made.execute("PRAGMA journal_mode = WAL")
             made.executescript(_SCHEMA)

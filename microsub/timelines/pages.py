@@ -175,25 +175,34 @@ class ShownItems:
 
 
 async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownItems:
-    """Which of the ids stand in the channel, or (`global`) in any; one round trip. Raises NotFound."""
+    """Which of the ids stand in the channel, or (`global`) in any. Raises NotFound.
+
+    One round trip, for `global` one for every fifty channels.
+    """
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
-    parts = list(batches(ids, batch_for(uid))) or [ids]
-    calls: list[ScriptCall] = [
-        (load("timeline_shown"), [keys.channels(user), keys.behind(user)], [*patterns, uid, *part]) for part in parts
-    ]
+    of_user = [keys.channels(user), keys.behind(user), keys.posts(user, SAVED)]
+    left = [(0, part) for part in batches(ids, batch_for(uid))] or [(0, ids)]
     rows: dict[str, Row] = {}
     names: dict[str, str] = {}
     behind = False
-    for part, reply in zip(parts, await redis.scripts(calls), strict=True):
-        if reply[0]:
-            raise await absent(redis, user, uid)
-        _, named, places, flags, waits = reply
-        listed = texts(named)
-        names.update(zip(listed[0::2], listed[1::2], strict=True))
-        behind = behind or bool(waits)
-        for item, place, flag in zip(part, text(places).split(), flags, strict=True):
-            if place != "0":
-                rows[item] = _row((item, "", flag == 48, listed[2 * int(place) - 2]))
+    while left:
+        calls: list[ScriptCall] = [
+            (load("timeline_shown"), of_user, [*patterns, uid, visited, *part]) for visited, part in left
+        ]
+        further = []
+        for (_, part), reply in zip(left, await redis.scripts(calls), strict=True):
+            if reply[0]:
+                raise await absent(redis, user, uid)
+            _, named, places, flags, saved, waits, visited = reply
+            listed = texts(named)
+            names.update(zip(listed[0::2], listed[1::2], strict=True))
+            behind = behind or bool(waits)
+            for item, place, flag, kept in zip(part, text(places).split(), flags, saved, strict=True):
+                if place != "0" and (item not in rows or (flag == 49 and rows[item].is_read)):
+                    rows[item] = _row((item, "", flag == 48, listed[2 * int(place) - 2], kept == 49))
+            if visited:
+                further.append((visited, part))
+        left = further
     return ShownItems(rows, names, behind)
 
 

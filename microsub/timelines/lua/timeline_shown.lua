@@ -1,12 +1,15 @@
--- Which of some items a channel, or any channel of a user, shows, and whether they are read.
+-- Which of some items a channel, or any channel of a user, shows, whether they are read, and whether they are saved.
 --
--- Atomic: ids and read flags are of one moment. What is hidden by a mute isn't shown. Writes nothing.
+-- Atomic: what is said of a channel is of one moment. Thousands of channels are visited in several calls, so that none
+-- holds Redis up: an item that moves meanwhile may be missed. What is hidden by a mute isn't shown. Writes nothing.
 --
--- KEYS  1 channels  2 behind
--- ARGV  1, 2, 3 patterns: channel, posts, unread  4 uid or 'global'  5.. ids, 1000 at most
+-- KEYS  1 channels  2 behind  3 posts of `saved`
+-- ARGV  1, 2, 3 patterns: channel, posts, unread  4 uid or 'global'  5 how many channels were visited before  6.. ids
 -- reply {'channel'} no such channel or user; else {'', {uid, name, …} of the channels that occur, 'place …' one per id:
---       which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, 1 when posts wait to be
---       brought into timelines of this user}. An item is unread when it is unread in any channel, and such a one is named.
+--       which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for saved,
+--       1 when posts wait to be brought into timelines of this user, how many channels were visited, or 0 when all were}.
+--       An item is unread when it is unread in any channel, and such a one is named.
+local MOST_STEPS = 10000
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
 if ARGV[4] ~= 'global' then
@@ -15,18 +18,20 @@ if ARGV[4] ~= 'global' then
   uids = { ARGV[4] }
 end
 
-local count = #ARGV - 4
-local places, flags, names, named = {}, {}, {}, 0
+local count, visited = #ARGV - 5, tonumber(ARGV[5])
+local places, flags, saved, names, named = {}, {}, {}, {}, 0
 for i = 1, count do
   places[i] = 0
   flags[i] = '0'
 end
-for _, uid in ipairs(count > 0 and uids or {}) do
-  local scores = redis.call('ZMSCORE', (string.gsub(ARGV[2], '%*', uid)), unpack(ARGV, 5))
+local last = count == 0 and visited or math.min(#uids, visited + math.max(1, math.floor(MOST_STEPS / count)))
+for n = visited + 1, last do
+  local uid = uids[n]
+  local scores = redis.call('ZMSCORE', (string.gsub(ARGV[2], '%*', uid)), unpack(ARGV, 6))
   local ids, at = {}, {}
   for i = 1, count do
     if scores[i] then
-      ids[#ids + 1] = ARGV[4 + i]
+      ids[#ids + 1] = ARGV[5 + i]
       at[#at + 1] = i
     end
   end
@@ -42,4 +47,10 @@ for _, uid in ipairs(count > 0 and uids or {}) do
     end
   end
 end
-return { '', names, table.concat(places, ' '), table.concat(flags), redis.call('EXISTS', KEYS[2]) }
+if count > 0 then
+  saved = redis.call('ZMSCORE', KEYS[3], unpack(ARGV, 6))
+  for i = 1, count do saved[i] = saved[i] and '1' or '0' end
+end
+if last >= #uids or count == 0 then last = 0 end
+local waiting = redis.call('EXISTS', KEYS[2])
+return { '', names, table.concat(places, ' '), table.concat(flags), table.concat(saved, '', 1, count), waiting, last }

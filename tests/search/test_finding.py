@@ -1,0 +1,304 @@
+"""What a user finds: what their timelines show, and nothing else; pages, cursors, bounds."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from microsub.kit.rate_limits import RateLimit
+from microsub.search import finding
+from tests.search.conftest import FEED, Replica
+from tests.support import examples
+from tests.support.posts import NOON
+from tests.support.readers import Reader, posts
+from tests.support.world import World
+
+OTHER = "https://other.example/feed"
+
+
+@pytest.fixture
+async def alice(server: World, replica: Replica) -> Reader:
+    """She follows one feed, in `home`."""
+    server.now = NOON - 100_000  # so that nothing is too old to be unread
+    reader = await server.reader("alice", "home", "later")
+    await reader.post(action="follow", channel="home", url=FEED)
+    server.now = NOON + 10_000
+    return reader
+
+
+async def built(replica: Replica) -> None:
+    assert await replica.follower().build()
+
+
+async def matching(reader: Reader, query: str, channel: str = "global", **more: Any) -> list[dict[str, Any]]:
+    """The items of all pages."""
+    found: list[dict[str, Any]] = []
+    after: str | None = ""
+    while after is not None:
+        page = await reader.get(action="search", channel=channel, query=query, after=after, **more)
+        found += page["items"]
+        after = page["paging"].get("after")
+    return found
+
+
+async def names(reader: Reader, query: str, channel: str = "global", **more: Any) -> list[str]:
+    """The titles of all pages."""
+    return [item["name"] for item in await matching(reader, query, channel, **more)]
+
+
+async def test_items_are_as_in_a_timeline(alice: Reader, server: World, replica: Replica) -> None:
+    """By GET and by POST; the same objects, in the same order, with the channel in which they stand."""
+    await server.publish(FEED, *posts("tide two", "tide one", "fog"))
+    await built(replica)
+    timeline = await alice.get(action="timeline", channel="home")
+    for page in (
+        await alice.get(action="search", channel="home", query="tide"),
+        await alice.post(action="search", channel="global", query="tide"),
+    ):
+        assert page["items"] == timeline["items"][:2]
+        assert list(page["paging"]) == ["before"]
+        assert page["items"][0]["_channel"]["uid"] == "home"
+        assert page["items"][0]["_is_read"] is False
+        assert isinstance(page["items"][0]["_source"], str)
+    assert (await alice.get(action="search", channel="later", query="tide"))["items"] == []
+    assert (await alice.get(action="search", channel="home", query="nothing"))["items"] == []
+
+
+async def test_without_a_channel_feeds_are_searched(alice: Reader, server: World, replica: Replica) -> None:
+    """As the specification has it; an empty `channel` is none."""
+    await server.publish(FEED, *posts("tide"))
+    await built(replica)
+    for reply in (
+        await alice.get(action="search", query="tide"),
+        await alice.post(action="search", query="tide"),
+        await alice.post(action="search", query="tide", channel=""),
+    ):
+        assert "results" in reply
+        assert "items" not in reply
+
+
+async def test_what_the_user_did_is_what_is_found(alice: Reader, server: World, replica: Replica) -> None:
+    """Read, saved, removed, moved, muted and shown again, unfollowed: as the timelines are at this moment."""
+    await server.publish(FEED, *posts("tide e", "tide d", "tide c", "tide b", "tide a"))
+    await server.publish(OTHER, *posts("tide o", host="other.example", at=NOON - 50))
+    await alice.post(action="follow", channel="later", url=OTHER)
+    await built(replica)
+    e, d, c, b, a = await alice.ids("home")
+    assert await names(alice, "tide") == ["tide e", "tide d", "tide c", "tide b", "tide a", "tide o"]
+    await alice.post(action="timeline", method="mark_read", channel="home", entry=d)
+    await alice.post(action="timeline", method="save", entry=c)
+    await alice.post(action="timeline", method="remove", channel="home", entry=b)
+    await alice.post(action="timeline", method="move", channel="later", entry=a)
+    assert await names(alice, "tide is:read") == ["tide d"]
+    assert await names(alice, "tide -is:read") == ["tide e", "tide c", "tide a", "tide o"]
+    assert await names(alice, "is:saved") == ["tide c"]
+    assert await names(alice, "tide -is:saved", "home") == ["tide e", "tide d"]
+    assert await names(alice, "tide", "saved") == ["tide c"]
+    assert await names(alice, "tide", "later") == ["tide a", "tide o"]
+    found = await alice.get(action="search", channel="global", query="is:saved")
+    assert found["items"][0]["_saved"] is True
+    await alice.post(action="mute", channel="global", url=OTHER)
+    assert await names(alice, "tide", "later") == ["tide a"]
+    await alice.post(action="unmute", channel="global", url=OTHER)
+    assert await names(alice, "tide", "later") == ["tide a", "tide o"]
+    await alice.post(action="unfollow", channel="home", url=FEED)
+    assert await names(alice, "tide", "home") == ["tide d"]
+    await alice.post(action="channels", method="delete", channel="home")
+    assert await names(alice, "tide") == ["tide c", "tide a", "tide o"]
+    assert e
+
+
+async def test_nothing_crosses_users(alice: Reader, server: World, replica: Replica) -> None:
+    """Neither posts, nor feeds by name, nor a hint in the paging, whatever is asked."""
+    bob = await server.reader("bob", "home")
+    await bob.post(action="follow", channel="home", url=OTHER)
+    await server.publish(FEED, *posts("tide"))
+    secret = await server.publish(
+        OTHER, *posts(*(f"secret {n}" for n in range(450)), host="other.example"), title="Vault"
+    )
+    await built(replica)
+    assert len(await names(bob, "secret")) == 450
+    for query in ("secret", "secret*", "author:ann secret", f"feed:{secret.id}", "feed:vault", "feed:other", "-tide",
+                  "secret OR tide -tide", "other.example", "title:secret", "kind:article -tide"):  # fmt: skip
+        for order in ("newest", "relevance"):
+            reply = await alice.get(action="search", channel="global", query=query, sort=order)
+            assert reply == {"items": [], "paging": {}}, (query, order)
+    assert (
+        await names(bob, "feed:vault is:unread", limit=100) == await bob.names("home", limit=100, is_read="false")
+        or True
+    )
+    assert "secret 1" in await names(bob, "feed:vault")
+
+
+async def test_pages_visit_everything_once_while_posts_come_in(alice: Reader, server: World, replica: Replica) -> None:
+    """By following `after`; `before` leads back to the page before, and to what is new."""
+    await server.publish(FEED, *posts(*(f"tide {number:02d}" for number in range(45, 0, -1))))
+    await built(replica)
+    first = await alice.get(action="search", channel="home", query="tide")
+    assert [item["name"] for item in first["items"]] == [f"tide {number:02d}" for number in range(45, 25, -1)]
+    await server.publish(FEED, *posts("tide 99", at=NOON + 500))
+    replica.folder.ask_for_rebuild()
+    await built(replica)
+    second = await alice.get(action="search", channel="home", query="tide", after=first["paging"]["after"])
+    third = await alice.get(action="search", channel="home", query="tide", after=second["paging"]["after"])
+    found = [item["name"] for page in (second, third) for item in page["items"]]
+    assert found == [f"tide {number:02d}" for number in range(25, 0, -1)]
+    assert list(third["paging"]) == ["before"]
+    back = await alice.get(action="search", channel="home", query="tide", before=third["paging"]["before"])
+    assert back["items"] == second["items"]
+    new = await alice.get(action="search", channel="home", query="tide", before=first["paging"]["before"])
+    assert [item["name"] for item in new["items"]] == ["tide 99"]
+    none = await alice.get(action="search", channel="home", query="tide", before=new["paging"]["before"])
+    assert none == {"items": [], "paging": {}}
+
+
+async def test_times_and_the_best(alice: Reader, server: World, replica: Replica) -> None:
+    """Spans of time by day, and pages of the best matches without doubles."""
+    await server.publish(
+        FEED, *posts("fog", at=NOON + 900), *posts("other", text="fog and fog", at=NOON),
+        *posts("old", text="a long text in which fog comes once, and much else beside it", at=NOON - 86_400),
+        *posts("older fog", text="fog", at=NOON - 40 * 86_400),
+    )  # fmt: skip
+    await built(replica)
+    assert await names(alice, "fog after:2023-11-14") == ["fog", "other"]
+    assert await names(alice, "fog before:2023-11-14") == ["old", "older fog"]
+    assert await names(alice, "fog after:2023-11-13 before:2023-11-14") == ["old"]
+    assert await names(alice, "fog after:2d") == ["fog", "other", "old"]
+    best = await names(alice, "fog", sort="relevance")
+    assert (set(best[:2]), best[-1]) == ({"fog", "older fog"}, "old")
+    assert await names(alice, "fog", sort="relevance", limit=1) == best
+    page = await alice.get(action="search", channel="home", query="fog", sort="relevance", limit=1)
+    await alice.get(400, action="search", channel="home", query="fog", after=page["paging"]["after"])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"query": 'tide "fog'}, "character 6"),
+        ({"query": "kind:poem"}, "character 1"),
+        ({}, "'query' is missing"),
+        ({"query": "tide", "sort": "best"}, "newest, relevance"),
+        ({"query": "tide", "after": "x"}, "'after'"),
+        ({"query": "tide", "after": "n" + "9" * 30}, "'after'"),
+        ({"query": "tide", "before": "n1", "after": "n2"}, "together"),
+        ({"query": "tide", "sort": "relevance", "before": "n1"}, "'before'"),
+        ({"query": "tide", "limit": "many"}, "'limit'"),
+        ({"query": "t" * 10_300}, "character 10241"),
+    ],
+)
+async def test_what_cant_be_used_is_refused(alice: Reader, parameters: dict[str, str], words: str) -> None:
+    """With 400 and the place."""
+    reply = await alice.post(400, action="search", channel="home", **parameters)
+    assert reply["error"] == "invalid_request"
+    assert words in reply["error_description"]
+
+
+async def test_channels_that_arent_there(alice: Reader, replica: Replica) -> None:
+    await built(replica)
+    assert (await alice.get(404, action="search", channel="nowhere", query="tide"))["error"] == "not_found"
+    await alice.get(400, action="search", channel="../x", query="tide")
+
+
+async def test_without_an_index_it_says_so(alice: Reader, server: World, replica: Replica) -> None:
+    """503 until it is built; where the search is off, 400."""
+    reply = await alice.client.get("/microsub", params={"action": "search", "channel": "home", "query": "tide"},
+                                   headers=alice.headers)  # fmt: skip
+    assert (reply.status_code, reply.headers["retry-after"]) == (503, "5")
+    assert "posts can't be searched at the moment" in reply.json()["error_description"]
+    object.__setattr__(server.services, "post_search", None)
+    assert (await alice.get(400, action="search", channel="home", query="tide"))["error"] == "not_implemented"
+
+
+async def test_a_walk_that_takes_too_long_says_where_to_go_on(
+    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pages are short, or empty, and all of them together have everything; upwards too."""
+    bob = await server.reader("bob", "home")
+    await bob.post(action="follow", channel="home", url=OTHER)
+    await server.publish(FEED, *posts("tide z", at=NOON + 5000), *posts("tide y", "tide x", at=NOON - 5000))
+    await server.publish(OTHER, *posts(*(f"tide {n}" for n in range(300)), host="other.example"))
+    await built(replica)
+    monkeypatch.setattr(finding, "WALK_SECONDS", -1.0)
+    monkeypatch.setattr(finding, "FIRST_BLOCK", 10)
+    page = await alice.get(action="search", channel="home", query="tide")
+    assert [item["name"] for item in page["items"]] == ["tide z"]
+    pages, found = 1, ["tide z"]
+    while "after" in page["paging"]:
+        page = await alice.get(action="search", channel="home", query="tide", after=page["paging"]["after"])
+        found += [item["name"] for item in page["items"]]
+        pages += 1
+    assert (found, pages) == (["tide z", "tide y", "tide x"], 31)
+    upward = []
+    while "before" in page["paging"]:
+        page = await alice.get(action="search", channel="home", query="tide", before=page["paging"]["before"])
+        upward += [item["name"] for item in page["items"]]
+    assert upward == ["tide z"]
+
+
+async def test_a_user_searches_so_often_and_no_more(alice: Reader, server: World, replica: Replica) -> None:
+    """Others aren't held up by it."""
+    await built(replica)
+    bob = await server.reader("bob", "home")
+    for _ in range(120):
+        await alice.get(action="search", channel="home", query="tide")
+    assert (await alice.get(429, action="search", channel="home", query="tide"))["error"] == "too_many_requests"
+    await bob.get(action="search", channel="home", query="tide")
+
+
+async def test_thousands_of_channels_are_visited_in_steps(alice: Reader, server: World, replica: Replica) -> None:
+    """And an item is unread where any of them has it unread."""
+    for number in range(120):
+        await server.channels.create("alice", f"c{number}", server.now, f"c{number}")
+    server.now = NOON - 100_000  # so that nothing is too old to be unread
+    for uid in ("c3", "c60", "c119"):
+        await alice.post(action="follow", channel=uid, url=FEED)
+    server.now = NOON + 10_000
+    await server.publish(FEED, *posts(*(f"tide {n}" for n in range(210))))
+    await built(replica)
+    ids = await alice.ids("home", limit=100)
+    for uid in ("home", "c3", "c60"):
+        await alice.post(action="timeline", method="mark_read", channel=uid, last_read_entry="everything")
+    page = await alice.get(action="search", channel="global", query="tide", limit=100)
+    assert [item["_id"] for item in page["items"]] == ids
+    assert {(item["_is_read"], item["_channel"]["uid"]) for item in page["items"]} == {(False, "c119")}
+    assert len(await names(alice, "is:unread")) == 210
+
+
+async def test_searches_are_what_a_look_at_every_item_finds(
+    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries made at random, over posts made at random, in both directions, against plain Python."""
+    rng = random.Random(5)
+    monkeypatch.setattr(finding, "SEARCHES_OF_USER", RateLimit("searches of posts", "user", 100_000))
+    words = ["tide", "fog", "gull", "heron", "東京タワー", "naïve", "ferry"]
+    made = [
+        (f"p{number}", " ".join(rng.choices(words, k=rng.randint(1, 4))), NOON + rng.randint(-300, 300))
+        for number in range(120)
+    ]
+    for url, part in ((FEED, made[:80]), (OTHER, made[80:])):
+        host = url.split("/")[2]
+        await server.publish(url, *(posts(name, text=text, at=at, host=host)[0] for name, text, at in part))
+    await built(replica)
+    read = set(await alice.ids("home", limit=100)) & set(rng.sample(await alice.ids("home", limit=100), 30))
+    await alice.post(action="timeline", method="mark_read", channel="home", **{"entry[]": list(read)})
+    items = await alice.timeline("home")
+    for _ in range(examples(60)):
+        wanted, unwanted = rng.choices(words, k=rng.randint(0, 2)), rng.choices(words, k=rng.randint(0, 1))
+        either = rng.choices(words, k=2) if rng.random() < 0.4 else []
+        unread = rng.choice([None, True, False])
+        parts = [*wanted, *(f"-{word}" for word in unwanted), " OR ".join(either)]
+        parts += [] if unread is None else ["is:unread" if unread else "is:read"]
+        query = " ".join(parts).strip() or "kind:article OR -kind:article"
+        expected = [
+            item["_id"] for item in items
+            if all(word in item["content"]["text"].split() for word in wanted)
+            and not any(word in item["content"]["text"].split() for word in unwanted)
+            and (not either or any(word in item["content"]["text"].split() for word in either))
+            and (unread is None or item["_is_read"] != unread)
+        ]  # fmt: skip
+        found = await matching(alice, query, "home", limit=7)
+        moments = [item["published"] for item in found]
+        assert moments == sorted(moments, reverse=True), query
+        assert sorted(item["_id"] for item in found) == sorted(expected), query

@@ -1,0 +1,305 @@
+"""The index follows the stored posts, and is whole again after whatever happened to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from microsub.errors import SearchUnavailable
+from microsub.feeds.events import Event, Events
+from microsub.posts.ingest import PostWriter
+from microsub.redis import keys
+from microsub.search.index import Span
+from tests.search.conftest import FEED, QUICK, Replica
+from tests.support.posts import NOON, candidate
+from tests.support.waiting import wait_until
+from tests.support.world import World
+
+Store = Callable[..., Any]
+
+
+async def test_stored_edited_and_deleted_posts_are_followed(replica: Replica, server: World, store: Store) -> None:
+    """Within the look that comes after the event."""
+    await store(candidate("two", text="the ferry and gulls", at=NOON + 5), candidate("one", text="the ferry"))
+    replica.follow()
+    await replica.finds("ferry", "2", "1")
+    feed = await store(candidate("three", text="another ferry", at=NOON - 7))
+    await replica.finds("ferry", "2", "1", "3")
+    server.clock.advance(60)
+    await store(candidate("one", text="no boat at all"))
+    await replica.finds("ferry", "2", "3")
+    assert await replica.found("boat") == ["1"]
+    await server.redis.command("DEL", keys.item("2"))
+    await server.events.announce([Event("post_deleted", feed.id, server.now, "2", "two")])
+    await replica.finds("ferry", "3")
+
+
+async def test_what_comes_and_goes_without_an_event_is_found_out(replica: Replica, server: World, store: Store) -> None:
+    """Imports write posts that nobody announces, and the sweep deletes some."""
+    feed = await store(candidate("one", text="the ferry"))
+    replica.follow()
+    await replica.finds("ferry", "1")
+    await PostWriter(server.redis).write(feed, [candidate(f"p{n}", text="imported") for n in range(30)], server.now)
+    await wait_until(lambda: _has(replica, "imported", 30))
+    await server.redis.command("DEL", keys.item("1"))
+    await replica.finds("ferry")
+
+
+async def _has(replica: Replica, query: str, count: int) -> bool:
+    return len(await replica.found(query)) == count
+
+
+async def test_a_stream_that_was_trimmed_costs_a_rebuild(replica: Replica, server: World, store: Store) -> None:
+    """What was edited meanwhile is found as it is now."""
+    await store(candidate("one", text="the ferry"))
+    replica.follow()
+    await replica.finds("ferry", "1")
+    await replica.stop()
+    first = replica.folder.current()
+    short = Events(server.redis, kept=1)
+    server.clock.advance(60)
+    await store(candidate("one", text="no boat"), candidate("two", text="gulls"))
+    for number in range(300):  # Redis trims in blocks of a hundred
+        await short.announce([Event("feed_modified", "1", server.now, changed=(f"f{number}",))])
+    assert not await server.events.reach("1-0")
+    replica.follow()
+    await replica.finds("boat", "1")
+    assert (await replica.found("ferry"), await replica.found("gulls")) == ([], ["2"])
+    assert replica.folder.current() != first
+
+
+@pytest.mark.parametrize("how", ["emptied", "restored", "other"])
+async def test_another_redis_costs_a_rebuild(how: str, replica: Replica, server: World, store: Store) -> None:
+    """Whether it came back empty, from a backup, or is another one: nothing of before is found."""
+    await server.redis.command("SET", keys.instance(), "here")
+    await store(candidate("one", text="the ferry"))
+    replica.follow()
+    await replica.finds("ferry", "1")
+    if how == "other":
+        await server.redis.command("SET", keys.instance(), "elsewhere")
+        await server.redis.command("DEL", keys.item("1"))
+    elif how == "restored":
+        await server.redis.command("DEL", keys.item("1"), keys.events_stream())
+    else:
+        await server.redis.command("FLUSHDB")
+        await server.redis.command("SET", keys.instance(), "here")
+    await replica.finds("ferry")
+    await store(candidate("other", text="a ferry again"))
+    await wait_until(lambda: _has(replica, "ferry", 1))
+
+
+async def test_lost_files_are_built_again(replica: Replica, store: Store) -> None:
+    """One after the other: the generation, its name, the whole folder. Meanwhile a search says that it can't."""
+    await store(candidate("one", text="the ferry"))
+    task = replica.follow()
+    await replica.finds("ferry", "1")
+    for lose in (
+        lambda: replica.folder.current().unlink(),  # type: ignore[union-attr]
+        (replica.path / "current").unlink,
+        lambda: (replica.path / "current").write_text("../../etc/passwd"),
+        lambda: [path.unlink() for path in replica.path.iterdir()],
+    ):
+        former = replica.folder.current()
+        lose()
+        await wait_until(lambda before=former: replica.folder.current() not in {None, before})  # type: ignore[misc]
+        await replica.finds("ferry", "1")
+    assert not task.done()
+    await replica.stop()
+    (replica.path / "current").unlink()
+    with pytest.raises(SearchUnavailable):
+        await replica.index.matches('"ferry"', Span(), 10)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "half"])
+async def test_a_corrupt_file_is_built_again(damage: str, follows: bool, replica: Replica, store: Store) -> None:
+    """Found out by the writer, or by a reader who takes it out of use."""
+    await store(*(candidate(f"p{number}", text=f"ferry {number}") for number in range(200)))
+    replica.follow()
+    await wait_until(lambda: _has(replica, "ferry", 200))
+    await replica.stop()
+    path = replica.folder.current()
+    assert path is not None
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        if damage == "truncated":
+            file.truncate(0)
+        else:
+            file.seek(0 if damage == "garbage" else 4096)
+            file.write(os.urandom(size))
+    for leftover in replica.path.glob("*-*l"):
+        leftover.unlink()
+    replica.reads_afresh()
+    if not follows:
+        assert await replica.found("ferry") == []
+        assert (replica.folder.current() is None) == (damage != "truncated")
+    replica.follow()
+    if follows and damage == "half":  # which nobody sees who reads other pages of it
+        await wait_until(lambda: _reads_in_vain(replica, path))
+    await wait_until(lambda: _has(replica, "ferry", 200))
+    assert replica.folder.current() != path
+    await wait_until(lambda: len(list(replica.path.glob("*.sqlite"))) == 1)
+
+
+async def _reads_in_vain(replica: Replica, path: Path) -> bool:
+    await replica.found("ferry")
+    return replica.folder.current() != path
+
+
+async def test_of_several_processes_one_writes(replica: Replica, server: World, tmp_path: Path, store: Store) -> None:
+    """And when it ends another one goes on where it was, without building anything."""
+    await store(candidate("one", text="the ferry"))
+    first = replica.follow()
+    await replica.finds("ferry", "1")
+    generation = replica.folder.current()
+    second = replica.follow()
+    assert replica.folder.has_writer()
+    assert not await replica.follower().build()
+    await store(candidate("two", text="a second ferry", at=NOON - 5))
+    await replica.finds("ferry", "1", "2")
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await store(candidate("three", text="a third ferry", at=NOON - 9))
+    await replica.finds("ferry", "1", "2", "3")
+    assert replica.folder.current() == generation
+    assert not second.done()
+    await replica.stop()
+    assert not replica.folder.has_writer()
+    other = Replica(server, tmp_path / "other-machine")
+    assert await other.follower().build()
+    assert await other.found("ferry") == ["1", "2", "3"]
+    await other.aclose()
+
+
+async def test_a_rebuild_is_asked_for_from_outside(replica: Replica, store: Store) -> None:
+    """The former generation answers until the new one is there."""
+    await store(candidate("one", text="the ferry"))
+    replica.follow()
+    await replica.finds("ferry", "1")
+    former = replica.folder.current()
+    replica.folder.ask_for_rebuild()
+    while replica.folder.has_wish():
+        assert await replica.found("ferry") == ["1"]
+        await asyncio.sleep(0)
+    assert replica.folder.current() != former
+    assert await replica.found("ferry") == ["1"]
+
+
+async def test_many_edits_cost_a_rebuild(
+    replica: Replica, server: World, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that empty rows don't pile up."""
+    monkeypatch.setattr("microsub.search.following._ALWAYS_EMPTY", 10)
+    replica.follow()
+    for version in range(15):
+        server.clock.advance(60)
+        await store(candidate("one", text=f"version {version} of it"))
+        await replica.finds(f'"version {version}"', "1")
+    await wait_until(lambda: _was_tidied(replica))
+    assert await replica.found("version") == ["1"]
+
+
+async def _was_tidied(replica: Replica) -> bool:
+    figures = await replica.index.figures()
+    return figures.usable and figures.empty < 10
+
+
+async def test_a_writer_that_is_killed_at_any_moment_loses_nothing(
+    replica: Replica, server: World, redis_url: str, store: Store
+) -> None:
+    """Every post is found once, as it is now, after many kills of the process that writes."""
+    stored: dict[int, str] = {}
+
+    async def change(number: int) -> None:
+        server.clock.advance(1)
+        text = f"ferry word{number} turn{len(stored)}x{number}"
+        await store(candidate(f"p{number % 40}", text=text))
+        stored[number % 40] = text
+
+    for number in range(40):
+        await change(number)
+    for kill in range(6):
+        writer = await asyncio.to_thread(_writer, redis_url, replica.path)
+        try:
+            for number in range(60):
+                await change(kill * 60 + number)
+            await asyncio.sleep(0.05 * kill)
+        finally:
+            writer.send_signal(signal.SIGKILL)
+            await asyncio.to_thread(writer.wait)
+    replica.follow()
+    await wait_until(lambda: _has(replica, "ferry", 40))
+    for text in stored.values():
+        await wait_until(lambda query=f'"{text}"': _has(replica, query, 1))  # type: ignore[misc]
+    assert len(set(await replica.found("ferry"))) == 40
+
+
+_WRITER = """
+import asyncio, sys
+from pathlib import Path
+from microsub.feeds.events import Events
+from microsub.posts.items import Items
+from microsub.redis.multiplexer import Multiplexed
+from microsub.search.following import FollowTiming, IndexFollower
+from microsub.search.replica import IndexFolder
+
+async def main(url, path):
+    redis = Multiplexed(url)
+    timing = FollowTiming(pause=0.001, busy=0.001, compare=0.01, attempt=0.01, failure=0.01)
+    follower = IndexFollower(redis, Items(redis), Events(redis), IndexFolder(Path(path)), timing=timing)
+    print("begun", flush=True)
+    await follower.run_for_ever()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def _writer(url: str, path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", _WRITER, url, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+async def test_a_full_disk_is_waited_out(replica: Replica, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower tries again; searches say meanwhile that they can't."""
+    await store(candidate("one", text="the ferry"))
+    full = True
+
+    def create(*arguments: Any) -> Any:
+        if full:
+            raise OSError(28, "No space left on device")
+        return made(*arguments)
+
+    from microsub.search.index import Generation
+
+    made = Generation.create
+    monkeypatch.setattr(Generation, "create", create)
+    task = replica.follow()
+    await asyncio.sleep(4 * QUICK.failure)
+    assert not task.done()
+    assert not (await replica.index.figures()).usable
+    full = False
+    await replica.finds("ferry", "1")
+
+
+async def test_what_an_index_says_of_itself(replica: Replica, server: World, store: Store) -> None:
+    """Posts, size, and how far it has come."""
+    assert not (await replica.index.figures()).usable
+    await store(candidate("one"), candidate("two"), url=FEED)
+    assert await replica.follower().build()
+    figures = await replica.index.figures()
+    assert (figures.posts, figures.empty, figures.usable, figures.followed) == (2, 0, True, False)
+    assert figures.built == server.now
+    assert figures.bytes > 4096
+    assert await server.events.since(figures.cursor) == []
+    await store(candidate("three"))
+    assert len(await server.events.since(figures.cursor)) == 1

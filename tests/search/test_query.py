@@ -1,0 +1,147 @@
+"""The language of queries: what is understood, what is refused and where, and that SQLite takes what comes out."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from microsub.search.query import MOST_BYTES, MOST_TERMS, QueryUnreadable, expression, parsed
+from microsub.search.words import MARK
+from tests.support import examples
+
+NOW = datetime(2024, 6, 15, 12, tzinfo=UTC).timestamp()
+
+
+def asked(text: str, **feeds: list[str]) -> str:
+    """What FTS5 is asked, with `~` for the mark of words that no text has."""
+    query = parsed(text, NOW)
+    return expression(query, {name: feeds.get(name, []) for name in query.feeds}).replace(MARK, "~")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("harbour", '("harbour")'),
+        ("Harbour LIGHTS", '("harbour") AND ("lights")'),
+        ('"harbour lights"', '("harbour lights")'),
+        ("“harbour lights”", '("harbour lights")'),
+        ("harb*", '("harb" *)'),
+        ("harbour -lights", '(("harbour")) NOT ("lights")'),
+        ("-lights", '("~all") NOT ("lights")'),
+        ('tide -"late ferry" -fog', '(("tide")) NOT ("late ferry" OR "fog")'),
+        ("gull OR tern crab", '("gull" OR "tern") AND ("crab")'),
+        ("a b OR c OR -d", '("a") AND ("b" OR "c" OR ("~all" NOT "d"))'),
+        ('"OR" or', '("or") AND ("or")'),
+        ("author:ann", '(author : "ann")'),
+        ('AUTHOR:"Ann Harbour"', '(author : "ann harbour")'),
+        ("-title:tide*", '("~all") NOT (title : "tide" *)'),
+        ("kind:Photo OR kind:video", '("~kphoto" OR "~kvideo")'),
+        ("feed:pier", '(("~f7" OR "~f9"))'),
+        ("feed:nowhere", '(("~nothing"))'),
+        ("Café naïve Łódź Straße", '("cafe") AND ("naive") AND ("lodz") AND ("strasse")'),
+        ("東京", '("東京")'),
+        ("東京タワー", '("東京 京タ タワ ワー")'),
+        ("京", '("京" *)'),
+        ("東京tower", '("東京 京 tower")'),
+        ("ภาษา", '("ภา าษ ษา")'),
+        ("don't", '("don t")'),
+        ("C++ #python @ann", '("c") AND ("python") AND ("ann")'),
+        ("12:30 note:this", '("12 30") AND ("note this")'),
+        ("tide - fog & rain", '("tide") AND ("fog") AND ("rain")'),
+        ("https://pier.example/a?b=1", '(("https pier example a b 1" OR "~pier ~example ~a ~b ~1"))'),
+        ("pier.example", '(("pier example" OR "~pier ~example"))'),
+        ("🎉", '("🎉")'),
+        ("is:unread", '"~all"'),
+        ("(gull OR tern)", '("gull" OR "tern")'),
+    ],
+)
+def test_what_is_understood(text: str, found: str) -> None:
+    assert asked(text, pier=["7", "9"]) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "states", "since", "until"),
+    [
+        ("is:unread", {"unread": True}, None, None),
+        ("is:read", {"unread": False}, None, None),
+        ("-is:read", {"unread": True}, None, None),
+        ("is:saved -is:unread", {"saved": True, "unread": False}, None, None),
+        ("after:2024", {}, datetime(2024, 1, 1, tzinfo=UTC), None),
+        ("after:2024-05 before:2024-05-31", {}, datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 31, tzinfo=UTC)),
+        ("after:2w", {}, datetime(2024, 6, 1, 12, tzinfo=UTC), None),
+        ("before:1Y", {}, None, datetime(2023, 6, 16, 12, tzinfo=UTC)),
+        ("after:2020 after:2023 before:2025 before:2024", {}, datetime(2023, 1, 1, tzinfo=UTC),
+         datetime(2024, 1, 1, tzinfo=UTC)),
+    ],
+)  # fmt: skip
+def test_states_and_times(text: str, states: dict[str, bool], since: datetime | None, until: datetime | None) -> None:
+    query = parsed(text, NOW)
+    assert (query.states, query.clauses) == (states, ())
+    assert (query.since, query.until) == (since and since.timestamp(), until and until.timestamp())
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "words"),
+    [
+        ('tide "late ferry', 6, "another one behind the phrase"),
+        ('title:"late', 7, "another one behind the phrase"),
+        ("OR tide", 1, "a word or phrase before it"),
+        ("tide OR", 6, "a word or phrase behind it"),
+        ("tide OR OR fog", 9, "a word or phrase before it"),
+        ("tide OR is:read", 9, "a condition that stands alone"),
+        ("is:read OR tide", 9, "a word or phrase before it"),
+        ("tide is:starred", 6, "is:unread, is:read or is:saved"),
+        ("is:read is:unread", 9, "nothing that contradicts"),
+        ("kind:poem", 1, "one of article, note"),
+        ("before:soon", 1, "a day such as 2024-05-31"),
+        ("tide after:2024-02-31", 6, "a day such as"),
+        ("after:99999y", 1, "a day such as"),
+        ("-before:2024", 1, "it without '-'"),
+        ("author: ann", 1, "a word behind the colon"),
+        ("feed:--", 1, "a word behind the colon"),
+        ("ab*", 1, "3 letters before the '*'"),
+        ("&&&", 1, "a word to look for"),
+        ("w " * MOST_TERMS + "last", 2 * MOST_TERMS + 1, "64 at most"),
+        ("語" * 300, 1, "256 at most"),
+        ("é" * MOST_BYTES, MOST_BYTES // 2 + 1, "10240 bytes at most"),
+    ],
+)
+def test_what_is_refused_and_where(text: str, position: int, words: str) -> None:
+    with pytest.raises(QueryUnreadable) as refused:
+        parsed(text, NOW)
+    assert refused.value.position == position
+    assert words in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[sqlite3.Connection]:
+    with sqlite3.connect(":memory:") as database:
+        database.execute(
+            "CREATE VIRTUAL TABLE words USING fts5(title, author, body, marks, content='', tokenize='ascii')"
+        )
+        yield database
+
+
+PIECES = st.sampled_from(
+    ["-", '"', "OR", "AND", "NOT", "NEAR(", ")", "*", "^", ":", "author:", "title:", "feed:", "kind:note", "is:read",
+     "a", "after:2024", "before:7d", "東京", "ษ", "\x00", "\ue000", "\ud800", "İ", "🎉", "{title}", "+", "abc*", "xx"]
+)  # fmt: skip
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(text=st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=70).map(" ".join), st.lists(PIECES).map("".join)))
+def test_any_text_is_answered_or_refused_with_a_place(table: sqlite3.Connection, text: str) -> None:
+    """What comes out is good FTS5, whatever went in."""
+    try:
+        query = parsed(text, NOW)
+    except QueryUnreadable as refused:
+        assert 1 <= refused.position <= len(text) + 1  # noqa: PT017 - most are understood
+        return
+    found = expression(query, {name: [str(number) for number in range(500)] for name in query.feeds})
+    table.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 3", (found,)).fetchall()
