@@ -50,9 +50,7 @@ from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
-from microsub.wiring.stores import Stores, feed_lists, following
-from microsub.wiring.worker import figures
-from microsub.wiring.stores import Stores, following, tell_failure
+from microsub.wiring.stores import Stores, feed_lists, following, tell_failure
 from microsub.wiring.worker import can_search, figures, follower
 
 

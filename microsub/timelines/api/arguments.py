@@ -11,8 +11,6 @@ from microsub.errors import InvalidRequest
 from microsub.kit.http.params import Params, missing, wrong
 from microsub.kit.urls import LONGEST_FOLLOWED, web_address
 from microsub.model.plaintext import unprintable
-from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, PageQuery, View
-from microsub.kit.urls import is_usable
 from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, Order, PageQuery, PostSearchRequest, View
 from microsub.surface import Services
 from microsub.timelines.channels import MOST_OF_NAME
