@@ -37,6 +37,8 @@ RATE = 2048
 """Bytes a second that a body has to come with, and an answer has to be taken with, after `PATIENCE`."""
 HURRY = 2.0
 """Takes the place of `PATIENCE` while half of the process' file descriptors are connections."""
+PARTS, PART_BYTES = 20_000, 64
+"""Parts of a body, and bytes that they have on average where there are more: a part takes a microsecond."""
 PIPELINED = 16
 """Requests that may wait behind the one that is being answered."""
 RESERVED = 128
@@ -125,6 +127,8 @@ class WebProtocol(HttpToolsProtocol):
     due = _NOW_ON
     _loose = 0
     """Bytes received since the last whole head, chunk or message that belong to no body."""
+    _parts = _bytes = 0
+    """Parts in which a body has come so far, and their bytes."""
     _refusal: HTTPStatus | None = None
     _unsent: tuple[float, int] | None = None
     """When the client was last found to take the answer, and how many bytes waited then."""
@@ -183,15 +187,22 @@ class WebProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED:
             self._refusal = HTTPStatus.TOO_MANY_REQUESTS
             raise _Refused
-        self._loose = 0
+        self._loose = self._parts = self._bytes = 0
         super().on_headers_complete()
         self.headers = []  # trailers end here: the request has its own list, which they aren't a part of
         if not self.pipeline:
             self.due = _NOW_ON
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body, and give the next one its time; none where the answer is out."""
+        """Take a part of a body, and give the next one its time; none where the answer is out.
+
+        Many small ones end the request.
+        """
         self._loose = max(0, self._loose - len(body))
+        self._parts += 1
+        self._bytes += len(body)
+        if self._parts > PARTS and self._bytes < PART_BYTES * self._parts:
+            raise _Refused
         if not self.cycle.response_complete:
             self.due += len(body) / RATE
         super().on_body(body)

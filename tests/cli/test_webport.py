@@ -136,6 +136,17 @@ async def test_what_honest_clients_send_is_taken() -> None:
         assert (await asyncio.wait_for(reader.read(), PATIENCE)).count(b"200 OK") == 14
 
 
+async def test_a_body_in_parts_of_a_byte_is_refused() -> None:
+    """A million bytes, each in a chunk of its own, took a second of the process that serves."""
+    async with serving() as port:
+        assert status(await port.told(CHUNKED + b"1\r\nc\r\n" * 20_001)).split()[1] == "400"
+        assert not port.bodies
+        _, writer = await port.connect()
+        writer.write(CHUNKED + (b"64\r\n" + b"c" * 100 + b"\r\n") * 30_000 + b"0\r\n\r\n")
+        await wait_until(lambda: len(port.bodies) == 1)
+        assert len(port.bodies[0]) == 3_000_000
+
+
 async def test_trailers_are_no_headers() -> None:
     """A look for a header finds what stood in the head."""
     async with serving() as port:
