@@ -23,7 +23,7 @@ from microsub.redis.scripts import batches, load
 
 log = LibraryLogger(__name__)
 
-VERSION = 7
+VERSION = 8
 """The layout that this software reads and writes."""
 
 LEASE = 60
@@ -209,6 +209,15 @@ async def add_saved(redis: Redis) -> None:
         await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
 
 
+async def order_by_arrival(redis: Redis) -> None:
+    """To version 8: the items of each user have an order of arrival, in which those of before are by publication."""
+    from microsub.timelines.arrivals import derive_arrivals
+
+    for member in await redis.command("SMEMBERS", keys.users()):
+        await derive_arrivals(redis, member.decode())
+        await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
+
+
 async def _channels_of_users(redis: Redis) -> AsyncIterator[list[str]]:
     """The keys of each user's channels, removed ones too; the lease is renewed behind each user."""
     for member in await redis.command("SMEMBERS", keys.users()):
@@ -227,6 +236,7 @@ STEPS: Mapping[int, Step] = {
     5: note_unread_from,
     6: move_unread_from,
     7: add_saved,
+    8: order_by_arrival,
 }
 """From the version before it to the version that is the key."""
 

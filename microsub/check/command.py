@@ -13,15 +13,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from microsub.check.findings import Commands, Derive, Finding, InChannel
+from microsub.check.findings import Commands, Derive, Finding, InArrivals, InChannel
 from microsub.check.look import look
 from microsub.model.plaintext import escaped
 from microsub.model.reader import Reason
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches, load
+from microsub.timelines.arrivals import repair_arrivals
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.rules import settle
-from microsub.timelines.timelinekeys import distinct, set_keys
+from microsub.timelines.timelinekeys import arrival_keys, distinct, set_keys
 from microsub.upkeep.follow_repair import FollowRepair
 
 BETWEEN_LOOKS = 1.0
@@ -151,8 +152,14 @@ async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
             by_channel[one.user, one.uid].append(one)
     for (user, uid), several in by_channel.items():
         for batch in batches(distinct(one.item for one in several)):
-            await redis.script(load("timeline_repair"), set_keys(user, uid), [int(now), *batch])
+            await redis.script(load("timeline_repair"), [*set_keys(user, uid), *arrival_keys(user)], [int(now), *batch])
         missing = distinct(one.item for one in several if one.missing)
         if missing:
             await take_out(redis, user, uid, missing, Leaving(Reason.SWEPT), now)
         await settle(redis, user, uid, [one.ruled for one in several if one.ruled is not None], now)
+    by_user: defaultdict[str, list[str]] = defaultdict(list)
+    for one in remedies:
+        if isinstance(one, InArrivals):
+            by_user[one.user].append(one.item)
+    for user, items in by_user.items():
+        await repair_arrivals(redis, user, sorted(items, key=int), now)

@@ -30,11 +30,19 @@ class InChannel:
 
 
 @dataclass(frozen=True, slots=True)
+class InArrivals:
+    """Bring an item's place in the order of arrival at a user into agreement with what the channels show."""
+
+    user: str
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
 class Derive:
     """Derive followers, addresses and the schedule from the channels (`upkeep.follow_repair`)."""
 
 
-Remedy = Commands | InChannel | Derive
+Remedy = Commands | InChannel | InArrivals | Derive
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ They read nothing and change nothing.
 5. `keys_are_named`: every key is named in `redis.keys`, and has a time to live unless it may stay.
 6. `copies_agree`: what is kept twice, in two slots, says the same.
 7. `rules_hold`: nothing muted is shown, nothing blocked is there, nothing is hidden without a rule.
+8. `arrivals_agree`: the order of arrival at a user holds what that user's channels show, each item once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from microsub.check.findings import Commands, Derive, Finding, InChannel
+from microsub.check.findings import Commands, Derive, Finding, InArrivals, InChannel
 from microsub.check.keynames import Kind, kinds, looks_like_ours
 from microsub.check.seen import CLAIMED, INDEXED, SHOWN, Seen
 from microsub.feeds.record import KEEP_UNFOLLOWED
@@ -24,6 +25,7 @@ from microsub.kit.urls import canonical_feed_url
 from microsub.model.reader import TimelineItem
 from microsub.posts import duplicates
 from microsub.redis import identitykeys, keys
+from microsub.timelines.arrivals import disagreeing_arrivals
 from microsub.timelines.timelinekeys import urls
 
 Sets = Sequence[Mapping[str, float]]
@@ -204,3 +206,12 @@ def is_unclaimed(seen: Seen, item: str, created: float, discovered: float) -> bo
     """
     known = seen.items.marked(item, CLAIMED | INDEXED)
     return not known and seen.items.marked(item, SHOWN) and discovered >= created
+
+
+def arrivals_agree(
+    user: str, shown: Mapping[str, int], places: Collection[str], more: Mapping[str, int]
+) -> Iterator[Finding]:
+    """Invariant 8, for one user: how many channels show each item, and what the order holds."""
+    for what, items in disagreeing_arrivals(shown, places, more).items():
+        for item in items:
+            yield Finding("timelines", f"{user} {item}", what, InArrivals(user, item))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Mapping, Sequence
 
 from microsub.check import invariants
@@ -159,6 +160,7 @@ async def _feeds(reader: Reader, seen: Seen, found: Findings) -> None:
 async def _channels(reader: Reader, seen: Seen, found: Findings) -> None:
     """The sets of all channels, removed ones included."""
     places = [(user, uid) for user, uids in seen.channels.items() for uid in uids]
+    shown: Counts[str] = Counts()
     for batch in batched(places, _AT_ONCE // 5):
         names = {place: set_keys(*place) for place in batch}
         flat = await reader.walk("ZSCAN", [key for listed in names.values() for key in listed])
@@ -167,23 +169,35 @@ async def _channels(reader: Reader, seen: Seen, found: Findings) -> None:
             found.examined["timeline entries"] += len(sets[0]) + len(sets[3])
             found.found += invariants.sets_agree(user, uid, sets)
             found.found += invariants.missing_in_channel(seen, user, uid, sets)
-            shown = sorted(item for item in sets[0].keys() | sets[3].keys() if item in seen.items)
-            for item in shown:
+            there = sorted(item for item in sets[0].keys() | sets[3].keys() if item in seen.items)
+            for item in there:
                 seen.items.mark(item, SHOWN)
             kinds = seen.channel_keys.get(user, {})
             if _RULED & (kinds.get(uid, set()) | kinds.get(GLOBAL, set())):
-                await _rules(reader, found, user, uid, sets, shown)
+                await _rules(reader, found, user, uid, sets, there)
+            shown.update(sets[0].keys())
+            if uid == seen.channels[user][-1]:
+                await _arrivals(reader, found, user, shown)
+                shown.clear()
+
+
+async def _arrivals(reader: Reader, found: Findings, user: str, shown: Mapping[str, int]) -> None:
+    """A user's order of arrival, when all of that user's channels were read."""
+    places = (await reader.walk("ZSCAN", [keys.arrivals(user)]))[keys.arrivals(user)]
+    counts = pairs((await reader.walk("HSCAN", [keys.arrivals_more(user)]))[keys.arrivals_more(user)])
+    more = {item: int(count) for item, count in counts.items() if item != "last"}
+    found.found += invariants.arrivals_agree(user, shown, scores(places), more)
 
 
 async def _rules(
-    reader: Reader, found: Findings, user: str, uid: str, sets: invariants.Sets, shown: Sequence[str]
+    reader: Reader, found: Findings, user: str, uid: str, sets: invariants.Sets, there: Sequence[str]
 ) -> None:
     rules = await reader.ask([("HGETALL", key) for key in rule_keys(user, uid)])
     muted, muted_everywhere, blocked, blocked_everywhere = (pairs(flat).keys() for flat in rules)
     mutes, blocks = muted | muted_everywhere, blocked | blocked_everywhere
     found.examined["rules"] += len(mutes) + len(blocks)
     items = Items(reader.redis)
-    for batch in batched(shown, _ITEMS_AT_ONCE):
+    for batch in batched(there, _ITEMS_AT_ONCE):
         for item in await items.timeline_items(batch):
             found.found += invariants.rules_hold(user, uid, item, sets, mutes, blocks)
 

@@ -26,6 +26,7 @@ from microsub.model.reader import Reason
 from microsub.model.settings import USUAL, ChannelSettings, SettingsOf
 from microsub.posts.values import ItemsStored
 from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
+from microsub.timelines.arrivals import repair_all_arrivals
 from microsub.timelines.catching_up import MOST_ITEMS, oldest
 from microsub.timelines.remove import Leaving, Left, left_of, restore_lost, take_out
 from microsub.timelines.rules import settle_in
@@ -312,6 +313,8 @@ class Rebuilding:
             known = ", ".join(followed) or "none"
             raise NotFound(f"{user} has no channel '{uid}'; channels: {known}")
         wanted = [uid] if uid is not None else [one for one in followed if followed[one]]
+        # What was lost comes in as if it were new, so its former places must go first.
+        await repair_all_arrivals(self._redis, user, now)
         return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
 
     async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:

@@ -360,6 +360,21 @@ def gone(name: str, uid: str) -> str:
     return f"user:{{{name}}}:channel:{uid}:gone"
 
 
+def arrivals(name: str) -> str:
+    """Sorted set: id of each item that a channel shows, removed channels included, by its place in the order in which
+    items came to this user: Unix time in microseconds, each behind all before it. Permanent, cleaned with `posts`.
+    `timelines.arrivals`.
+    """
+    return f"user:{{{name}}}:arrivals"
+
+
+def arrivals_more(name: str) -> str:
+    """Hash: `last` → the last place that was given in `arrivals`; and for each item that several channels show, item id
+    → how many beside the first. Permanent, cleaned with `posts`. `timelines.arrivals`.
+    """
+    return f"user:{{{name}}}:arrivals:more"
+
+
 def muted(name: str, uid: str) -> str:
     """Hash: URL in its comparison form → as it was given; `uid` may be `global`. Lifetime: permanent.
     `timelines.rules`.
@@ -403,7 +418,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 )
 """All keys that belong to one channel, for its deletion."""
 
-USER_KEYS: tuple[Callable[[str], str], ...] = (behind, former_feeds, imported, tokens, user)
+USER_KEYS: tuple[Callable[[str], str], ...] = (arrivals, arrivals_more, behind, former_feeds, imported, tokens, user)
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
 
 

@@ -23,7 +23,7 @@ from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import raw_fields, reading
 from microsub.redis.scripts import batches, load
 from microsub.timelines.remove import take_back
-from microsub.timelines.timelinekeys import split, urls
+from microsub.timelines.timelinekeys import arrival_keys, split, urls
 
 log = LibraryLogger(__name__)
 
@@ -280,6 +280,7 @@ _KEYS = "\n".join(
             keys.blocked(_USER, _UID),
             keys.blocked(_USER, "global"),
         ),
+        *arrival_keys(_USER),
     ]
 )
 

@@ -32,6 +32,7 @@ from microsub.redis.replies import reading, texts
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
 from microsub.timelines.follows import Follows
+from microsub.timelines.timelinekeys import arrival_keys
 
 LONGEST_NAME = 300
 MOST_OF_NAME = 200
@@ -169,10 +170,10 @@ class Channels(Follows):
 
     async def _change(self, user: str, uid: str, action: str, *args: Arg) -> builtins.list[str]:
         """The ids of the feeds that the channel follows; none where it was merely `set`."""
-        first = [keys.channels(user), keys.removed_channels(user), keys.user(user), keys.channel(user, uid)]
-        feeds = keys.channel_feeds(user, uid)
-        others = [name for key in keys.CHANNEL_KEYS if (name := key(user, uid)) not in {first[3], feeds}]
-        found = await self._redis.script(load("channel_change"), [*first, feeds, *others], [uid, action, *args])
+        lists = [keys.channels(user), keys.removed_channels(user), keys.user(user), *arrival_keys(user)]
+        first = [key(user, uid) for key in (keys.channel, keys.channel_feeds, keys.posts)]
+        others = [name for key in keys.CHANNEL_KEYS if (name := key(user, uid)) not in first]
+        found = await self._redis.script(load("channel_change"), [*lists, *first, *others], [uid, action, *args])
         if isinstance(found, int):
             raise await absent(self._redis, user, uid)
         return sorted(texts(found))

@@ -25,6 +25,7 @@ from microsub.timelines.follows import is_there
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import (
+    arrival_keys,
     batch_for,
     counted,
     distinct,
@@ -71,7 +72,11 @@ async def _leave(
     redis: Redis, user: str, uid: str, how: Leaving, which: str, args: Sequence[Arg], now: float
 ) -> tuple[tuple[str, ...], int]:
     """Call timeline_leave.lua: the ids that left, and how many were looked at."""
-    script_keys = [keys.channels(user), *([keys.removed_channels(user)] if how.removed_too else [])]
+    script_keys = [
+        keys.channels(user),
+        *arrival_keys(user),
+        *([keys.removed_channels(user)] if how.removed_too else []),
+    ]
     first: list[Arg] = [*set_patterns(user), uid, int(now), int(how.reason), which, how.unless_followed]
     reply = await redis.script(load("timeline_leave"), script_keys, [*first, keys.channel_feeds(user, uid), *args])
     if isinstance(reply, int):
@@ -97,7 +102,7 @@ async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: S
 
 
 def _move_keys(user: str, target: str) -> list[str]:
-    return [keys.channels(user), *rule_keys(user, target)]
+    return [keys.channels(user), *rule_keys(user, target), *arrival_keys(user)]
 
 
 async def move_items(
@@ -166,7 +171,7 @@ async def _replace_feed(
             args += [item_id, len(found)]
             for one, feed in found:
                 args += [one.id, one.score, feed, *counted(urls(one))]
-        script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid)]
+        script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid), *arrival_keys(user)]
         left += split(await redis.script(load("timeline_swap"), script_keys, args))
         await take_back(redis, items, user, uid, list(others), now)
     rest = [item_id for item_id in ids if item_id not in duplicates]

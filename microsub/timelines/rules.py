@@ -20,7 +20,7 @@ from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import texts
 from microsub.redis.scripts import batches, load
 from microsub.timelines.follows import is_there
-from microsub.timelines.timelinekeys import counted, members, rule_keys, set_keys, split, urls
+from microsub.timelines.timelinekeys import arrival_keys, counted, members, rule_keys, set_keys, split, urls
 
 
 class Rules:
@@ -149,7 +149,7 @@ async def settle_in(
     One round trip for every thousand items.
     """
     moved: list[tuple[str, ...]] = [() for _ in channels]
-    every_key = [[*set_keys(user, uid), *rule_keys(user, uid)] for user, uid in channels]
+    every_key = [[*set_keys(user, uid), *rule_keys(user, uid), *arrival_keys(user)] for user, uid in channels]
     for batch in batches(items):
         args: list[Arg] = [int(now), "lost" if lost else ""]
         for item in batch:

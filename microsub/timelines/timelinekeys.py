@@ -39,6 +39,11 @@ def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
     )
 
 
+def arrival_keys(user: str) -> tuple[str, str]:
+    """What lua/parts/arrivals.lua is given."""
+    return keys.arrivals(user), keys.arrivals_more(user)
+
+
 def batch_for(uid: str) -> int:
     """How many ids one call may name: fewer where it visits all channels."""
     return GLOBAL_BATCH if uid == GLOBAL else BATCH

@@ -110,6 +110,12 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         [("HSET", keys.blocked("bob", "global"), "https://a.example/", "https://a.example/")],
         "bob/home 1", "though blocked",
     ),
+    "no place in the order of arrival": (
+        [("ZREM", keys.arrivals("ann"), "1")], "ann 1", "not in the order of arrival",
+    ),
+    "a place of nothing": ([("ZADD", keys.arrivals("ann"), 5, "99")], "ann 99", "though no channel shows it"),
+    "counted wrong": ([("HSET", keys.arrivals_more("ann"), "1", 3)], "ann 1", "with a wrong number of channels"),
+    "no order of arrival": ([("DEL", keys.arrivals("bob"), keys.arrivals_more("bob"))], "bob 1", "not in the order"),
     "hidden for nothing": ([("DEL", keys.muted("ann", "work"))], "ann/work 13", "nobody mutes it"),
     "item unclaimed": (
         [("HDEL", keys.feed_guids(A), "https://a.example/3")], keys.item("9"), "without its guid's claim",

@@ -7,8 +7,9 @@ import random
 import pytest
 
 from microsub.redis import keys
+from microsub.timelines.arrivals import repair_all_arrivals, repair_arrivals
 from microsub.timelines.timelinekeys import set_keys
-from tests.support.invariants import repair, violations
+from tests.support.invariants import repair, violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too
@@ -28,4 +29,8 @@ async def test_any_damage_is_found_and_repaired(world: OneReader, seed: int) -> 
     unread = set(await world.redis.command("ZRANGE", keys.unread(ANN, "home"), 0, -1))
     assert await repair(world.redis, ANN, "home", NOW)
     assert await violations(world.redis, ANN, "home") == []
+    shown = await world.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1)
+    await repair_arrivals(world.redis, ANN, [one.decode() for one in shown], NOW)
+    await repair_all_arrivals(world.redis, ANN, NOW)
+    assert await wrong_arrivals(world.redis, ANN) == {}
     assert set(await world.redis.command("ZRANGE", keys.unread(ANN, "home"), 0, -1)) <= unread

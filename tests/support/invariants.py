@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from microsub.check.command import apply
@@ -10,7 +11,9 @@ from microsub.check.findings import Finding, InChannel
 from microsub.check.invariants import disagreeing
 from microsub.check.keynames import kinds
 from microsub.check.seen import Reader, scores
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.timelines.arrivals import disagreeing_arrivals
 from microsub.timelines.timelinekeys import set_keys
 
 
@@ -30,6 +33,19 @@ async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
     found = await Reader(redis).walk("ZSCAN", script_keys)
     wrong = disagreeing([scores(found[key]) for key in script_keys])
     return [Violation(user, uid, item, what) for what, items in wrong.items() for item in sorted(items)]
+
+
+async def wrong_arrivals(redis: Redis, user: str) -> dict[str, list[str]]:
+    """What is wrong with a user's order of arrival, by what it is; empty when all is well."""
+    lists = [keys.channels(user), keys.removed_channels(user)]
+    uids = [uid.decode() for reply in await redis.pipeline([("ZRANGE", key, 0, -1) for key in lists]) for uid in reply]
+    shown: Counter[str] = Counter()
+    for posts in await redis.pipeline([("ZRANGE", keys.posts(user, uid), 0, -1) for uid in uids]):
+        shown.update(one.decode() for one in posts)
+    places, more = await redis.pipeline([("ZRANGE", keys.arrivals(user), 0, -1), ("HGETALL", keys.arrivals_more(user))])
+    counts = {key.decode(): int(value) for key, value in zip(more[0::2], more[1::2], strict=True) if key != b"last"}
+    found = disagreeing_arrivals(shown, [one.decode() for one in places], counts)
+    return {what: items for what, items in found.items() if items}
 
 
 async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:

@@ -9,6 +9,7 @@ from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import PageQuery, TimelineItem
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
+from microsub.timelines.arrivals import Arrival, Order, read_arrivals
 from microsub.timelines.channels import Channels
 from tests.support.timelines import Timelines
 
@@ -43,6 +44,17 @@ class OneReader:
     async def ids(self, uid: str, **query: object) -> list[str]:
         page = await self.timelines.page(ANN, uid, PageQuery(**{"limit": 100, **query}), NOW)  # type: ignore[arg-type]
         return [row.id for row in page.rows]
+
+    async def arrivals(self, uid: str = "global", order: Order = "oldest", size: int = 7) -> list[Arrival]:
+        """All of them, in pages of that size."""
+        rows: list[Arrival] = []
+        after = ""
+        while True:
+            page = await read_arrivals(self.redis, ANN, uid, limit=size, order=order, after=after)
+            rows += page.rows
+            if page.resume is None:
+                return rows
+            after = str(page.resume)
 
     async def unread(self, uid: str) -> int:
         return {channel.uid: channel.unread for channel in await self.channels.list(ANN)}[uid]

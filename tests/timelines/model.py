@@ -59,6 +59,10 @@ class Model:
     def sorted(self, ids: Iterable[str]) -> list[str]:
         return sorted(ids, key=self.place, reverse=True)
 
+    def fed(self, uid: str) -> list[ModelChannel]:
+        """Those of the named channels that aren't `saved`, unless that one is named itself."""
+        return [one for one in self.named(uid) if uid == "saved" or one is not self.channels["saved"]]
+
     def named(self, uid: str) -> list[ModelChannel]:
         return list(self.channels.values()) if uid == "global" else [self.channels[uid]]
 
@@ -76,10 +80,10 @@ class Model:
         return {known.author, *known.sources} - {""}
 
     def is_muted(self, channel: ModelChannel, item: str) -> bool:
-        return bool(self.urls(item) & (channel.muted | self.muted))
+        return channel is not self.channels["saved"] and bool(self.urls(item) & (channel.muted | self.muted))
 
     def is_blocked(self, channel: ModelChannel, item: str) -> bool:
-        return bool(self.urls(item) & (channel.blocked | self.blocked))
+        return channel is not self.channels["saved"] and bool(self.urls(item) & (channel.blocked | self.blocked))
 
     def settle(self, channel: ModelChannel, item: str) -> None:
         part = channel.part_of(item)
@@ -98,7 +102,7 @@ class Model:
             (rules.add if on else rules.discard)(url)
         if kind == "blocked" and not on:
             return
-        for channel in self.named(uid):
+        for channel in self.fed(uid):
             for item in [*channel.posts, *channel.hidden]:
                 if url in self.urls(item):
                     self.settle(channel, item)
@@ -131,9 +135,19 @@ class Model:
                 self.add(uid, feed, due, now, limit, fresh)
 
     def _take(self, channel: ModelChannel, item: str, read_at: float | None, limit: int) -> None:
-        if channel.part_of(item) is not None or channel.gone.get(item) not in {None, *COMES_BACK}:
+        if channel.gone.get(item) not in {None, *COMES_BACK}:
             return
         duplicates = self.items[item].duplicates
+        if channel.part_of(item) is not None:
+            # Both stand since somebody moved one of them here: the one whose feed isn't followed here leaves.
+            for other in duplicates:
+                part = channel.part_of(other.item)
+                if part is not None and other.feed not in channel.feeds:
+                    at = part[other.item]
+                    channel.leave(other.item, Reason.DUPLICATE)
+                    if at is not None and item in channel.posts and channel.posts[item] is None:
+                        channel.posts[item] = at
+            return
         final = [
             channel.gone[other.item] for other in duplicates if channel.gone.get(other.item) not in {None, *COMES_BACK}
         ]
@@ -183,11 +197,11 @@ class Model:
             return 0
         older = {
             item
-            for channel in self.named(uid)
+            for channel in self.fed(uid)
             for item, at in channel.posts.items()
             if at is None and (last is None or self.place(item) <= self.place(last))
         }
-        for channel in self.named(uid):
+        for channel in self.fed(uid):
             for item in older & channel.posts.keys():
                 if channel.posts[item] is None:
                     channel.posts[item] = now
@@ -207,23 +221,37 @@ class Model:
 
     def move(self, target_uid: str, ids: Iterable[str], *, hidden_too: bool = False) -> int:
         target = self.channels[target_uid]
-        others = [one for one in self.channels.values() if one is not target]
+        saved = self.channels["saved"]
+        others = [one for one in self.channels.values() if one is not target and one is not saved]
         count = 0
         for item in dict.fromkeys(ids):
             shown = [one for one in others if item in one.posts]
             hidden = [one for one in others if hidden_too and item in one.hidden]
-            if not shown + hidden or self.is_blocked(target, item):
+            stays = [saved] if not shown and not hidden_too and target is not saved and item in saved.posts else []
+            if not shown + hidden + stays or self.is_blocked(target, item):
                 continue
-            times = [(source.part_of(item) or {})[item] for source in shown or hidden]
+            times = [(source.part_of(item) or {})[item] for source in shown or stays or hidden]
             read_at = None if None in times else reduce(max, [at for at in times if at is not None])
             for source in shown + hidden:
                 source.leave(item, Reason.MOVED)
             lost = target.gone.get(item, Reason.MOVED) not in {*COMES_BACK, Reason.MOVED}
-            if target.part_of(item) is None and (shown or not lost):
+            if target.part_of(item) is None and (shown or stays or not lost):
                 target.gone.pop(item, None)
                 (target.hidden if self.is_muted(target, item) else target.posts)[item] = read_at
             count += 1
         return count
+
+    def save(self, uid: str, ids: Iterable[str], now: float, most: int) -> int | None:
+        """How many came in; None where there is no room for all of them, and then none did."""
+        saved = self.channels["saved"]
+        shown = {item for channel in self.named(uid) for item in channel.posts}
+        new = (set(ids) & shown) - saved.posts.keys()
+        if most and new and len(saved.posts) + len(new) > most:
+            return None
+        for item in new:
+            saved.gone.pop(item, None)
+            saved.posts[item] = now
+        return len(new)
 
     def unfollow(self, uid: str, feed: str) -> None:
         channel = self.channels[uid]

@@ -20,22 +20,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.model.reader import Cursor, Duplicate, PageQuery, Reason, TimelineItem
+from microsub.errors import QuotaReached
+from microsub.model.reader import SAVED, Cursor, Duplicate, PageQuery, Reason, TimelineItem
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
+from microsub.timelines import save, unsave
 from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.rules import Rules
 from tests.conftest import fake_redis
 from tests.support import THOROUGH, examples
-from tests.support.invariants import violations
+from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, OneReader
 from tests.timelines.model import Model, ModelChannel
 
 T = TypeVar("T")
 UIDS = ("notifications", "home", "work")
+ALL = (*UIDS, SAVED)
 FEEDS = ("1", "2", "3")
 AUTHORS = ("https://a.example/", "https://b.example/", "")
 WORDS = ("tea", "rain", "chess")
@@ -44,7 +47,9 @@ EXAMPLES = examples(40)
 """How many histories are tried."""
 
 uids = st.sampled_from(UIDS)
-anywhere = st.sampled_from((*UIDS, "global"))
+goals = st.sampled_from(ALL)
+anywhere = st.sampled_from((*ALL, "global"))
+ruled = st.sampled_from((*UIDS, "global"))
 feeds = st.sampled_from(FEEDS)
 urls = st.sampled_from((*AUTHORS[:2], "https://3.example/"))
 ids = st.integers(8, 31).map(str)
@@ -83,9 +88,11 @@ class Machine(RuleBasedStateMachine):
         items, feed_of = universe()
         self.world.items.items = dict(items)
         self.world.items.feeds = feed_of
-        self.model = Model(dict(items), feed_of, {uid: ModelChannel() for uid in UIDS})
-        self.settled: dict[str, set[str]] = {uid: set() for uid in UIDS}
+        self.model = Model(dict(items), feed_of, {uid: ModelChannel() for uid in ALL})
+        self.settled: dict[str, set[str]] = {uid: set() for uid in ALL}
         self.behind = Behind(self.redis)
+        self.places: dict[str, float] = {}
+        self.last_place = 0.0
         for one in items:
             self.say(one, WORDS[int(one) % len(WORDS)])
 
@@ -200,7 +207,7 @@ class Machine(RuleBasedStateMachine):
     def mark_unread(self, uid: str, chosen: list[str]) -> None:
         changed = self.run(self.world.timelines.mark_unread(ANN, uid, chosen, self.tick()))
         assert changed == self.model.mark(uid, chosen, None)
-        for name in UIDS if uid == "global" else [uid]:
+        for name in ALL if uid == "global" else [uid]:
             self.settled[name] -= set(chosen)
 
     @rule(uid=anywhere, last=ids)
@@ -220,22 +227,36 @@ class Machine(RuleBasedStateMachine):
         removed = self.run(self.world.timelines.remove(ANN, uid, chosen, self.tick()))
         assert removed == self.model.remove(uid, chosen, Reason.REMOVED)
 
-    @rule(goal=uids, chosen=some_ids, hidden_too=st.booleans())
+    @rule(goal=goals, chosen=some_ids, hidden_too=st.booleans())
     def move(self, goal: str, chosen: list[str], hidden_too: bool) -> None:
-        shown = {one for uid in UIDS if uid != goal for one in self.model.channels[uid].posts}
+        shown = {one for uid in ALL if uid != goal for one in self.model.channels[uid].posts}
         moved = self.run(self.world.timelines.move(ANN, goal, chosen, self.tick(), hidden_too=hidden_too))
         assert moved == self.model.move(goal, chosen, hidden_too=hidden_too)
         asked_for = set(chosen) if not hidden_too else set(chosen) & shown
         returned = {one for one in chosen if self.model.channels[goal].gone.get(one) is None}
         self.settled[goal] -= asked_for | returned
 
-    @rule(uid=anywhere, url=urls, on=st.booleans())
+    @rule(uid=anywhere, chosen=some_ids, most=st.sampled_from((0, 0, 5)))
+    def save(self, uid: str, chosen: list[str], most: int) -> None:
+        now = self.tick()
+        room = self.model.save(uid, chosen, now, most)
+        try:
+            assert self.run(save(self.redis, self.world.items, ANN, chosen, now, uid=uid, most=most)) == room  # type: ignore[arg-type]
+        except QuotaReached:
+            assert room is None
+
+    @rule(chosen=some_ids)
+    def unsave(self, chosen: list[str]) -> None:
+        left = self.run(unsave(self.redis, ANN, chosen, self.tick()))
+        assert left == self.model.remove(SAVED, chosen, Reason.REMOVED)
+
+    @rule(uid=ruled, url=urls, on=st.booleans())
     def mute(self, uid: str, url: str, on: bool) -> None:
         act = self.rules.mute if on else self.rules.unmute
         self.run(act(ANN, uid, url, self.tick()))
         self.model.rule(uid, "muted", url, on=on)
 
-    @rule(uid=anywhere, url=urls, on=st.booleans())
+    @rule(uid=ruled, url=urls, on=st.booleans())
     def block(self, uid: str, url: str, on: bool) -> None:
         act = self.rules.block if on else self.rules.unblock
         self.run(act(ANN, uid, url, self.tick()))
@@ -275,13 +296,34 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def keys_agree(self) -> None:
-        for uid in UIDS:
+        for uid in ALL:
             assert self.run(violations(self.redis, ANN, uid)) == []
+
+    @invariant()
+    def the_order_of_arrival_agrees(self) -> None:
+        """It holds what is shown, each once; what stays keeps its place, what comes is behind all that ever came."""
+        assert self.run(wrong_arrivals(self.redis, ANN)) == {}
+        flat = self.run(self.redis.command("ZRANGE", keys.arrivals(ANN), 0, -1, "WITHSCORES"))
+        places = {one.decode(): float(at) for one, at in zip(flat[0::2], flat[1::2], strict=True)}
+        assert places.keys() == {item for channel in self.model.channels.values() for item in channel.posts}
+        assert len(set(places.values())) == len(places)
+        for item in places.keys() & self.places.keys():
+            assert places[item] == self.places[item] or places[item] > self.last_place, "it came anew"
+        assert all(places[item] > self.last_place for item in places.keys() - self.places.keys())
+        self.places = places
+        self.last_place = max([self.last_place, *places.values()])
+        for uid in (*ALL, "global"):
+            shown = dict(self.model.shown(uid)) if self.now > START else {}
+            for order, reverse in (("oldest", False), ("newest", True)):
+                rows = self.run(self.world.arrivals(uid, order)) if self.now > START else []
+                wanted = sorted(shown, key=lambda item: places[item], reverse=reverse)
+                kept = self.model.channels[SAVED].posts
+                assert rows == [(item, places[item], shown[item], item in kept) for item in wanted]
 
     @invariant()
     def nothing_comes_back(self) -> None:
         """What was read once, or left for good, isn't unread later; marking it unread and moving it in don't count."""
-        for uid in UIDS:
+        for uid in ALL:
             unread = set(self.run(self.world.ids(uid, view="unread"))) if self.now > START else set()
             assert not unread & self.settled[uid]
             channel = self.model.channels[uid]
@@ -299,10 +341,12 @@ class Machine(RuleBasedStateMachine):
         if self.now == START:
             return
         counts = {channel.uid: channel.unread for channel in self.run(self.world.channels.list(ANN))}
-        for uid in (*UIDS, "global"):
+        for uid in (*ALL, "global"):
             shown = self.model.shown(uid)
             page = self.run(self.world.timelines.page(ANN, uid, PageQuery(limit=100), self.now))
             assert [(row.id, row.is_read) for row in page.rows] == shown
+            kept = self.model.channels[SAVED].posts
+            assert [row.is_saved for row in page.rows] == [item in kept for item, _ in shown]
             assert self.run(self.world.ids(uid, view="unread")) == [one for one, read in shown if not read]
             assert self.run(self.world.ids(uid, view="read")) == [one for one, read in shown if read]
             if uid != "global":

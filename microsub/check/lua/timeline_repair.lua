@@ -4,9 +4,10 @@
 -- after the other, isn't touched. In doubt nothing comes back as unread: what is in `gone` has left, what is read and
 -- unread is read, what is shown without a state is read.
 --
--- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone
+-- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 arrivals
 -- ARGV  1 now in whole seconds  2.. ids
 -- reply nothing
+-- include: arrivals
 -- include: enter
 -- include: leave
 local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[4], hidden_read = KEYS[5], gone = KEYS[6] }
@@ -40,3 +41,4 @@ for i = 2, #ARGV do
     drop(id, 'unread', 'read', 'hidden_read')
   end
 end
+note_arrivals(KEYS[7], KEYS[8], ARGV[1])

@@ -4,16 +4,19 @@
 -- one who was disabled again has another time. The user goes only after the last channel, so that what a crash leaves is
 -- found again.
 --
--- KEYS  1 user  2 channels  3 removed channels  4.. what is to be deleted
+-- KEYS  1 user  2 channels  3 removed channels  4, 5 arrivals  6.. what is to be deleted: of a channel its posts first
 -- ARGV  1 disabled (Unix time)  2 uid of the channel, or '' for the user, all of whose remaining keys are given
 -- reply 0: not disabled since then, or channels are left; 1
+-- include: arrivals
 local disabled = redis.call('HGET', KEYS[1], 'disabled')
 if not disabled or tonumber(disabled) ~= tonumber(ARGV[1]) then return 0 end
 if ARGV[2] ~= '' then
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[6], 0, -1)) do departs(id) end
+  note_arrivals(KEYS[4], KEYS[5], 0)
   redis.call('ZREM', KEYS[2], ARGV[2])
   redis.call('ZREM', KEYS[3], ARGV[2])
 elseif redis.call('EXISTS', KEYS[2], KEYS[3]) > 0 then
   return 0
 end
-for i = 4, #KEYS do redis.call('UNLINK', KEYS[i]) end
+for i = 6, #KEYS do redis.call('UNLINK', KEYS[i]) end
 return 1

@@ -174,14 +174,15 @@ class Accounts:
         if user.disabled is None:
             return False
         redis, name, since = self._redis, user.name, repr(user.disabled)
-        head = [keys.user(name), keys.channels(name), keys.removed_channels(name)]
+        lists_of_channels = [keys.channels(name), keys.removed_channels(name)]
+        head = [keys.user(name), *lists_of_channels, keys.arrivals(name), keys.arrivals_more(name)]
 
         async def step(uid: str, *doomed: str) -> bool:
             return bool(await redis.script(load("user_delete"), [*head, *doomed], [since, uid]))
 
-        lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in head[1:]])
+        lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in lists_of_channels])
         for uid in (text(one) for reply in lists for one in reply):
-            if not await step(uid, *(key(name, uid) for key in keys.CHANNEL_KEYS)):
+            if not await step(uid, keys.posts(name, uid), *(key(name, uid) for key in keys.CHANNEL_KEYS)):
                 return False
         for list_of, member in _LISTS:
             for batch in batches(texts(await redis.command("SMEMBERS", list_of(name))), _STEP):

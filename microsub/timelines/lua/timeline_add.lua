@@ -24,7 +24,7 @@
 -- timelines have neither rules nor hidden items, which one EXISTS says, and ZADD NX says whether an item stands already.
 --
 -- KEYS  1 channel  2 feeds  3 posts  4 unread  5 read  6 gone  7 hidden  8 hidden-read
---       9, 10 muted (channel, global)  11, 12 blocked (channel, global)
+--       9, 10 muted (channel, global)  11, 12 blocked (channel, global)  13, 14 arrivals (parts/arrivals.lua)
 -- ARGV  1 feed, or '' for an item of no feed  2 now  3, 4 what holds where the channel says nothing: its limit, 0 for
 --       none, and how many of the newest of a first fill stay unread  5 'score score …' of the items that further calls
 --       will give  6 the filters by which the items were chosen, '' for none, '*' for items that come in anyway, with
@@ -34,6 +34,7 @@
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted}, lists of ids as 'id id …'
 -- include: reasons
+-- include: arrivals
 -- include: enter
 -- include: leave
 -- include: rules
@@ -54,7 +55,7 @@ end
 local posts, unread, gone = KEYS[3], KEYS[4], KEYS[6]
 local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[7], hidden_read = KEYS[8], gone = gone }
 local is_hiding, mutes, blocks = false, nil, nil
-if call('EXISTS', unpack(KEYS, 7)) > 0 then
+if call('EXISTS', unpack(KEYS, 7, 12)) > 0 then
   is_hiding = call('EXISTS', KEYS[7], KEYS[8]) > 0
   mutes, blocks = some({ KEYS[9], KEYS[10] }), some({ KEYS[11], KEYS[12] })
 end
@@ -134,6 +135,7 @@ local function fits(id)
   end
   for _, out in ipairs(oldest) do
     call('ZREM', posts, out)
+    departs(out)
     if call('ZREM', unread, out) == 0 then call('ZREM', sets.read, out) end
     call('ZADD', gone, gone_at(math.floor(tonumber(now)), EVICTED), out)
     evicted[#evicted + 1] = out
@@ -205,6 +207,7 @@ local function take(id, score, lines, duplicates)
     is_hiding = true
     hidden[#hidden + 1] = id
   else
+    arrives(id)
     show_state(sets, id, score, read_at)
     local came = read_at and read or added
     came[#came + 1] = id
@@ -214,5 +217,6 @@ end
 for at = FIRST_ITEM, #ARGV, FIELDS do
   take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
 end
+note_arrivals(KEYS[13], KEYS[14], now)
 local function joined(ids) return table.concat(ids, ' ') end
 return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted) }

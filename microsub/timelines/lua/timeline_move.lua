@@ -9,13 +9,14 @@
 -- The target's rules hold: what is muted there goes to hidden, what is blocked there stays where it was. Nothing leaves
 -- `saved` by this: an item that only `saved` shows comes into the target with its state there, and stays saved.
 --
--- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)
+-- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)  6, 7 arrivals
 -- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or 'left'
 --       10.. per item: id, n, n URLs of author and sources; or with 'left' the uid of the channel that they left, and ids
 -- reply {number of items that moved, number of items that were looked at, the first ones}; -1: no such channel; with
 --       'left' the number of items that stay out from now on
 -- include: channels
 -- include: reasons
+-- include: arrivals
 -- include: enter
 -- include: leave
 -- include: rules
@@ -112,4 +113,5 @@ while at <= #ARGV and steps < MOST_STEPS do
   at, looked_at = at + 2 + #urls, looked_at + 1
   if move(id, urls) then count = count + 1 end
 end
+note_arrivals(KEYS[6], KEYS[7], seconds)
 return { count, looked_at }

@@ -4,9 +4,10 @@
 -- one request all items come in, or none. What is there stays as it is. That an item was taken out before doesn't keep
 -- it out, since its reader asks for it. Mutes and blocks aren't asked: it was chosen by hand.
 --
--- KEYS  1 channels  2-7 posts, unread, read, hidden, hidden-read, gone of `saved`
+-- KEYS  1 channels  2-7 posts, unread, read, hidden, hidden-read, gone of `saved`  8, 9 arrivals
 -- ARGV  1 now  2 how many items may be saved, 0 for any number  3.. per item: id, score
 -- reply {'id id …' that came in}; {'', count}: so many are there, and these are too many; or -1: no such user
+-- include: arrivals
 -- include: enter
 if not redis.call('ZSCORE', KEYS[1], 'saved') then return -1 end
 local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
@@ -23,4 +24,5 @@ for i, id in ipairs(ids) do
   redis.call('ZREM', sets.gone, id)
   enter(sets, id, scores[i], ARGV[1], false)
 end
+note_arrivals(KEYS[8], KEYS[9], ARGV[1])
 return { table.concat(ids, ' ') }

@@ -6,9 +6,11 @@
 -- stand. The read flag goes along, so the unread count follows of itself. Items that aren't in the channel are ignored.
 --
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 muted (channel, global)  9, 10 blocked
+--       11, 12 arrivals
 -- ARGV  1 now in whole seconds  2 'lost' to show these too, or ''  3.. per item: id, score, n, n URLs of author and sources
 -- reply 'id id …' that moved, or were shown again
 -- include: reasons
+-- include: arrivals
 -- include: enter
 -- include: leave
 -- include: rules
@@ -54,4 +56,5 @@ while at <= #ARGV do
     if is_blocked or changes or is_back then moved[#moved + 1] = id end
   end
 end
+note_arrivals(KEYS[11], KEYS[12], seconds)
 return table.concat(moved, ' ')

@@ -5,10 +5,12 @@
 -- leaves. Nothing happens when the leaving item's feed is followed (again), or when it was read meanwhile.
 --
 -- KEYS  1 feeds  2 posts  3 unread  4 read  5 hidden  6 hidden-read  7 gone  8, 9 muted  10, 11 blocked
+--       12, 13 arrivals
 -- ARGV  1 now in whole seconds  2 feed that was unfollowed  3.. per item: id that leaves, k, k times a duplicate: its id,
 --       score, feed, n, n URLs of its author and sources
 -- reply 'id id …' that left
 -- include: reasons
+-- include: arrivals
 -- include: enter
 -- include: leave
 -- include: rules
@@ -49,4 +51,5 @@ while at <= #ARGV do
     end
   end
 end
+note_arrivals(KEYS[12], KEYS[13], seconds)
 return table.concat(out, ' ')

@@ -22,16 +22,16 @@ local on_demand = {
 local function sets_of(uid) return setmetatable({ uid = uid }, on_demand) end
 
 -- channels_named(uid): that channel, or for `global` all of them that hold something; nil when there is none. Removed
--- channels count only where the caller gives KEYS[2], the sorted set of these.
-local function channels_named(uid)
+-- channels count only where the caller gives the key of the sorted set of these.
+local function channels_named(uid, removed_channels)
   local uids
   if uid == 'global' then
     uids = redis.call('ZRANGE', KEYS[1], 0, -1)
-    if KEYS[2] then
-      for _, removed in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do uids[#uids + 1] = removed end
+    if removed_channels then
+      for _, removed in ipairs(redis.call('ZRANGE', removed_channels, 0, -1)) do uids[#uids + 1] = removed end
     end
     if #uids == 0 then return nil end
-  elseif redis.call('ZSCORE', KEYS[1], uid) or (KEYS[2] and redis.call('ZSCORE', KEYS[2], uid)) then
+  elseif redis.call('ZSCORE', KEYS[1], uid) or (removed_channels and redis.call('ZSCORE', removed_channels, uid)) then
     uids = { uid }
   else
     return nil

@@ -15,6 +15,7 @@ local function enter(sets, id, score, read_at, is_muted)
     if read_at then redis.call('ZADD', sets.hidden_read, read_at, id) end
   else
     redis.call('ZADD', sets.posts, score, id)
+    arrives(id)
     show_state(sets, id, score, read_at)
   end
 end

@@ -1,0 +1,66 @@
+-- The order of arrival: the items that a user's channels show, removed channels included, each once.
+--
+-- arrives(id), departs(id): one channel shows the item from now on, or no longer. note_arrivals(arrivals, more, now), the
+-- last step of every script that shows items or takes them out, writes what came of that: an item that no channel showed
+-- gets the next place, one that no channel shows any more loses its place, and one that went from channel to channel
+-- keeps it. A place is a Unix time in microseconds, but behind all places given out before, whatever the clock says.
+-- Of several items those that the script has named last come first, since the newest are named first.
+local balance, named = {}, {}
+
+local function count(id, by)
+  if not balance[id] then
+    balance[id] = 0
+    named[#named + 1] = id
+  end
+  balance[id] = balance[id] + by
+end
+local function arrives(id) count(id, 1) end
+local function departs(id) count(id, -1) end
+
+-- The part of a list from a place on that one command is given.
+local function slice(list, from)
+  local part = {}
+  for i = from, math.min(#list, from + 999) do part[#part + 1] = list[i] end
+  return part
+end
+
+local function give_places(arrivals, more, now, ids)
+  local place = tonumber(redis.call('HGET', more, 'last') or 0)
+  local first = math.max(math.floor(tonumber(now) * 1000000), place + 1)
+  local pairs_ = {}
+  for i, id in ipairs(ids) do
+    pairs_[2 * i - 1] = string.format('%.0f', first + i - 1)
+    pairs_[2 * i] = id
+  end
+  local new = redis.call('ZADD', arrivals, 'NX', unpack(pairs_))
+  redis.call('HSET', more, 'last', pairs_[#pairs_ - 1])
+  local places = new < #ids and redis.call('ZMSCORE', arrivals, unpack(ids))
+  for i, id in ipairs(ids) do
+    local known = places and tonumber(places[i]) < first
+    local further = known and balance[id] or balance[id] - 1
+    if further > 0 then redis.call('HINCRBY', more, id, further) end
+  end
+end
+
+local function take_places(arrivals, more, ids)
+  local counts = redis.call('HMGET', more, unpack(ids))
+  local out = {}
+  for i, id in ipairs(ids) do
+    local left = (counts[i] or 0) + balance[id]
+    if left < 0 then out[#out + 1] = id end
+    if counts[i] then
+      if left > 0 then redis.call('HSET', more, id, left) else redis.call('HDEL', more, id) end
+    end
+  end
+  if #out > 0 then redis.call('ZREM', arrivals, unpack(out)) end
+end
+
+local function note_arrivals(arrivals, more, now)
+  local coming, going = {}, {}
+  for i = #named, 1, -1 do
+    local id = named[i]
+    if balance[id] > 0 then coming[#coming + 1] = id elseif balance[id] < 0 then going[#going + 1] = id end
+  end
+  for from = 1, #coming, 1000 do give_places(arrivals, more, now, slice(coming, from)) end
+  for from = 1, #going, 1000 do take_places(arrivals, more, slice(going, from)) end
+end

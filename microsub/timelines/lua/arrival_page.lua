@@ -1,0 +1,66 @@
+-- A stretch of the order in which items came to a user, with the state of each.
+--
+-- Atomic: order and states are of one moment. Writes nothing. An item of `global` is unread when it is unread in any
+-- channel, as its pages show it; one that only removed channels show isn't there. A channel is asked the cheaper way:
+-- for each item, or for all that is unread in it.
+--
+-- KEYS  1 channels  2 removed channels  3 arrivals  4 posts of `saved`
+-- ARGV  1 how many at most  2 'newest' or 'oldest' first  3 the place behind which to begin, '' at the end  4 uid or 'global'
+--       5, 6 patterns: posts, unread
+-- reply {'id place id place …'; three texts of one digit per id: 1 where it is unread, is saved, stands in the channel;
+--       1 when more lie behind}; or -1: no such channel
+local MOST_ASKED = 10000
+local uid = ARGV[4]
+local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+if #uids == 0 or (uid ~= 'global' and not redis.call('ZSCORE', KEYS[1], uid)) then return -1 end
+local function posts(of) return (string.gsub(ARGV[5], '%*', of)) end
+local function unread(of) return (string.gsub(ARGV[6], '%*', of)) end
+local asked = uid == 'global' and uids or { uid }
+local most = math.min(tonumber(ARGV[1]), math.max(20, math.floor(MOST_ASKED / #asked)))
+
+local rows
+if ARGV[2] == 'oldest' then
+  local first = ARGV[3] == '' and '-inf' or '(' .. ARGV[3]
+  rows = redis.call('ZRANGEBYSCORE', KEYS[3], first, '+inf', 'WITHSCORES', 'LIMIT', 0, most + 1)
+else
+  local first = ARGV[3] == '' and '+inf' or '(' .. ARGV[3]
+  rows = redis.call('ZREVRANGEBYSCORE', KEYS[3], first, '-inf', 'WITHSCORES', 'LIMIT', 0, most + 1)
+end
+local ids, at = {}, {}
+for i = 1, math.min(most, #rows / 2) do
+  ids[i] = rows[2 * i - 1]
+  at[ids[i]] = i
+end
+if #ids == 0 then return { '', '', '', '', 0 } end
+
+-- One digit for each of the ids: 1 where one of these sorted sets holds it.
+local function digits(keys)
+  local found, left = {}, ids
+  for i = 1, #ids do found[i] = '0' end
+  for _, key in ipairs(keys) do
+    local size = #left > 0 and redis.call('ZCARD', key) or 0
+    if size > 0 and size < #left then
+      for _, id in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+        if at[id] then found[at[id]] = '1' end
+      end
+    elseif size > 0 then
+      local further = {}
+      for i, score in ipairs(redis.call('ZMSCORE', key, unpack(left))) do
+        if score then found[at[left[i]]] = '1' else further[#further + 1] = left[i] end
+      end
+      left = further
+    end
+  end
+  return table.concat(found)
+end
+
+local function keys_of(key, of)
+  local keys = {}
+  for i, one in ipairs(of) do keys[i] = key(one) end
+  return keys
+end
+
+local stands = string.rep('1', #ids)
+if uid ~= 'global' or redis.call('EXISTS', KEYS[2]) == 1 then stands = digits(keys_of(posts, asked)) end
+local pairs_ = table.concat(rows, ' ', 1, 2 * #ids)
+return { pairs_, digits(keys_of(unread, asked)), digits({ KEYS[4] }), stands, #rows > 2 * most and 1 or 0 }

@@ -1,0 +1,204 @@
+"""The order in which items came to a user: each once, behind all before it, whatever clocks do."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.errors import NotFound
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines import save, unsave
+from microsub.timelines.arrivals import derive_arrivals, read_arrivals, repair_all_arrivals
+from microsub.timelines.rules import Rules
+from tests.support.invariants import wrong_arrivals
+from tests.support.one_reader import ANN, NOW, OneReader, item
+
+pytestmark = pytest.mark.fake_too
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    made = OneReader(redis)
+    await made.begin()
+    return made
+
+
+async def ids(world: OneReader, uid: str = "global") -> list[str]:
+    return [row.id for row in await world.arrivals(uid)]
+
+
+async def test_items_stand_in_the_order_in_which_they_came(world: OneReader) -> None:
+    """Not by publication; of one document the newest comes last. Places are times, one behind the other."""
+    await world.add("home", item(5), item(7), item(6))
+    await world.timelines.add(ANN, "home", "1", world.items.know("1", item(1), item(2)), now=NOW + 60, limit=0)
+    assert await ids(world) == ["5", "6", "7", "1", "2"]
+    assert [row.id for row in await world.arrivals("home", "newest", size=2)] == ["2", "1", "7", "6", "5"]
+    places = [row.place for row in await world.arrivals()]
+    first, later = int(NOW * 1_000_000), int((NOW + 60) * 1_000_000)
+    assert places == [first, first + 1, first + 2, later, later + 1]
+
+
+async def test_a_clock_that_jumps_back_puts_nothing_in_front(world: OneReader) -> None:
+    """Also when the last item has left meanwhile: who knows its place misses nothing."""
+    await world.add("home", item(1))
+    await world.timelines.add(ANN, "home", "1", world.items.know("1", item(2)), now=NOW + 3600, limit=0)
+    (_, latest) = await world.arrivals()
+    await world.timelines.remove(ANN, "home", ["2"], NOW)
+    await world.add("home", item(3))
+    page = await read_arrivals(world.redis, ANN, "global", limit=10, order="oldest", after=str(latest.place))
+    assert [row.id for row in page.rows] == ["3"]
+
+
+async def test_an_item_in_two_channels_came_once_and_leaves_with_the_last(world: OneReader) -> None:
+    """Its place is that of the first, and stays while it goes from channel to channel."""
+    await world.follow("work", "1")
+    await world.add("home", item(1), item(2))
+    before = await world.arrivals()
+    await world.add("work", item(1), item(3))
+    await world.timelines.move(ANN, "work", ["2"], NOW)
+    await save(world.redis, world.items, ANN, ["1"], NOW)  # type: ignore[arg-type]
+    assert [row.place for row in (await world.arrivals())[:2]] == [row.place for row in before]
+    assert await ids(world) == ["1", "2", "3"]
+    assert await ids(world, "home") == ["1"]
+    await world.timelines.remove(ANN, "home", ["1"], NOW)
+    await world.timelines.remove(ANN, "work", ["1"], NOW)
+    assert await ids(world) == ["1", "2", "3"], "it is saved"
+    await unsave(world.redis, ANN, ["1"], NOW)
+    assert await ids(world) == ["2", "3"]
+    assert await wrong_arrivals(world.redis, ANN) == {}
+    assert await world.redis.command("HKEYS", keys.arrivals_more(ANN)) == [b"last"]
+
+
+async def test_what_is_muted_has_no_place_and_comes_anew(world: OneReader) -> None:
+    """An app that syncs learns of it when it is shown again."""
+    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
+    await world.add("home", item(1, author="https://a.example/"), item(2))
+    await rules.mute(ANN, "home", "https://a.example/", NOW)
+    await world.add("home", item(3, author="https://a.example/"))
+    assert await ids(world) == ["2"]
+    await rules.unmute(ANN, "home", "https://a.example/", NOW)
+    assert (await ids(world))[0] == "2"
+    assert set(await ids(world)) == {"1", "2", "3"}
+    assert await wrong_arrivals(world.redis, ANN) == {}
+
+
+async def test_what_makes_room_leaves(world: OneReader) -> None:
+    """The oldest by publication, in the step in which others come; also of those that came with the same call."""
+    await world.add("home", *(item(number) for number in range(10)), limit=3)
+    await world.add("home", *(item(number) for number in range(10, 14)), limit=3)
+    assert await ids(world) == ["11", "12", "13"]
+    assert await world.timelines.trim(ANN, "home", 1, NOW) == 2
+    assert await ids(world) == ["13"]
+    assert await wrong_arrivals(world.redis, ANN) == {}
+
+
+async def test_a_deleted_channel_takes_its_items_along(world: OneReader) -> None:
+    """But those that another one shows; those of a channel that was put aside come back with it, at their places."""
+    await world.follow("work", "1")
+    await world.add("home", *(item(number) for number in range(1500)))
+    await world.add("work", item(3), item(2000))
+    before = await world.arrivals(size=1000)
+    await world.channels.disable(ANN, "home", NOW)
+    assert await ids(world) == ["3", "2000"]
+    with pytest.raises(NotFound, match="home"):
+        await ids(world, "home")
+    await world.channels.restore(ANN, "home")
+    assert await world.arrivals(size=1000) == before
+    await world.channels.delete(ANN, "home")
+    assert await ids(world) == ["3", "2000"]
+    assert await wrong_arrivals(world.redis, ANN) == {}
+    assert await world.redis.command("HKEYS", keys.arrivals_more(ANN)) == [b"last"]
+
+
+async def test_pages_by_state_and_where_they_end(world: OneReader) -> None:
+    """A page is as long as was asked for; only behind the last one lies nothing."""
+    await world.add("home", *(item(number) for number in range(20)))
+    await world.timelines.mark_read(ANN, "home", [str(number) for number in range(10)], NOW)
+    page = await read_arrivals(world.redis, ANN, "home", limit=4, order="newest", view="unread")
+    assert [row.id for row in page.rows] == ["19", "18", "17", "16"]
+    assert page.resume is not None
+    rest = await read_arrivals(
+        world.redis, ANN, "home", limit=100, order="newest", after=str(page.resume), view="unread"
+    )
+    assert [row.id for row in rest.rows] == ["15", "14", "13", "12", "11", "10"]
+    assert rest.resume is None
+    read = await read_arrivals(world.redis, ANN, "global", limit=10, order="oldest", view="read")
+    assert [row.id for row in read.rows] == [str(number) for number in range(10)]
+    assert read.resume is not None, "whether more are read is seen by looking"
+    empty = await read_arrivals(world.redis, ANN, "work", limit=10, order="oldest")
+    assert (empty.rows, empty.resume) == ((), None)
+    assert empty.newest is not None
+
+
+async def test_one_request_looks_at_so_many_and_says_where_to_go_on(
+    world: OneReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A channel whose items came long ago is found after some empty pages."""
+    monkeypatch.setattr("microsub.timelines.arrivals.EXAMINED", 10)
+    monkeypatch.setattr("microsub.timelines.arrivals.BATCH", 5)
+    await world.follow("work", "1")
+    await world.add("work", item(1))
+    await world.add("home", *(item(number) for number in range(100, 135)))
+    pages = [await read_arrivals(world.redis, ANN, "work", limit=5, order="newest")]
+    while pages[-1].resume is not None:
+        after = str(pages[-1].resume)
+        pages.append(await read_arrivals(world.redis, ANN, "work", limit=5, order="newest", after=after))
+    assert [[row.id for row in page.rows] for page in pages] == [[], [], [], ["1"]]
+
+
+async def test_an_item_is_unread_where_any_channel_says_so(world: OneReader) -> None:
+    """In `global`; in a channel its own state counts. What is saved says so everywhere."""
+    await world.follow("work", "1")
+    await world.add("home", item(1), item(2))
+    await world.add("work", item(1))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    await save(world.redis, world.items, ANN, ["2"], NOW)  # type: ignore[arg-type]
+    states = {
+        uid: [(row.id, row.is_read, row.is_saved) for row in await world.arrivals(uid)]
+        for uid in ("global", "home", "work", "saved")
+    }
+    assert states == {
+        "global": [("1", False, False), ("2", False, True)],
+        "home": [("1", True, False), ("2", False, True)],
+        "work": [("1", False, False)],
+        "saved": [("2", True, True)],
+    }
+
+
+async def test_a_user_leaves_nothing(world: OneReader) -> None:
+    """Deleted channel by channel; a user who is restored meanwhile has an order that agrees."""
+    await world.follow("work", "1")
+    await world.add("home", item(1), item(2))
+    await world.add("work", item(1))
+    await world.accounts.disable_user(ANN, NOW)
+    user = await world.accounts.user(ANN)
+    assert user is not None
+    assert await world.accounts.delete_disabled(user)
+    assert await world.redis.command("EXISTS", keys.arrivals(ANN), keys.arrivals_more(ANN)) == 0
+
+
+async def test_items_of_before_came_when_they_were_published(world: OneReader) -> None:
+    """Of those in several channels the number is known; twice is once; what comes then is behind them."""
+    await world.follow("work", "1")
+    await world.add("home", *(item(number, NOW - 100 + number // 2) for number in range(6)))
+    await world.add("work", item(0, NOW - 100), item(9, NOW - 200))
+    await world.redis.command("DEL", keys.arrivals(ANN), keys.arrivals_more(ANN))
+    for _ in range(2):
+        await derive_arrivals(world.redis, ANN)
+        assert await ids(world) == ["9", "0", "1", "2", "3", "4", "5"]
+        assert await wrong_arrivals(world.redis, ANN) == {}
+    rows = await world.arrivals()
+    assert [row.place - int((NOW - 100) * 1_000_000) for row in rows[1:4]] == [0, 1, 1_000_000]
+    await world.add("home", item(50))
+    assert (await ids(world))[-1] == "50"
+
+
+async def test_a_lost_timeline_comes_anew(world: OneReader) -> None:
+    """Its places go with it, so that what is brought back is counted once."""
+    await world.add("home", item(1), item(2))
+    await world.redis.command("DEL", keys.posts(ANN, "home"))
+    await repair_all_arrivals(world.redis, ANN, NOW)
+    assert await ids(world) == []
+    await world.add("home", item(1), item(2))
+    assert await ids(world) == ["1", "2"]
+    assert await wrong_arrivals(world.redis, ANN) == {}
