@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from microsub.identity.store import absent
-from microsub.model.reader import SAVED, View
+from microsub.identity.store.accounts import grant, unauthorized
+from microsub.model.reader import SAVED, Credential, Grant, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
@@ -23,8 +24,6 @@ from microsub.timelines.timelinekeys import arrival_keys, distinct, members
 EXAMINED = 20_000
 """Most items that one request looks at for a channel or a state."""
 
-Order = Literal["newest", "oldest"]
-
 
 class Arrival(NamedTuple):
     """An item as it came to a user: its id, its place (Unix time in microseconds), and its state."""
@@ -33,6 +32,16 @@ class Arrival(NamedTuple):
     place: int
     is_read: bool
     is_saved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalQuery:
+    """Which piece of the order is asked for: up to `limit` items of a state, behind a place or from the beginning."""
+
+    limit: int = 1000
+    oldest_first: bool = False
+    after: str = ""
+    view: View = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,50 +56,60 @@ class Arrivals:
     newest: int | None
 
 
-async def read_arrivals(
-    redis: Redis, user: str, uid: str, *, limit: int, order: Order, after: str = "", view: View = "all"
-) -> Arrivals:
-    """Up to `limit` items of a channel or of `global`, behind a place or from the beginning.
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Items as they follow each other whatever their state, and whether each stands in the channel."""
 
-    Looks at `EXAMINED` at most, so there may be fewer though more lie behind. One round trip for every thousand looked
-    at. Raises NotFound.
+    rows: Sequence[Arrival]
+    stands: Sequence[bool]
+    more: bool
+
+
+async def read_arrivals(
+    redis: Redis, user: str, uid: str, query: ArrivalQuery, now: float, credential: Credential | None = None
+) -> tuple[Grant, Arrivals]:
+    """A piece of a channel or of `global`, and what the token allows, if any.
+
+    Looks at `EXAMINED` items at most, so there may be fewer than were asked for though more lie behind. One round trip
+    for a thousand that are looked at, the first with the token's check. Raises NotFound and Unauthorized.
     """
+    granted, piece = await _stretch(redis, user, uid, query, query.after, query.limit, now, credential)
     rows: list[Arrival] = []
-    place, examined, older = after, 0, True
+    examined, place = 0, query.after
     newest: int | None = None
-    while older and len(rows) < limit and examined < EXAMINED:
-        found, stands, older = await _stretch(redis, user, uid, min(BATCH, limit - len(rows)), order, place)
-        if not found:
-            break
-        examined += len(found)
-        place = str(found[-1].place)
-        newest = max(found[0].place, found[-1].place, newest or 0)
+    while piece.rows:
+        examined += len(piece.rows)
+        place = str(piece.rows[-1].place)
+        newest = max(piece.rows[0].place, piece.rows[-1].place, newest or 0)
         rows += [
             row
-            for row, is_there in zip(found, stands, strict=True)
-            if is_there and (view == "all" or row.is_read == (view == "read"))
+            for row, stands in zip(piece.rows, piece.stands, strict=True)
+            if stands and (query.view == "all" or row.is_read == (query.view == "read"))
         ]
-    return Arrivals(tuple(rows), int(place) if older and place else None, newest)
+        if not piece.more or len(rows) >= query.limit or examined >= EXAMINED:
+            break
+        _, piece = await _stretch(redis, user, uid, query, place, query.limit - len(rows), now)
+    return granted, Arrivals(tuple(rows), int(place) if piece.more else None, newest)
 
 
 async def _stretch(
-    redis: Redis, user: str, uid: str, size: int, order: Order, after: str
-) -> tuple[list[Arrival], list[bool], bool]:
-    """The next items whatever their state, whether each stands in the channel, and whether more lie behind."""
-    reply = await redis.script(
-        load("arrival_page"),
-        [keys.channels(user), keys.removed_channels(user), keys.arrivals(user), keys.posts(user, SAVED)],
-        [size, order, after, uid, keys.pattern(keys.posts, user), keys.pattern(keys.unread, user)],
-    )
-    if isinstance(reply, int):
+    redis: Redis, user: str, uid: str, query: ArrivalQuery, after: str, limit: int, now: float,
+    credential: Credential | None = None,
+) -> tuple[Grant, _Stretch]:  # fmt: skip
+    token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
+    lists = [keys.channels(user), keys.removed_channels(user), keys.arrivals(user), keys.posts(user, SAVED)]
+    patterns = [keys.pattern(keys.posts, user), keys.pattern(keys.unread, user)]
+    args: list[Arg] = [min(BATCH, limit), "oldest" if query.oldest_first else "newest", after, uid, *patterns, now]
+    state, *reply = await redis.script(load("arrival_page"), [*lists, keys.user(user), *token], args)
+    if state == b"channel":
         raise await absent(redis, user, uid)
-    pairs, unread, saved, stands, more = reply
+    if state:
+        raise unauthorized(text(state))
+    scopes, behind, pairs, unread, saved, stands, more = reply
     parts = text(pairs).split()
-    rows = [
-        Arrival(item, int(place), unread_digit == 48, saved_digit == 49)
-        for item, place, unread_digit, saved_digit in zip(parts[0::2], parts[1::2], unread, saved, strict=True)
-    ]
-    return rows, [digit == 49 for digit in stands], bool(more)
+    read, kept = [digit == 48 for digit in unread], [digit == 49 for digit in saved]
+    rows = [Arrival(*row) for row in zip(parts[0::2], map(int, parts[1::2]), read, kept, strict=True)]
+    return grant(user, scopes, behind=bool(behind)), _Stretch(rows, [digit == 49 for digit in stands], bool(more))
 
 
 async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
@@ -112,7 +131,7 @@ async def repair_all_arrivals(redis: Redis, user: str, now: float) -> None:
 
 
 async def derive_arrivals(redis: Redis, user: str) -> None:
-    """Write the order anew for items that came before there was one, by the time of publication.
+    """Write the order again for items that came before there was one, by the time of publication.
 
     Nothing may come in or leave meanwhile.
     """

@@ -26,6 +26,7 @@ from microsub.model.settings import UnreadStyle
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
+from microsub.timelines.arrivals import ArrivalQuery, Arrivals, read_arrivals
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.channels import ChannelNames, Channels
 from microsub.timelines.follows import in_turns
@@ -121,6 +122,16 @@ class ReaderViews:
             source = await self._source(current, subscription, query, rows)
         data = await self._cache.get([row.id for row in rows.rows])
         return granted, self._splicer.page(rows, data, newer=query.before is not None, source=source)
+
+    async def arrivals_with_token(
+        self, credential: Credential, uid: str, query: ArrivalQuery, now: float
+    ) -> tuple[Grant, Arrivals]:
+        """A piece of the order in which items came to the token's user."""
+        user = credential.user
+        found = await read_arrivals(self._redis, user, uid, query, now, credential)
+        if await self.has_caught_up(found[0], uid, now):
+            found = await read_arrivals(self._redis, user, uid, query, now, credential)
+        return found
 
     async def _page(self, credential: Credential, uid: str, query: PageQuery, now: float) -> tuple[Grant, PageRows]:
         user = credential.user

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import PageQuery, TimelineItem
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
-from microsub.timelines.arrivals import Arrival, Order, read_arrivals
+from microsub.timelines.arrivals import Arrival, ArrivalQuery, Arrivals, read_arrivals
 from microsub.timelines.channels import Channels
 from tests.support.timelines import Timelines
 
@@ -45,12 +46,15 @@ class OneReader:
         page = await self.timelines.page(ANN, uid, PageQuery(**{"limit": 100, **query}), NOW)  # type: ignore[arg-type]
         return [row.id for row in page.rows]
 
-    async def arrivals(self, uid: str = "global", order: Order = "oldest", size: int = 7) -> list[Arrival]:
+    async def arrivals_page(self, uid: str, **query: Any) -> Arrivals:
+        return (await read_arrivals(self.redis, ANN, uid, ArrivalQuery(**query), NOW))[1]
+
+    async def arrivals(self, uid: str = "global", oldest_first: bool = True, size: int = 7) -> list[Arrival]:
         """All of them, in pages of that size."""
         rows: list[Arrival] = []
         after = ""
         while True:
-            page = await read_arrivals(self.redis, ANN, uid, limit=size, order=order, after=after)
+            page = await self.arrivals_page(uid, limit=size, oldest_first=oldest_first, after=after)
             rows += page.rows
             if page.resume is None:
                 return rows

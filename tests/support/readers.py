@@ -42,6 +42,7 @@ def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
         ("POST", "channels", "delete"): {"channel": "home"},
         ("POST", "channels", "order"): {"channels[]": ["later", "home"]},
         ("GET", "timeline", ""): {"channel": "global", "limit": 100},
+        ("GET", "timeline", "ids"): {"limit": 10_000},
         ("POST", "timeline", "mark_read"): {"channel": "global", "entry[]": ids},
         ("POST", "timeline", "mark_unread"): {"channel": "global", "entry[]": ids},
         ("POST", "timeline", "remove"): {"channel": "global", "entry[]": ids},

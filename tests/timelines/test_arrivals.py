@@ -8,7 +8,7 @@ from microsub.errors import NotFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines import save, unsave
-from microsub.timelines.arrivals import derive_arrivals, read_arrivals, repair_all_arrivals
+from microsub.timelines.arrivals import derive_arrivals, repair_all_arrivals
 from microsub.timelines.rules import Rules
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -32,7 +32,7 @@ async def test_items_stand_in_the_order_in_which_they_came(world: OneReader) -> 
     await world.add("home", item(5), item(7), item(6))
     await world.timelines.add(ANN, "home", "1", world.items.know("1", item(1), item(2)), now=NOW + 60, limit=0)
     assert await ids(world) == ["5", "6", "7", "1", "2"]
-    assert [row.id for row in await world.arrivals("home", "newest", size=2)] == ["2", "1", "7", "6", "5"]
+    assert [row.id for row in await world.arrivals("home", oldest_first=False, size=2)] == ["2", "1", "7", "6", "5"]
     places = [row.place for row in await world.arrivals()]
     first, later = int(NOW * 1_000_000), int((NOW + 60) * 1_000_000)
     assert places == [first, first + 1, first + 2, later, later + 1]
@@ -45,7 +45,7 @@ async def test_a_clock_that_jumps_back_puts_nothing_in_front(world: OneReader) -
     (_, latest) = await world.arrivals()
     await world.timelines.remove(ANN, "home", ["2"], NOW)
     await world.add("home", item(3))
-    page = await read_arrivals(world.redis, ANN, "global", limit=10, order="oldest", after=str(latest.place))
+    page = await world.arrivals_page("global", limit=10, oldest_first=True, after=str(latest.place))
     assert [row.id for row in page.rows] == ["3"]
 
 
@@ -69,7 +69,7 @@ async def test_an_item_in_two_channels_came_once_and_leaves_with_the_last(world:
     assert await world.redis.command("HKEYS", keys.arrivals_more(ANN)) == [b"last"]
 
 
-async def test_what_is_muted_has_no_place_and_comes_anew(world: OneReader) -> None:
+async def test_what_is_muted_has_no_place_until_it_is_shown_again(world: OneReader) -> None:
     """An app that syncs learns of it when it is shown again."""
     rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
     await world.add("home", item(1, author="https://a.example/"), item(2))
@@ -114,18 +114,16 @@ async def test_pages_by_state_and_where_they_end(world: OneReader) -> None:
     """A page is as long as was asked for; only behind the last one lies nothing."""
     await world.add("home", *(item(number) for number in range(20)))
     await world.timelines.mark_read(ANN, "home", [str(number) for number in range(10)], NOW)
-    page = await read_arrivals(world.redis, ANN, "home", limit=4, order="newest", view="unread")
+    page = await world.arrivals_page("home", limit=4, view="unread")
     assert [row.id for row in page.rows] == ["19", "18", "17", "16"]
     assert page.resume is not None
-    rest = await read_arrivals(
-        world.redis, ANN, "home", limit=100, order="newest", after=str(page.resume), view="unread"
-    )
+    rest = await world.arrivals_page("home", limit=100, after=str(page.resume), view="unread")
     assert [row.id for row in rest.rows] == ["15", "14", "13", "12", "11", "10"]
     assert rest.resume is None
-    read = await read_arrivals(world.redis, ANN, "global", limit=10, order="oldest", view="read")
+    read = await world.arrivals_page("global", limit=10, oldest_first=True, view="read")
     assert [row.id for row in read.rows] == [str(number) for number in range(10)]
     assert read.resume is not None, "whether more are read is seen by looking"
-    empty = await read_arrivals(world.redis, ANN, "work", limit=10, order="oldest")
+    empty = await world.arrivals_page("work", limit=10, oldest_first=True)
     assert (empty.rows, empty.resume) == ((), None)
     assert empty.newest is not None
 
@@ -139,10 +137,10 @@ async def test_one_request_looks_at_so_many_and_says_where_to_go_on(
     await world.follow("work", "1")
     await world.add("work", item(1))
     await world.add("home", *(item(number) for number in range(100, 135)))
-    pages = [await read_arrivals(world.redis, ANN, "work", limit=5, order="newest")]
+    pages = [await world.arrivals_page("work", limit=5)]
     while pages[-1].resume is not None:
         after = str(pages[-1].resume)
-        pages.append(await read_arrivals(world.redis, ANN, "work", limit=5, order="newest", after=after))
+        pages.append(await world.arrivals_page("work", limit=5, after=after))
     assert [[row.id for row in page.rows] for page in pages] == [[], [], [], ["1"]]
 
 
@@ -193,7 +191,7 @@ async def test_items_of_before_came_when_they_were_published(world: OneReader) -
     assert (await ids(world))[-1] == "50"
 
 
-async def test_a_lost_timeline_comes_anew(world: OneReader) -> None:
+async def test_a_lost_timeline_comes_once_more(world: OneReader) -> None:
     """Its places go with it, so that what is brought back is counted once."""
     await world.add("home", item(1), item(2))
     await world.redis.command("DEL", keys.posts(ANN, "home"))

@@ -100,6 +100,16 @@ async def test_a_page_fills_before_it_answers(world: Deferring, channel: str) ->
     assert await ann.names(channel, is_read="false") == ["two", "one"]
 
 
+async def test_the_order_of_arrival_fills_before_it_answers(world: Deferring) -> None:
+    """An app that only syncs misses nothing."""
+    ann = await world.reader("ann", "home")
+    world.it.now += 30 * DAY
+    await world.it.publish(URL, *posts("two", "one"))
+    listed = await ann.get(action="timeline", method="ids", order="oldest")
+    assert [one["_id"] for one in listed["items"]] == list(reversed(await ann.ids()))
+    assert len(listed["items"]) == 2
+
+
 async def test_what_was_read_or_removed_stays_so(world: Deferring) -> None:
     """A fill brings what is new and nothing else, however often it is done."""
     ann = await world.reader("ann", "home")

@@ -308,15 +308,15 @@ class Machine(RuleBasedStateMachine):
         assert places.keys() == {item for channel in self.model.channels.values() for item in channel.posts}
         assert len(set(places.values())) == len(places)
         for item in places.keys() & self.places.keys():
-            assert places[item] == self.places[item] or places[item] > self.last_place, "it came anew"
+            assert places[item] == self.places[item] or places[item] > self.last_place, "it came once more"
         assert all(places[item] > self.last_place for item in places.keys() - self.places.keys())
         self.places = places
         self.last_place = max([self.last_place, *places.values()])
         for uid in (*ALL, "global"):
             shown = dict(self.model.shown(uid)) if self.now > START else {}
-            for order, reverse in (("oldest", False), ("newest", True)):
-                rows = self.run(self.world.arrivals(uid, order)) if self.now > START else []
-                wanted = sorted(shown, key=lambda item: places[item], reverse=reverse)
+            for oldest_first in (True, False):
+                rows = self.run(self.world.arrivals(uid, oldest_first)) if self.now > START else []
+                wanted = sorted(shown, key=lambda item: places[item], reverse=not oldest_first)
                 kept = self.model.channels[SAVED].posts
                 assert rows == [(item, places[item], shown[item], item in kept) for item in wanted]
 

@@ -13,10 +13,14 @@ from microsub.kit.urls import LONGEST_FOLLOWED, web_address
 from microsub.model.plaintext import unprintable
 from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, Order, PageQuery, PostSearchRequest, View
 from microsub.surface import Services
+from microsub.timelines.arrivals import ArrivalQuery
 from microsub.timelines.channels import MOST_OF_NAME
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
+DEFAULT_IDS = 1000
+MAX_IDS = 10_000
+"""Items in a reply that has no more of each than its id and state."""
 MAX_ENTRIES = 1000
 """Items that one request may name: ten times the largest page."""
 
@@ -66,6 +70,20 @@ def post_search(params: Params) -> PostSearchRequest:
     return PostSearchRequest(params.need("query", "words to look for"), limit(params), before, after, order)
 
 
+def arrival_query(params: Params) -> ArrivalQuery:
+    """Which piece of the order of arrival is asked for."""
+    order = params.text("order") or "newest"
+    if order not in ("newest", "oldest"):
+        raise wrong("order", order, "'newest' or 'oldest', which comes first")
+    after = params.text("after")
+    return ArrivalQuery(
+        limit=limit(params, DEFAULT_IDS, MAX_IDS),
+        oldest_first=order == "oldest",
+        after="" if after is None else Cursor.decode(after, "after").score,
+        view=_view(params),
+    )
+
+
 def entries(params: Params) -> list[str]:
     """The item ids in `entry`, a thousand at most; malformed ids are left out."""
     found = params.many("entry")
@@ -97,16 +115,16 @@ def url(params: Params, parameter: str = "url") -> str:
     return text
 
 
-def limit(params: Params) -> int:
-    """How many entries a page shall have, 100 at most."""
+def limit(params: Params, usual: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> int:
+    """How many entries a page shall have, `most` at most."""
     text = params.text("limit")
     if text is None:
-        return DEFAULT_LIMIT
+        return usual
     digits = text.lstrip("0")
     if not (text.isascii() and digits.isdecimal()):
-        raise wrong("limit", text, f"a whole number from 1 to {MAX_LIMIT}")
+        raise wrong("limit", text, f"a whole number from 1 to {most}")
     # Of as many digits as there may be Python makes no number.
-    return MAX_LIMIT if len(digits) > len(str(MAX_LIMIT)) else min(int(digits), MAX_LIMIT)
+    return most if len(digits) > len(str(most)) else min(int(digits), most)
 
 
 def _cursors(params: Params) -> tuple[str | None, str | None]:

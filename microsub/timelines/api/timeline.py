@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import orjson
+
 from microsub.kit.http.params import Params, missing
-from microsub.model.reader import SAVED, Credential, Grant, Reason
+from microsub.model.reader import SAVED, Credential, Cursor, Grant, Reason
 from microsub.surface import Services
 from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table
+from microsub.timelines.arrivals import Arrivals
 from microsub.timelines.pages import mark, mark_all, mark_before
 from microsub.timelines.remove import Leaving, move_items, take_out
 from microsub.timelines.saved import move_to_saved
@@ -26,6 +29,25 @@ async def page(services: Services, params: Params, credential: Credential, now: 
     """One page of a channel, newest first."""
     uid = arguments.channel(params)
     return await services.reading.page_with_token(credential, uid, arguments.page_query(params), now)
+
+
+async def ids(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
+    """The ids of a channel's items in the order in which they came to their reader, with their state."""
+    uid = arguments.channel_or_global(params)
+    grant, found = await services.reading.arrivals_with_token(credential, uid, arguments.arrival_query(params), now)
+    return grant, arrivals_to_wire(found)
+
+
+def arrivals_to_wire(found: Arrivals) -> bytes:
+    """The reply as the bytes of a JSON object."""
+    items = b",".join(
+        b'{"_id":"%b","_is_read":%b,%b"_arrived":%d}'
+        % (row.id.encode(), b"true" if row.is_read else b"false", b'"_saved":true,' if row.is_saved else b"", row.place)
+        for row in found.rows
+    )
+    places = (("after", found.resume), ("since", found.newest))
+    paging = {name: Cursor(str(place), "0").encode() for name, place in places if place is not None}
+    return b'{"items":[%b],"paging":%b}' % (items, orjson.dumps(paging))
 
 
 async def mark_read(call: Call) -> Reply:
@@ -136,6 +158,7 @@ def _cards(urls: list[str]) -> Reply:
 
 TABLE: Table = {
     ("GET", "timeline", ""): FusedAction("read", page),
+    ("GET", "timeline", "ids"): FusedAction("read", ids),
     ("POST", "timeline", "mark_read"): Action("read", mark_read),
     ("POST", "timeline", "mark_unread"): Action("read", mark_unread),
     ("POST", "timeline", "remove"): Action("read", remove),

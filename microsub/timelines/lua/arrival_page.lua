@@ -1,18 +1,26 @@
--- A stretch of the order in which items came to a user, with the state of each.
+-- A stretch of the order in which items came to a user, with the state of each, on demand with the check of the token.
 --
--- Atomic: order and states are of one moment. Writes nothing. An item of `global` is unread when it is unread in any
+-- Atomic: token, order and states are of one moment. Writes nothing. An item of `global` is unread when it is unread in any
 -- channel, as its pages show it; one that only removed channels show isn't there. A channel is asked the cheaper way:
 -- for each item, or for all that is unread in it.
 --
--- KEYS  1 channels  2 removed channels  3 arrivals  4 posts of `saved`
+-- KEYS  1 channels  2 removed channels  3 arrivals  4 posts of `saved`  5 user  6 token  7 behind (6 and 7 only with a token)
 -- ARGV  1 how many at most  2 'newest' or 'oldest' first  3 the place behind which to begin, '' at the end  4 uid or 'global'
---       5, 6 patterns: posts, unread
--- reply {'id place id place …'; three texts of one digit per id: 1 where it is unread, is saved, stands in the channel;
---       1 when more lie behind}; or -1: no such channel
+--       5, 6 patterns: posts, unread  7 now
+-- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else {'', scopes
+--       or '', 1 when posts wait to be brought into timelines of this user, 'id place id place …', three texts of one digit
+--       per id, 1 where it is unread, is saved, stands in the channel, and 1 when more lie behind}
+-- include: token
 local MOST_ASKED = 10000
-local uid = ARGV[4]
+local uid, scope, waiting = ARGV[4], '', 0
+if KEYS[6] then
+  scope = scope_of(KEYS[6], ARGV[7])
+  if not scope then return { 'token' } end
+  if redis.call('HEXISTS', KEYS[5], 'disabled') == 1 then return { 'disabled' } end
+  waiting = redis.call('EXISTS', KEYS[7])
+end
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
-if #uids == 0 or (uid ~= 'global' and not redis.call('ZSCORE', KEYS[1], uid)) then return -1 end
+if #uids == 0 or (uid ~= 'global' and not redis.call('ZSCORE', KEYS[1], uid)) then return { 'channel' } end
 local function posts(of) return (string.gsub(ARGV[5], '%*', of)) end
 local function unread(of) return (string.gsub(ARGV[6], '%*', of)) end
 local asked = uid == 'global' and uids or { uid }
@@ -31,7 +39,7 @@ for i = 1, math.min(most, #rows / 2) do
   ids[i] = rows[2 * i - 1]
   at[ids[i]] = i
 end
-if #ids == 0 then return { '', '', '', '', 0 } end
+if #ids == 0 then return { '', scope, waiting, '', '', '', '', 0 } end
 
 -- One digit for each of the ids: 1 where one of these sorted sets holds it.
 local function digits(keys)
@@ -63,4 +71,5 @@ end
 local stands = string.rep('1', #ids)
 if uid ~= 'global' or redis.call('EXISTS', KEYS[2]) == 1 then stands = digits(keys_of(posts, asked)) end
 local pairs_ = table.concat(rows, ' ', 1, 2 * #ids)
-return { pairs_, digits(keys_of(unread, asked)), digits({ KEYS[4] }), stands, #rows > 2 * most and 1 or 0 }
+local is_unread, is_saved = digits(keys_of(unread, asked)), digits({ KEYS[4] })
+return { '', scope, waiting, pairs_, is_unread, is_saved, stands, #rows > 2 * most and 1 or 0 }
