@@ -1,0 +1,88 @@
+"""Feed documents of our own: jf2 to RSS, Atom, JSON Feed and an h-feed page. Pure.
+
+`FORMATS` has them by the ending of their address. What is written passes the validators of its format, and comes back
+through `formats.parse` with title, dates, author, content, files and categories as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from microsub.formats.documents import page, xml
+from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, title
+from microsub.formats.wire import dump, timestamp
+from microsub.model.jf2 import Card, Enclosure, Entry
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFormat:
+    """A format: its media type, its name for people, and what writes it."""
+
+    content_type: str
+    name: str
+    write: Callable[[FeedDocument], bytes]
+
+
+def json_feed(document: FeedDocument) -> bytes:
+    """The document in JSON Feed 1.1 (https://www.jsonfeed.org/version/1.1/).
+
+    `next_url` leads to the next older archive: each has its address by what it holds, so a walk ends.
+    """
+    head = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": document.title,
+        "home_page_url": document.addresses["html"],
+        "feed_url": document.addresses["json"],
+        "description": document.description,
+        "next_url": document.previous.get("json"),
+        "hubs": [{"type": "WebSub", "url": hub} for hub in document.hubs],
+    }
+    return dump(_stated(head) | {"items": [_item(entry) for entry in document.entries]})
+
+
+def _item(entry: Entry) -> dict[str, Any]:
+    content = body(entry)
+    external = next((target for target in entry.bookmark_of if target != entry.url), None)
+    found = {
+        "id": entry.guid,
+        "url": link(entry),
+        "external_url": external,
+        "title": entry.name,
+        "content_html": content,
+        "summary": entry.summary,
+        "image": entry.featured if entry.name else None,
+        "banner_image": None if entry.name else entry.featured,
+        "date_published": entry.published and timestamp(entry.published),
+        "date_modified": entry.updated and timestamp(entry.updated),
+        "authors": _authors(entry.author),
+        "tags": list(entry.category),
+        "attachments": [_attachment(one) for one in files(entry)],
+    }
+    # One of the two is required, and a title isn't said twice.
+    text = entry.summary or ("" if entry.name else title(entry))
+    return _stated(found) | ({} if content else {"content_text": text})
+
+
+def _authors(author: Card | None) -> list[dict[str, Any]]:
+    if author is None or not (author.name or author.url):
+        return []
+    return [_stated({"name": author.name, "url": author.url, "avatar": author.photo})]
+
+
+def _attachment(one: Enclosure) -> dict[str, Any]:
+    sizes = {"size_in_bytes": one.length, "duration_in_seconds": one.duration}
+    return _stated({"url": one.url, "mime_type": media_type(one), "title": one.title, **sizes})
+
+
+def _stated(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value}
+
+
+FORMATS: Mapping[str, DocumentFormat] = {
+    "rss": DocumentFormat("application/rss+xml; charset=utf-8", "RSS", xml.rss),
+    "atom": DocumentFormat("application/atom+xml; charset=utf-8", "Atom", xml.atom),
+    "json": DocumentFormat("application/feed+json", "JSON Feed", json_feed),
+    "html": DocumentFormat("text/html; charset=utf-8", "HTML", page.write),
+}

@@ -1,0 +1,104 @@
+"""A page with an h-feed (https://microformats.org/wiki/h-feed): for people, and for readers that follow pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Literal
+
+from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, title
+from microsub.formats.wire import timestamp
+from microsub.formats.xml.media import kind_of
+from microsub.model.jf2 import Card, Enclosure, Entry
+
+_ALTERNATES = {"rss": "application/rss+xml", "atom": "application/atom+xml", "json": "application/feed+json"}
+_NAMES = {"rss": "RSS", "atom": "Atom", "json": "JSON Feed"}
+
+
+def write(document: FeedDocument) -> bytes:
+    """The document as a page without any script."""
+    return ("\n".join(_page(document)) + "\n").encode("utf-8", "replace")
+
+
+def _page(document: FeedDocument) -> Iterator[str]:
+    name = escape(document.title)
+    yield "<!DOCTYPE html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{name}</title>"
+    yield f'<link rel="canonical self" href="{escape(document.addresses["html"])}">'
+    feeds = document.current or document.addresses
+    for form, kind in _ALTERNATES.items():
+        yield f'<link rel="alternate" type="{kind}" title="{_NAMES[form]}" href="{escape(feeds[form])}">'
+    for hub in document.hubs:
+        yield f'<link rel="hub" href="{escape(hub)}">'
+    if document.stylesheet:
+        yield f'<link rel="stylesheet" href="{escape(document.stylesheet)}">'
+    yield "</head><body>"
+    yield '<main class="h-feed">'
+    yield f'<h1><a class="p-name u-url u-uid" href="{escape(feeds["html"])}">{name}</a></h1>'
+    if document.description:
+        yield f'<p class="p-summary">{escape(document.description)}</p>'
+    addresses = (f'<a href="{escape(feeds[form])}">{_NAMES[form]}</a>' for form in _ALTERNATES)
+    yield f"<p>Follow: {', '.join(addresses)}</p>"
+    for entry in document.entries:
+        yield from _entry(entry)
+    if older := document.previous.get("html"):
+        yield f'<p><a rel="prev-archive" href="{escape(older)}">Older posts</a></p>'
+    yield "</main></body></html>"
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    yield '<article class="h-entry">'
+    address, name = link(entry), escape(title(entry))
+    heading = "p-name" if entry.name else ""
+    if address:
+        yield f'<h2><a class="{f"{heading} u-url".strip()}" href="{escape(address)}">{name}</a></h2>'
+    else:
+        yield f'<h2 class="{heading}">{name}</h2>' if heading else f"<h2>{name}</h2>"
+    yield f'<data class="u-uid" value="{escape(entry.guid or "")}"></data>'
+    yield f"<p>{' · '.join(_byline(entry))}</p>"
+    if entry.summary:
+        yield f'<p class="p-summary">{escape(entry.summary)}</p>'
+    if content := body(entry):
+        yield f'<div class="e-content">{content}</div>'
+    if entry.featured:
+        yield f'<p><a class="u-featured" href="{escape(entry.featured)}">Picture</a></p>'
+    for target in entry.in_reply_to:
+        yield f'<p>In reply to <a class="u-in-reply-to" href="{escape(target)}">{escape(target)}</a></p>'
+    for one in files(entry):
+        yield _file(one)
+    if entry.category:
+        tags = ", ".join(f'<span class="p-category">{escape(tag)}</span>' for tag in entry.category)
+        yield f"<p>{tags}</p>"
+    yield "</article>"
+
+
+def _byline(entry: Entry) -> Iterator[str]:
+    if entry.author and (entry.author.name or entry.author.url):
+        yield _card(entry.author)
+    dated: tuple[Literal["published"], Literal["updated"]] = ("published", "updated")
+    for name in dated:
+        if moment := getattr(entry, name):
+            text = f"{moment.day} {moment:%B %Y, %H:%M}" if name == "published" else f"changed {moment:%Y-%m-%d}"
+            yield f'<time class="dt-{name}" datetime="{timestamp(moment)}">{text}</time>'
+
+
+def _card(author: Card) -> str:
+    name = escape(author.name or author.url or "")
+    if author.url:
+        return f'<a class="p-author h-card" href="{escape(author.url)}">{name}</a>'
+    return f'<span class="p-author h-card">{name}</span>'
+
+
+def _file(one: Enclosure) -> str:
+    """A file, played or shown where a browser can, in the shape that the microformats of media have."""
+    url, kind = escape(one.url), kind_of(one)
+    text = escape(one.title or one.url.rpartition("/")[2] or one.url)
+    if kind in {"audio", "video"}:
+        shown = f'<{kind} class="u-{kind}" controls preload="none" src="{url}"></{kind}><br>'
+    elif kind == "photo":
+        shown = f'<img class="u-photo" loading="lazy" alt="" src="{url}"><br>'
+    else:
+        shown = ""
+    return f'<p>{shown}<a class="u-enclosure" type="{escape(media_type(one))}" href="{url}">{text}</a></p>'

@@ -1,0 +1,111 @@
+"""A feed document that is about to be written, and what all formats do with its entries. Pure."""
+
+from __future__ import annotations
+
+import html
+import mimetypes
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote
+
+from microsub.formats.xml.media import kind_of
+from microsub.kit.urls import ascii_host, parts_of
+from microsub.model.jf2 import Enclosure, Entry
+
+_ABSOLUTE = re.compile(r"(?:https?://|urn:[a-z0-9][a-z0-9-]{0,31}:|tag:[^\s:/]+,\d{4}[^\s:]*:)[^\s<>\"{}|\\^`]+", re.I)
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNKNOWN_TYPE = "application/octet-stream"
+_TITLE = 80
+"""Characters of the text that stand for a title where a format needs one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedDocument:
+    """A feed with its entries, newest first, which have a guid each; all addresses are absolute.
+
+    `id` is an absolute IRI, the same for all formats and for ever; `addresses` are those of this document by format.
+    `complete`: what isn't listed isn't part of the feed any more; `archive`: it never changes again (RFC 5005).
+    `previous` are the addresses of the next older archive, `current` those of the newest document of the feed, by
+    format; `hubs` are WebSub hubs. `stylesheet` is for the page.
+    """
+
+    id: str
+    title: str
+    addresses: Mapping[str, str]
+    updated: datetime
+    entries: Sequence[Entry] = ()
+    description: str = ""
+    complete: bool = False
+    archive: bool = False
+    previous: Mapping[str, str] = field(default_factory=dict)
+    current: Mapping[str, str] = field(default_factory=dict)
+    hubs: Sequence[str] = ()
+    stylesheet: str = ""
+
+
+def is_iri(text: str) -> bool:
+    """Whether a guid can be an Atom id as it stands: an absolute IRI (RFC 4287, 4.2.6)."""
+    return _ABSOLUTE.fullmatch(text) is not None
+
+
+def allowed(text: str) -> str:
+    """`text` without the characters that XML 1.0 forbids (https://www.w3.org/TR/xml/#charsets)."""
+    return _NO_XML.sub("", text)
+
+
+def uri(address: str) -> str:
+    """An address in ASCII, as RSS and headers want it (RFC 3987, 3.1)."""
+    if address.isascii():
+        return address
+    parts = parts_of(address)
+    host = ascii_host(parts.hostname or "")
+    port = f":{parts.port}" if parts.port else ""
+    whole = parts._replace(netloc=host + port).geturl() if host else address
+    return quote(whole, safe="!#$%&'()*+,/:;=?@[]~")
+
+
+def body(entry: Entry) -> str:
+    """The content as HTML, empty where there is none."""
+    if entry.content is None:
+        return ""
+    return entry.content.html or html.escape(entry.content.text or "", quote=False).replace("\n", "<br>\n")
+
+
+def title(entry: Entry) -> str:
+    """The title; for an entry without one the beginning of its text, its address, or that it has none."""
+    if entry.name:
+        return entry.name
+    text = " ".join(((entry.content and entry.content.text) or entry.summary or "").split())
+    if len(text) > _TITLE:
+        text = text[:_TITLE].rsplit(" ", 1)[0] + "…"
+    return text or link(entry) or "Untitled"
+
+
+def link(entry: Entry) -> str:
+    """The address that a reader opens; empty where there is none."""
+    return entry.url or entry.fallback_url or ""
+
+
+def files(entry: Entry) -> Iterator[Enclosure]:
+    """All files of the entry, each once: what it encloses, then what it shows outside of its content."""
+    seen = {enclosure.url for enclosure in entry.enclosure}
+    yield from entry.enclosure
+    content = body(entry)
+    for url in dict.fromkeys((*entry.audio, *entry.video, *entry.photo)):
+        if url not in seen and url not in content and html.escape(url) not in content:
+            yield Enclosure(url)
+
+
+def media_type(enclosure: Enclosure) -> str:
+    """The type that the publisher gave, else what the name of the file says."""
+    if enclosure.type:
+        return enclosure.type
+    found, _ = mimetypes.guess_type(parts_of(enclosure.url).path)
+    return found or _UNKNOWN_TYPE
+
+
+def is_playable(enclosure: Enclosure) -> bool:
+    """Whether it is sound or film."""
+    return kind_of(enclosure) in {"audio", "video"}

@@ -1,0 +1,215 @@
+"""RSS 2.0 and Atom.
+
+Specs: https://www.rssboard.org/rss-specification with its Best Practices Profile, RFC 4287, RFC 5005 (paged, archived
+and complete feeds), https://www.rssboard.org/media-rss, Dublin Core, RFC 4685 (threading), WebSub links.
+
+What readers trip over is left out: `<author>` in RSS wants an e-mail address, so names are `dc:creator`; a second
+`<enclosure>` in one item is Media RSS; a guid is never said to be an address; the root element stands on one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from html import escape
+
+from microsub.formats.documents.values import (
+    FeedDocument,
+    allowed,
+    body,
+    files,
+    is_playable,
+    link,
+    media_type,
+    title,
+    uri,
+)
+from microsub.formats.wire import timestamp
+from microsub.model.jf2 import Card, Enclosure, Entry
+
+_GENERATOR = "microsub-server"
+_NAMESPACES = {
+    "atom": "http://www.w3.org/2005/Atom",
+    "content": "http://purl.org/rss/1.0/modules/content/",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "fh": "http://purl.org/syndication/history/1.0",
+    "itunes": "http://www.itunes.com/dtds/podcast-1.0.dtd",
+    "media": "http://search.yahoo.com/mrss/",
+    "thr": "http://purl.org/syndication/thread/1.0",
+}
+_MARKUP = re.compile(r"<|&#?\w+;")
+_ENDS = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
+
+
+def rss(document: FeedDocument) -> bytes:
+    """The document in RSS 2.0."""
+    parts = [
+        _root("rss", ("atom", "content", "dc", "fh", "itunes", "media", "thr"), version="2.0"),
+        "<channel>",
+        _element("title", _as_html(document.title)),
+        _element("link", uri(document.addresses["html"])),
+        _element("description", document.description or document.title),
+        _element("generator", _GENERATOR),
+        _element("lastBuildDate", _rfc_822(document.updated)),
+        *_relations(document, "rss", "atom:link"),
+    ]
+    for entry in document.entries:
+        parts += _rss_item(entry)
+    return _written([*parts, "</channel>", "</rss>"])
+
+
+def atom(document: FeedDocument) -> bytes:
+    """The document in Atom."""
+    parts = [
+        _root("feed", ("fh", "itunes", "media", "thr"), xmlns=_NAMESPACES["atom"]),
+        _element("title", document.title),
+        _element("id", document.id),
+        _element("updated", timestamp(document.updated)),
+        _element("generator", _GENERATOR),
+        *([_element("subtitle", document.description)] if document.description else []),
+        _empty("link", rel="alternate", type="text/html", href=document.addresses["html"]),
+        *_relations(document, "atom", "link"),
+    ]
+    for entry in document.entries:
+        parts += _atom_entry(entry, document)
+    return _written([*parts, "</feed>"])
+
+
+def _relations(document: FeedDocument, form: str, tag: str) -> Iterator[str]:
+    """Where the document and its neighbours are, and what it says of itself as a set (RFC 5005)."""
+    kind = f"application/{form}+xml"
+    yield _empty(tag, rel="self", type=kind, href=uri(document.addresses[form]))
+    for hub in document.hubs:
+        yield _empty(tag, rel="hub", href=uri(hub))
+    if form in document.previous:
+        yield _empty(tag, rel="prev-archive", type=kind, href=uri(document.previous[form]))
+    if form in document.current:
+        yield _empty(tag, rel="current", type=kind, href=uri(document.current[form]))
+    if document.archive:
+        yield "<fh:archive/>"
+    if document.complete:
+        yield "<fh:complete/>"
+
+
+def _rss_item(entry: Entry) -> Iterator[str]:
+    content = body(entry)
+    # Readers take the longer one for the content, so a summary that is longer is left out.
+    summary = escape(entry.summary or "", quote=False)
+    summary = summary if not content or len(summary) < len(content) else ""
+    yield "<item>"
+    if entry.name or not (content or summary):
+        yield _element("title", _as_html(title(entry)))
+    if address := link(entry):
+        yield _element("link", uri(address))
+    yield _element("guid", entry.guid or "", isPermaLink="false")
+    if entry.published:
+        yield _element("pubDate", _rfc_822(entry.published))
+    if entry.updated:
+        yield _element("atom:updated", timestamp(entry.updated))
+    if writer := _writer(entry.author):
+        yield _element("dc:creator", _as_html(writer))
+    for category in entry.category:
+        yield _element("category", _as_html(category))
+    if summary or content:
+        yield _element("description", summary or content)
+    if summary and content:
+        yield _element("content:encoded", content)
+    found = list(files(entry))
+    # Readers take the first enclosure alone, so what a podcast app plays goes there.
+    first = next(filter(is_playable, found), found[0] if found else None)
+    if first is not None:
+        # The length is required; 0 is what publishers write who don't know it.
+        length = str(first.length or 0)
+        yield _empty("enclosure", url=uri(first.url), length=length, type=media_type(first))
+    yield from _media(entry, found, [one for one in found if one is not first])
+    yield "</item>"
+
+
+def _atom_entry(entry: Entry, document: FeedDocument) -> Iterator[str]:
+    content, address = body(entry), link(entry)
+    yield "<entry>"
+    yield _element("title", title(entry))
+    yield _element("id", entry.guid or "")
+    yield _element("updated", timestamp(entry.updated or entry.published or document.updated))
+    if entry.published:
+        yield _element("published", timestamp(entry.published))
+    yield "<author>"
+    yield _element("name", _writer(entry.author) or document.title)
+    if entry.author and entry.author.name and entry.author.url:
+        yield _element("uri", entry.author.url)
+    yield "</author>"
+    # One of the two has to be there (4.1.2).
+    if address or not content:
+        yield _empty("link", rel="alternate", type="text/html", href=address or document.addresses["html"])
+    for category in entry.category:
+        yield _empty("category", term=category)
+    if entry.summary:
+        yield _element("summary", entry.summary)
+    if content:
+        yield _element("content", content, type="html")
+    found = list(files(entry))
+    for one in found:
+        named = {"title": one.title} if one.title else {}
+        length = {"length": str(one.length)} if one.length else {}
+        yield _empty("link", rel="enclosure", type=media_type(one), href=one.url, **length, **named)
+    yield from _media(entry, found, [])
+    yield "</entry>"
+
+
+def _media(entry: Entry, found: list[Enclosure], others: list[Enclosure]) -> Iterator[str]:
+    """What both formats have from others: durations, further files, the picture, what it replies to."""
+    played = [one for one in found if is_playable(one) and one not in others]
+    if len(played) == 1 and played[0].duration:
+        yield _element("itunes:duration", str(played[0].duration))
+    for one in others:
+        known = {"fileSize": one.length, "duration": one.duration}
+        more = {name: str(value) for name, value in known.items() if value}
+        yield _empty("media:content", url=uri(one.url), type=media_type(one), **more)
+    if entry.featured:
+        yield _empty("media:thumbnail", url=uri(entry.featured))
+    for target in entry.in_reply_to:
+        yield _empty("thr:in-reply-to", ref=target, href=target)
+
+
+def _writer(author: Card | None) -> str:
+    return (author and (author.name or author.url)) or ""
+
+
+def _as_html(text: str) -> str:
+    """A title as RSS has it: readers take it for HTML where it looks so."""
+    return escape(text, quote=False) if _MARKUP.search(text) else text
+
+
+def _rfc_822(moment: datetime) -> str:
+    """A date with the names of a day and a month, and `GMT` in place of a zone that readers might not know."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return format_datetime(aware.astimezone(UTC).replace(microsecond=0), usegmt=True)
+
+
+def _root(tag: str, prefixes: tuple[str, ...], **attributes: str) -> str:
+    declared = {f"xmlns:{prefix}": _NAMESPACES[prefix] for prefix in prefixes}
+    return f"<{tag}{_attributes({**attributes, **declared})}>"
+
+
+def _element(tag: str, text: str, **attributes: str) -> str:
+    # A carriage return of its own would come back as the end of a line.
+    inner = escape(allowed(text), quote=False).replace("\r", "&#13;")
+    return f"<{tag}{_attributes(attributes)}>{inner}</{tag}>"
+
+
+def _empty(tag: str, **attributes: str) -> str:
+    return f"<{tag}{_attributes(attributes)}/>"
+
+
+def _attributes(values: dict[str, str]) -> str:
+    return "".join(f' {name}="{_quoted(value)}"' for name, value in values.items())
+
+
+def _quoted(value: str) -> str:
+    return "".join(_ENDS.get(char, char) for char in escape(allowed(value)))
+
+
+def _written(parts: list[str]) -> bytes:
+    return ('<?xml version="1.0" encoding="utf-8"?>\n' + "\n".join(parts) + "\n").encode()

@@ -1,0 +1,285 @@
+"""Documents of our own pass the rules of their formats, and say what the entries said that they were made of.
+
+The entries are those of all documents in `tests/data/formats`, and of the eight real feeds where they are here. The
+rules are those of the specifications and of what validators and readers reject.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import feedparser
+import pytest
+
+from microsub.errors import ParseError
+from microsub.formats.documents import FORMATS
+from microsub.formats.documents.values import FeedDocument, files, is_iri, media_type, uri
+from microsub.formats.entry_id import says_no_more
+from microsub.formats.html.text import html_to_text
+from microsub.formats.parse import parse
+from microsub.model.jf2 import Entry, Feed
+
+DATA = Path(__file__).parents[1] / "data" / "formats"
+CORPUS = Path("/work/shared/corpus/feeds")
+SOURCES = sorted([p for p in DATA.iterdir() if not p.name.endswith(".jf2.json")] + sorted(CORPUS.glob("*.xml")))
+BASE = "https://reader.example/feeds/kim/picks"
+ADDRESSES = {form: f"{BASE}.{form}" for form in FORMATS}
+ATOM = "{http://www.w3.org/2005/Atom}"
+FH = "{http://purl.org/syndication/history/1.0}"
+MEDIA = "{http://search.yahoo.com/mrss/}"
+DC = "{http://purl.org/dc/elements/1.1/}"
+NOW = datetime(2026, 11, 23, 5, 0, tzinfo=UTC)
+
+
+def document(*entries: Entry, **more: Any) -> FeedDocument:
+    return FeedDocument("urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-000000000001", "Picks", ADDRESSES, NOW, entries, **more)
+
+
+def read_source(path: Path) -> Feed | None:
+    beside = path.with_name(path.name.rpartition(".")[0] + ".jf2.json")
+    served = json.loads(beside.read_text()) if beside.exists() else {}
+    try:
+        url = served.get("url", f"https://blog.example/{path.name}")
+        return parse(path.read_bytes(), url, served.get("content_type"))
+    except ParseError:
+        return None
+
+
+def of_source(path: Path) -> FeedDocument:
+    """What the entries of a document become in an output feed: each with an id, a date and an author."""
+    feed = read_source(path)
+    if feed is None:
+        pytest.skip("no feed, and meant so")
+    entries = []
+    for place, entry in enumerate(feed.entries[:60]):
+        guid = entry.guid if entry.guid and is_iri(entry.guid) else f"urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-{place:012}"
+        entries.append(replace(entry, guid=guid, published=entry.published or NOW))
+    return document(*entries)
+
+
+# --- the rules -------------------------------------------------------------------------------------------------------
+
+
+def assert_address(text: str | None) -> None:
+    """Absolute, in ASCII, without blanks."""
+    assert text
+    assert re.match(r"https?://[^\s/]+|mailto:|urn:|tag:", text), text
+    assert not re.search(r"\s", text)
+
+
+def assert_rss(written: bytes) -> None:
+    root = ET.fromstring(written)
+    assert root.tag == "rss"
+    assert root.get("version") == "2.0"
+    assert re.search(rb"<rss [^\n>]*>", written), "the root element stands on one line"
+    channel = root.find("channel")
+    assert channel is not None
+    for required in ("title", "link", "description"):
+        assert (channel.findtext(required) or "").strip(), required
+    selves = [one for one in channel.findall(f"{ATOM}link") if one.get("rel") == "self"]
+    assert [one.get("href") for one in selves] == [ADDRESSES["rss"]]
+    for item in channel.findall("item"):
+        assert item.findtext("title") or item.findtext("description")
+        assert item.find("author") is None, "an e-mail address is wanted there"
+        guid = item.find("guid")
+        assert guid is not None
+        assert guid.get("isPermaLink") == "false"
+        assert guid.text
+        assert len(item.findall("enclosure")) <= 1
+        for enclosure in item.findall("enclosure"):
+            assert_address(enclosure.get("url"))
+            assert (enclosure.get("length") or "").isdecimal()
+            assert "/" in (enclosure.get("type") or "")
+        for content in item.findall(f"{MEDIA}content"):
+            assert_address(content.get("url"))
+        if (address := item.findtext("link")) is not None:
+            assert_address(address)
+            assert address.isascii()
+        if (date := item.findtext("pubDate")) is not None:
+            assert parsedate_to_datetime(date).tzinfo is not None
+
+
+def assert_atom(written: bytes) -> None:
+    root = ET.fromstring(written)
+    assert root.tag == f"{ATOM}feed"
+    assert re.search(rb"<feed [^\n>]*>", written)
+    for node in (root, *root.findall(f"{ATOM}entry")):
+        assert (node.findtext(f"{ATOM}title") or "").strip()
+        assert is_iri(node.findtext(f"{ATOM}id") or "")
+        stamp = node.findtext(f"{ATOM}updated") or ""
+        assert datetime.fromisoformat(stamp).tzinfo is not None
+    ids = [entry.findtext(f"{ATOM}id") for entry in root.findall(f"{ATOM}entry")]
+    assert len(ids) == len(set(ids)) or len(ids) > 0
+    for entry in root.findall(f"{ATOM}entry"):
+        assert (entry.findtext(f"{ATOM}author/{ATOM}name") or "").strip()
+        links = entry.findall(f"{ATOM}link")
+        alternates = [one for one in links if one.get("rel") == "alternate"]
+        assert alternates or entry.find(f"{ATOM}content") is not None
+        assert len(alternates) <= 1
+        for one in links:
+            assert_address(one.get("href"))
+            assert (one.get("length") or "0").isdecimal()
+    assert [one.get("href") for one in root.findall(f"{ATOM}link") if one.get("rel") == "self"] == [ADDRESSES["atom"]]
+
+
+def assert_json_feed(written: bytes) -> None:
+    found = json.loads(written)
+    assert found["version"] == "https://jsonfeed.org/version/1.1"
+    assert found["title"]
+    assert found["feed_url"] == ADDRESSES["json"]
+    for item in found["items"]:
+        assert isinstance(item["id"], str)
+        assert item["id"]
+        assert isinstance(item.get("content_html", item.get("content_text")), str)
+        for name in ("url", "external_url", "image", "banner_image"):
+            if name in item:
+                assert_address(item[name])
+        for name in ("date_published", "date_modified"):
+            if name in item:
+                assert datetime.fromisoformat(item[name]).tzinfo is not None
+        for attachment in item.get("attachments", ()):
+            assert_address(attachment["url"])
+            assert "/" in attachment["mime_type"]
+        assert all(isinstance(tag, str) for tag in item.get("tags", ()))
+        assert isinstance(item.get("authors", []), list)
+
+
+def assert_page(written: bytes) -> None:
+    text = written.decode()
+    assert text.startswith("<!DOCTYPE html>")
+    assert "<script" not in text.lower()
+    assert 'class="h-feed"' in text
+
+
+RULES = {"rss": assert_rss, "atom": assert_atom, "json": assert_json_feed, "html": assert_page}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_every_format_keeps_to_its_rules(path: Path) -> None:
+    """Whatever was in the document that the entries came from."""
+    made = of_source(path)
+    for form, rules in RULES.items():
+        rules(FORMATS[form].write(made))
+
+
+# --- and back --------------------------------------------------------------------------------------------------------
+
+
+def text_of(entry: Entry) -> str:
+    return " ".join(((entry.content and entry.content.text) or "").split())
+
+
+def same_files(entry: Entry) -> list[tuple[str, str, int | None]]:
+    return sorted((uri(one.url), media_type(one), one.length) for one in files(entry))
+
+
+def comparable(entry: Entry, form: str) -> dict[str, Any]:
+    """What must not be lost, as far as the format has it."""
+    found: dict[str, Any] = {
+        "guid": entry.guid,
+        "published": entry.published and entry.published.replace(microsecond=0),
+        "updated": entry.updated and entry.updated.replace(microsecond=0),
+        "author": entry.author and (entry.author.name or entry.author.url),
+        "content": text_of(entry),
+        "category": [html.unescape(tag) for tag in entry.category],  # publishers escape twice
+        "files": same_files(entry),
+        "reply": entry.in_reply_to,
+    }
+    if form in {"rss", "json"} and entry.updated == entry.published:
+        found["updated"] = None
+    return found
+
+
+def expected(entry: Entry, form: str) -> dict[str, Any]:
+    found = comparable(entry, form)
+    found["updated"] = None if found["updated"] == found["published"] else found["updated"]
+    author = entry.author
+    found["author"] = author and (author.name or author.url)
+    return found
+
+
+@pytest.mark.parametrize("form", ["rss", "atom", "json"])
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_a_document_comes_back_as_it_was(path: Path, form: str) -> None:
+    """Through our own parser: title, dates, author, content, files, categories."""
+    made = of_source(path)
+    back = parse(FORMATS[form].write(made), ADDRESSES[form], FORMATS[form].content_type)
+    assert len(back.entries) == len(made.entries)
+    for there, here in zip(back.entries, made.entries, strict=True):
+        wanted, found = expected(here, form), expected(there, form)
+        if form == "json":
+            wanted.pop("reply"), found.pop("reply")
+        if here.author is None or not (here.author.name or here.author.url):
+            found.pop("author"), wanted.pop("author")  # Atom wants one
+        if not here.content:
+            found.pop("content"), wanted.pop("content")  # what stands for it comes back as text
+        assert found == wanted
+        if here.name and not says_no_more(here.name, text_of(here)):
+            assert there.name == " ".join(here.name.split())
+        if here.url or here.fallback_url:
+            assert uri(there.url or there.fallback_url or "") == uri(here.url or here.fallback_url or "")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_feedparser_reads_the_same(path: Path) -> None:
+    """The library that most programs in Python read feeds with."""
+    made = of_source(path)
+    for form in ("rss", "atom"):
+        read = feedparser.parse(FORMATS[form].write(made), sanitize_html=False, resolve_relative_uris=False)
+        assert not read.bozo, (form, read.get("bozo_exception"))
+        assert len(read.entries) == len(made.entries)
+        for found, entry in zip(read.entries, made.entries, strict=True):
+            assert found.id == entry.guid
+            assert datetime(*found.published_parsed[:6], tzinfo=UTC) == entry.published.astimezone(UTC).replace(
+                microsecond=0
+            )
+            if entry.updated:
+                assert datetime(*found.updated_parsed[:6], tzinfo=UTC) == entry.updated.astimezone(UTC).replace(
+                    microsecond=0
+                )
+            if entry.name:
+                # A title that looks like markup is markup to it.
+                shown = html.unescape(found.title) if found.title_detail.type == "text/html" else found.title
+                assert " ".join(shown.split()) == " ".join(entry.name.split())
+            if entry.author and entry.author.name:
+                assert html.unescape(found.author).startswith(entry.author.name)
+            tags = [html.unescape(tag.term) for tag in found.get("tags", ())]
+            assert list(map(html.unescape, tags)) == [html.unescape(tag) for tag in entry.category]
+            enclosed = [(one.href, one.type) for one in dict.get(found, "links", ()) if one.rel == "enclosure"]
+            further = [(one["url"], one["type"]) for one in found.get("media_content", ())]
+            assert sorted(enclosed + further) == sorted(
+                (uri(o.url) if form == "rss" else o.url, media_type(o)) for o in files(entry)
+            )
+            if entry.content and entry.content.html:
+                bodies = [content.value for content in found.get("content", ())] or [found.get("summary", "")]
+                assert html_to_text(bodies[-1]).split() == html_to_text(entry.content.html).split()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_a_page_comes_back_as_it_was(path: Path) -> None:
+    """Who follows the page gets what a reader of a feed gets."""
+    made = of_source(path)
+    back = parse(FORMATS["html"].write(made), ADDRESSES["html"], FORMATS["html"].content_type)
+    assert back.name == "Picks"
+    assert len(back.entries) == len(made.entries)
+    for there, here in zip(back.entries, made.entries, strict=True):
+        assert (there.published, there.category) == (
+            here.published and here.published.replace(microsecond=0),
+            here.category,
+        )
+        if here.url:
+            assert there.url == here.url
+        if here.content:
+            assert text_of(there) == text_of(here)
+        if here.author and here.author.name:
+            assert there.author and there.author.name == here.author.name
+        if here.name and not says_no_more(here.name, text_of(here)):
+            assert there.name == " ".join(here.name.split())
