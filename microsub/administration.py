@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from microsub.configuration.store import Applied
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts, User
+    from microsub.outputs import OutputFeeds
     from microsub.timelines.channels import Channels
     from microsub.timelines.following import Following
     from microsub.timelines.rules import Rules
@@ -77,6 +78,7 @@ class Applier:
         rules: Rules,
         following: Following,
         settings: Applied,
+        outputs: OutputFeeds,
     ) -> None:
         self._accounts = accounts
         self._channels = channels
@@ -84,6 +86,7 @@ class Applier:
         self._rules = rules
         self._following = following
         self._settings = settings
+        self._outputs = outputs
 
     # --- what is there
 
@@ -113,7 +116,10 @@ class Applier:
                 removed.update((user.name, uid) for uid in await self._channels.removed(user.name))
                 changed.update(times)
                 mute, block = (await self._rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
-            return replace(bare, channels=channels, mute=tuple(mute), block=tuple(block))
+                outputs = await self._outputs.all_of(user.name)
+                changed.update({(user.name, f"output {feed.name}"): feed.changed for feed in outputs})
+            said = {feed.name: feed.settings for feed in outputs}
+            return replace(bare, channels=channels, mute=tuple(mute), block=tuple(block), outputs=said)
 
         found = {user.name: config for user, config in zip(users, await asyncio.gather(*map(look, users)), strict=True)}
         return Current(
@@ -223,6 +229,11 @@ class Applier:
                 await self._rules.block(user, uid, value, now)
             case What.UNBLOCKED:
                 await self._rules.unblock(user, uid, value, now)
+            case What.OUTPUT_ADDED | What.OUTPUT_CHANGED:
+                await self._outputs.put(user, uid, value, now)
+            case What.OUTPUT_REMOVED:
+                with contextlib.suppress(NotFound):
+                    await self._outputs.remove(user, uid, now)
             case What.FEED_REMOVED:
                 await self._following.unfollow(user, uid, value.url, now)
             case What.FEED_ADDED | What.FEED_RENAMED:

@@ -31,8 +31,13 @@ from microsub.kit.http.responses import CORS
 from microsub.kit.rate_limits import client_address
 from microsub.library.api import PATH as POST_STORE
 from microsub.library.api import PostStoreEndpoint
+from microsub.outputs.api import actions as output_actions
+from microsub.outputs.api.documents import OutputEndpoint
+from microsub.outputs.values import PATH as OUTPUTS
 from microsub.settings import METRICS_NETWORKS, Network
 from microsub.surface import Services
+from microsub.timelines.api.arguments import Table
+from microsub.timelines.api.endpoint import TABLE as READING
 from microsub.timelines.api.endpoint import MicrosubEndpoint
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
@@ -90,6 +95,9 @@ def _within(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Se
 
 ENDPOINT = "/microsub"
 
+TABLE: Table = {**READING, **output_actions.TABLE}
+"""All actions of the Microsub endpoint."""
+
 _ENDING = "the server is stopping: try again in some seconds"
 
 Page = Callable[[Request], Awaitable[Response]]
@@ -99,7 +107,7 @@ class Application(Starlette):
     """Starlette, with the shortest way to the Microsub endpoint."""
 
     def __init__(self, services: Services, base_url: str | None, monitors: Monitors) -> None:
-        self._endpoint = MicrosubEndpoint(services, ENDPOINT)
+        self._endpoint = MicrosubEndpoint(services, TABLE, ENDPOINT)
         site = PageSite.at(services, base_url)
         oauth = OAuthEndpoint(services, site.address.base)
         lists = FeedListEndpoint(services)
@@ -107,6 +115,7 @@ class Application(Starlette):
             Route("/health", _health(services, monitors)),
             Route("/metrics", _metrics(services, monitors)),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
+            Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
             *page_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),

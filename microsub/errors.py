@@ -12,6 +12,7 @@
     │   │   ├── InsufficientScope 403 insufficient_scope
     │   │   └── QuotaReached      403 forbidden: the user has as much as they may
     │   ├── NotFound              404 not_found
+    │   ├── AddressRevoked        410 gone: the address of an output feed that its user has revoked
     │   ├── MethodNotAllowed      405 invalid_request
     │   ├── SignInFailed          somebody can't be signed in; told to people
     │   ├── TooLarge              413 invalid_request
@@ -125,6 +126,16 @@ class NotFound(RequestError):
 
     code = "not_found"
     status = 404
+
+
+class AddressRevoked(RequestError):
+    """The address of an output feed that was good once."""
+
+    code = "gone"
+    status = 410
+
+    def __init__(self) -> None:
+        super().__init__("this feed is gone: its owner has revoked the address")
 
 
 class MethodNotAllowed(RequestError):

@@ -20,6 +20,7 @@ from microsub.identity.store.accounts import Accounts, ActivityNotes, ServiceTok
 from microsub.identity.store.sessions import Sessions
 from microsub.library.reading import Posts
 from microsub.model.reader import Credential
+from microsub.outputs import OutputContents, OutputFeeds
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from microsub.search.finding import PostSearch
@@ -52,6 +53,7 @@ class Services:
 
     `clock` gives the Unix time in seconds; tests put their own there. `post_search` is missing where it is off.
     `changed` is called after a change of what backend.json declares, so that it is soon written back; it mustn't block.
+    `public_url` is the server's address as far as it is known.
     """
 
     accounts: Accounts
@@ -68,6 +70,9 @@ class Services:
     posts: Posts
     service_tokens: ServiceTokens
     identity: IdentityServices
+    outputs: OutputFeeds
+    output_contents: OutputContents
+    public_url: str = ""
     clock: Callable[[], float] = time.time
     post_search: PostSearch | None = None
     changed: Callable[[], None] = lambda: None

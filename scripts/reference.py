@@ -17,12 +17,12 @@ import click
 from prometheus_client.metrics import MetricWrapperBase
 
 from microsub import metrics
+from microsub.app import TABLE
 from microsub.check.keynames import key_functions
 from microsub.cli import groups, main
 from microsub.configuration.model import adapter
 from microsub.model.reader import ALL_SCOPES, OTHER_NAMES
 from microsub.settings import SETTINGS
-from microsub.timelines.api.endpoint import TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"

@@ -10,6 +10,7 @@ They read nothing and change nothing.
 6. `copies_agree`: what is kept twice, in two slots, says the same.
 7. `rules_hold`: nothing muted is shown, nothing blocked is there, nothing is hidden without a rule.
 8. `arrivals_agree`: the order of arrival at a user holds what that user's channels show, each item once.
+9. `output_agrees`: an item of an output feed is published or imported, has an edition, and nothing else has one.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from microsub.check.keynames import Kind, kinds, looks_like_ours
 from microsub.check.seen import CLAIMED, INDEXED, SHOWN, Seen
 from microsub.feeds.record import KEEP_UNFOLLOWED
 from microsub.identity.store.accounts import USER_KEYS
+from microsub.kit.digests import sha256_hex
 from microsub.kit.urls import canonical_feed_url
 from microsub.model.reader import TimelineItem
 from microsub.posts import duplicates
 from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Command
 from microsub.timelines.arrivals import disagreeing_arrivals
 from microsub.timelines.timelinekeys import urls
 
@@ -197,6 +200,63 @@ def rules_hold(
         what = "hidden, though nobody mutes it"
     if what:
         yield Finding("timelines", f"{user}/{uid} {item.id}", what, InChannel(user, uid, item.id, ruled=item))
+
+
+def outputs_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[Finding]:
+    """Invariant 6, for the list of a user's output feeds and their records."""
+    there = seen.output_feeds.get(user, set())
+    for name in sorted(there - set(listed)):
+        remedy = Commands((("SADD", keys.outputs(user), name),))
+        yield Finding("outputs", keys.output(user, name), "an output feed that isn't listed", remedy)
+    for name in sorted(set(listed) - there):
+        remains = [("DEL", key(user, name)) for key in keys.OUTPUT_KEYS]
+        remedy = Commands((("SREM", keys.outputs(user), name), *remains))
+        yield Finding("outputs", keys.output(user, name), "a listed output feed without a record", remedy)
+
+
+def address_leads(user: str, name: str, secret: str | None, known: Mapping[str, str]) -> Iterator[Finding]:
+    """Invariant 6, for the address of an output feed."""
+    if secret is not None and known.get(sha256_hex(secret)) != name:
+        remedy = Commands((("HSET", keys.output_addresses(user), sha256_hex(secret), name),))
+        yield Finding("outputs", keys.output(user, name), "an address that doesn't lead to its feed", remedy)
+
+
+def output_agrees(
+    user: str, name: str, sets: Sequence[Mapping[str, float]], impressions: Collection[str], editions: Collection[str]
+) -> Iterator[Finding]:
+    """Invariant 9, for the published, imported and edited items of one output feed."""
+    published, imported, edited = sets
+    inside = published.keys() | imported.keys()
+    of_user = (user, name)
+    broken: dict[str, dict[str, Command]] = {
+        "published and imported": {
+            item: ("ZREM", keys.output_imported(*of_user), item) for item in published.keys() & imported.keys()
+        },
+        "in the feed, but not among what was edited": {
+            item: ("ZADD", keys.output_edited(*of_user), published.get(item, imported.get(item, 0.0)), item)
+            for item in inside - edited.keys()
+        },
+        "in the feed without an edition": {
+            item: ("HSETNX", keys.output_editions(*of_user), item, "0 ") for item in inside - set(editions)
+        },
+        "an edition of no item": {
+            item: ("HDEL", keys.output_editions(*of_user), item) for item in set(editions) - inside
+        },
+        "impressions of no item": {
+            item: ("HDEL", keys.output_impressions(*of_user), item) for item in set(impressions) - inside
+        },
+    }
+    for what, items in broken.items():
+        for item, command in sorted(items.items()):
+            yield Finding("outputs", f"{user}/{name} {item}", what, Commands((command,)))
+
+
+def missing_in_output(seen: Seen, user: str, name: str, members: Collection[str]) -> Iterator[Finding]:
+    """Invariant 4, for one output feed."""
+    places = (keys.output_published, keys.output_imported, keys.output_edited)
+    for item in items_exist(seen, members):
+        commands = (*(("ZREM", key(user, name), item) for key in places),)
+        yield Finding("outputs", f"{user}/{name} {item}", "an id without an item", Commands(commands))
 
 
 def is_unclaimed(seen: Seen, item: str, created: float, discovered: float) -> bool:

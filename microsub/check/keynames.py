@@ -24,7 +24,8 @@ _STAYS = re.compile(r"permanent(?!, or until)|as long as a timeline", re.IGNOREC
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"
 _NUMBER = r"[0-9]{1,19}"
-_VALUES = {"name": _NAME, "uid": _NAME, "feed_id": _NUMBER, "item_id": _NUMBER, "digest": r"[0-9a-f]{64}"}
+_NAMES = dict.fromkeys(("name", "uid", "feed"), _NAME)
+_VALUES = {**_NAMES, "feed_id": _NUMBER, "item_id": _NUMBER, "digest": r"[0-9a-f]{64}"}
 _BUCKET = 4
 """Characters by which the candidates for a key are chosen; no key begins with fewer that don't vary."""
 

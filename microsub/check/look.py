@@ -39,6 +39,7 @@ async def look(redis: Redis, now: float) -> Findings:
     await _feeds(reader, seen, found)
     await _channels(reader, seen, found)
     await _feed_items(reader, seen, found)
+    await _outputs(reader, seen, found)
     seen.counters = [Counter(key, first, await _counter(reader, key), newest[key]) for key, first in counted]
     found.found += invariants.copies_agree(seen)
     return found
@@ -80,6 +81,9 @@ def _note(seen: Seen, kind: str, values: Mapping[str, str], ttl: int) -> None:
     user = values.get("name")
     if "feed_id" in values:
         seen.feed_keys[values["feed_id"]][kind] = ttl
+    elif user is not None and "feed" in values:
+        if kind == "output":
+            seen.output_feeds[user].add(values["feed"])
     elif user is not None and "uid" in values:
         seen.channel_keys[user][values["uid"]].add(kind)
     elif user is not None:
@@ -220,6 +224,35 @@ async def _feed_items(reader: Reader, seen: Seen, found: Findings) -> None:
     unknown = (one for one in seen.items if str(seen.items.feed(one)) in seen.records)
     for batch in batched((one for one in unknown if invariants.is_unclaimed(seen, one, 0, 0)), _AT_ONCE):
         await _unclaimed(reader, seen, found, batch)
+
+
+async def _outputs(reader: Reader, seen: Seen, found: Findings) -> None:
+    """Output feeds: their list, their addresses, and the sets of each."""
+    users = sorted(seen.listed | seen.output_feeds.keys())
+    for batch in batched(users, _AT_ONCE):
+        lists = await reader.walk("SSCAN", [keys.outputs(user) for user in batch])
+        addresses = await reader.walk("HSCAN", [keys.output_addresses(user) for user in batch])
+        for user in batch:
+            listed = {name.decode() for name in lists[keys.outputs(user)]}
+            found.found += invariants.outputs_listed(seen, user, listed)
+            known = pairs(addresses[keys.output_addresses(user)])
+            for name in sorted(listed & seen.output_feeds[user]):
+                found.examined["output feeds"] += 1
+                (secret,) = await reader.ask([("HGET", keys.output(user, name), "secret")])
+                found.found += invariants.address_leads(user, name, secret and secret.decode(), known)
+                await _output(reader, seen, found, user, name)
+
+
+async def _output(reader: Reader, seen: Seen, found: Findings, user: str, name: str) -> None:
+    sets = [key(user, name) for key in (keys.output_published, keys.output_imported, keys.output_edited)]
+    maps = [keys.output_impressions(user, name), keys.output_editions(user, name), keys.output_held(user, name)]
+    flat = await reader.walk("ZSCAN", sets) | await reader.walk("HSCAN", maps)
+    published, imported, edited = (scores(flat[key]) for key in sets)
+    impressions, editions, held = (pairs(flat[key]) for key in maps)
+    found.examined["output items"] += len(published) + len(imported)
+    found.examined["replies with output feeds"] += len(held)
+    found.found += invariants.output_agrees(user, name, (published, imported, edited), impressions, editions)
+    found.found += invariants.missing_in_output(seen, user, name, published.keys() | imported.keys())
 
 
 async def _unclaimed(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> None:

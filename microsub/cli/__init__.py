@@ -32,6 +32,7 @@ _SECTIONS = {
         "doctor": "microsub.cli.accounts:doctor",
         "opml": "microsub.cli.transfer:opml",
         "import": "microsub.cli.configuration:import_group",
+        "output": "microsub.cli.outputs:output",
     },
     "Feeds": {
         "feed": "microsub.cli.feeds:feed",

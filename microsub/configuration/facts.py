@@ -22,6 +22,7 @@ from microsub.configuration.model import (
     ChannelConfig,
     FeedConfig,
     InstanceSettings,
+    OutputConfig,
     UserConfig,
     UserSettings,
     encode,
@@ -52,6 +53,9 @@ class What(Enum):
     FEED_ADDED = "channel {user}/{uid} follows {value}"  # before the removal: a feed that moves always has a follower
     FEED_RENAMED = "channel {user}/{uid}: name of a feed changed: {value}"
     FEED_REMOVED = "channel {user}/{uid} no longer follows {value}"
+    OUTPUT_ADDED = "output feed {user}/{uid} added"  # after the channels that it may pass on
+    OUTPUT_CHANGED = "output feed {user}/{uid}: settings changed"
+    OUTPUT_REMOVED = "output feed {user}/{uid} removed, restorable for 30 days"
     UNMUTED = "channel {user}/{uid}: no more mute of {value}"
     UNBLOCKED = "channel {user}/{uid}: no more block of {value}"
     REORDERED = "channels of {user} put in the order {value}"
@@ -68,7 +72,8 @@ class Change:
 
     `value` is the URL of a site (USER_ADDED, SITE, USER_RETURNED; '' for none), of a token endpoint (None for none) or
     of a rule, the name of a channel, a FeedConfig, settings as a whole, or uids in their order. `uid` is `global` for
-    rules of all channels. `restored`: a user or channel that was removed comes back by it, with all it had.
+    rules of all channels, and the name where an output feed is meant. `restored`: a user or channel that was removed
+    comes back by it, with all it had.
     """
 
     what: What
@@ -123,9 +128,10 @@ class Current:
     """What the stores hold now.
 
     `users` has every user that isn't disabled, with the channels that aren't removed, in order, and `disabled` the
-    others. `changed` gives, by (user, uid), Unix time of the API's last change of a channel, and by (user, '') of their
-    order, where it is known. `removed` channels can be restored. `settings` are the instance's. Users who `registered`
-    made their accounts themselves: the file may say something of them, but they don't depend on it.
+    others. `changed` gives, by (user, uid), Unix time of the API's last change of a channel, by (user, '') of their
+    order, and by (user, 'output <name>') of an output feed, where it is known. `removed` channels can be restored.
+    `settings` are the instance's. Users who `registered` made their accounts themselves: the file may say something of
+    them, but they don't depend on it.
     """
 
     users: Mapping[str, UserConfig] = field(default_factory=dict)
@@ -171,7 +177,9 @@ class Forms:
     def facts(self, user: UserConfig) -> dict[str, Facts]:
         """All facts of a user by channel uid; `global` for those of all channels."""
         own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "settings")}
-        facts: dict[str, Facts] = {GLOBAL: {(name, ""): said for name, said in own.items()} | self._rules(user)}
+        outputs: dict[Fact, Said] = {("output", name): Said(output) for name, output in user.outputs.items()}
+        everywhere = {(name, ""): said for name, said in own.items()} | self._rules(user) | outputs
+        facts: dict[str, Facts] = {GLOBAL: everywhere}
         for channel in user.channels:
             facts[channel.uid] = {
                 ("name", ""): Said(channel.name),
@@ -322,6 +330,8 @@ class _UserMerger:
                     self.rule(kind, uid, was, wanted, there)
                 case ("feed", _):
                     self.feed(uid, was, wanted, there)
+                case ("output", name):
+                    self.output(name, was, wanted, there)
                 case ("name", _) if wanted and uid != NOTIFICATIONS:
                     if self.wins(f"name of channel {self.name}/{uid}", was, wanted, there, uid):
                         self.change(What.CHANNEL_RENAMED, uid, wanted.value)
@@ -357,6 +367,18 @@ class _UserMerger:
             what = f"name of {mask_password(wanted.url)} in {self.name}/{uid}"
             if self.wins(what, was or Said(None), wanted, there, uid):
                 self.change(What.FEED_RENAMED, uid, FeedConfig(there.url, name))
+
+    def output(self, name: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+        if wanted == there:
+            return
+        if there != was:
+            file, api = ("other settings" if said else "removed it" for said in (wanted, there))
+            if not self.conflict(f"output feed {self.name}/{name}", file, api, f"output {name}"):
+                return
+        if wanted is None:
+            self.change(What.OUTPUT_REMOVED, name)
+        else:
+            self.change(What.OUTPUT_CHANGED if there else What.OUTPUT_ADDED, name, wanted.value)
 
     def order(self, base: UserConfig, file: UserConfig, now: UserConfig, added: list[str], gone: set[str]) -> None:
         was, wanted, there = (
@@ -440,7 +462,7 @@ def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) 
 
 # --- back into the file --------------------------------------------------------------------------------------------
 
-WRITTEN = frozenset({"me", "channels", "mute", "block"})
+WRITTEN = frozenset({"me", "channels", "mute", "block", "outputs"})
 """What is written of a user; all else in an entry is its owner's."""
 
 
@@ -479,6 +501,7 @@ class _Editor:
             if not now.me:
                 del raw["me"]
         self.rules(raw, file, now)
+        self.outputs(raw, file, now)
         entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
         declared, there = file.by_uid(), now.by_uid()
         for uid, channel in there.items():
@@ -530,13 +553,28 @@ class _Editor:
             if entries != raw.get(kind, []):
                 raw[kind] = entries
 
+    def outputs(self, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
+        for name in file.outputs.keys() - now.outputs.keys():
+            raw["outputs"].pop(name)
+        for name, output in now.outputs.items():
+            if output != file.outputs.get(name):
+                declared = file.outputs.get(name, OutputConfig())
+                entry = raw.setdefault("outputs", {}).setdefault(name, {})
+                _differences(entry, encode(declared), encode(output))
+
     def settings(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
         before, after = encode(file.settings), encode(now.settings)
-        for name in dict.fromkeys([*before, *after]):
-            if name not in after:
-                raw["settings"].pop(name)
-            elif before.get(name) != after[name]:
-                raw.setdefault("settings", {})[name] = _escaped(after[name])
+        if before != after:
+            _differences(raw.setdefault("settings", {}), before, after)
+
+
+def _differences(entry: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Write into an object of the file what it says otherwise."""
+    for name in dict.fromkeys([*before, *after]):
+        if name not in after:
+            entry.pop(name)
+        elif before.get(name) != after[name]:
+            entry[name] = _escaped(after[name])
 
 
 def _named(entry: Any, declared: FeedConfig, now: FeedConfig) -> Any:

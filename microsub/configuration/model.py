@@ -20,6 +20,7 @@ from microsub.model.settings import (
     FILE_OBJECT,
     NOTES,
     ChannelSettings,
+    Filters,
     Fits,
     Level,
     Maybe,
@@ -83,14 +84,30 @@ class Quotas(Level):
     requests: Maybe[int] = number("Requests to the Microsub endpoint per minute.", le=1_000_000)
     rules: Maybe[int] = number("Mutes and blocks, in all channels together. By default 1000.", le=1_000_000)
     saved: Maybe[int] = number("Saved posts. By default 10,000 for users who registered themselves.", le=10_000_000)
+    outputs: Maybe[int] = number("Output feeds.", le=1_000_000)
+    output_items: Maybe[int] = number("Items of one output feed. By default 1000; never more than 10,000.", le=10_000)
 
 
 MOST_RULES = 1000
 """Mutes and blocks of one user, where the admin says nothing else: each is looked at whenever a post comes in."""
 
-OF_DECLARED = Quotas(channels=0, feeds=0, tokens=0, requests=0, rules=MOST_RULES, saved=0)
+OUTPUT_ITEMS = 1000
+"""Items of one output feed, where the admin says nothing else."""
+
+OF_DECLARED = Quotas(
+    channels=0, feeds=0, tokens=0, requests=0, rules=MOST_RULES, saved=0, outputs=0, output_items=OUTPUT_ITEMS
+)
 """For users whom the admin has made, where the admin says nothing else."""
-OF_REGISTERED = Quotas(channels=50, feeds=500, tokens=50, requests=600, rules=MOST_RULES, saved=10_000)
+OF_REGISTERED = Quotas(
+    channels=50,
+    feeds=500,
+    tokens=50,
+    requests=600,
+    rules=MOST_RULES,
+    saved=10_000,
+    outputs=20,
+    output_items=OUTPUT_ITEMS,
+)
 """For those who registered themselves, where the admin says nothing else."""
 
 
@@ -192,7 +209,7 @@ class Registration:
         default_factory=Quotas,
         metadata={
             "description": "How much each of these users may have. By default 50 channels, 500 feeds, 50 tokens, 1,000 "
-            "mutes and blocks, 10,000 saved posts, and 600 requests a minute."
+            "mutes and blocks, 10,000 saved posts, 20 output feeds of 1,000 items, and 600 requests a minute."
         },
     )
 
@@ -280,6 +297,30 @@ class ChannelConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputConfig:
+    """An output feed: what a user passes on, under an address of its own."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    title: Maybe[Title] = declared("As readers show it; its name by default.")
+    channel: Maybe[Name] = declared("A channel, all of whose posts come in, beside those that are put in by hand.")
+    filters: Filters = field(
+        default_factory=Filters, metadata={"description": "Which posts of the channel come in; by default all."}
+    )
+    max_impressions: int = number(
+        "How often an item is shown: after so many full replies it is imported, and leaves the feed. 0: without limit.",
+        0,
+        le=10_000,
+    )
+    max_age: int = number(
+        "Seconds for which an item is shown after it was published. 0: without limit.", 0, le=3_153_600_000
+    )
+    public: bool = declared(
+        "Whether it can also be had at /feeds/USER/NAME; else only at an address that can't be guessed.", False
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class UserConfig:
     """What a user has."""
 
@@ -300,6 +341,9 @@ class UserConfig:
     )
     mute: tuple[Rule, ...] = declared("Authors or feeds not shown in any channel.", ())
     block: tuple[Rule, ...] = declared("Authors or feeds never stored in any channel.", ())
+    outputs: Mapping[Name, OutputConfig] = field(
+        default_factory=dict, metadata={"description": "Output feeds by name: what the user passes on."}
+    )
 
     def by_uid(self) -> dict[str, ChannelConfig]:
         """The channels by their uids."""
@@ -323,7 +367,7 @@ class InstanceSettings(ChannelSettings):
         default_factory=Quotas,
         metadata={
             "description": "Quotas of users whom the admin declared; those who registered have `registration.quotas`. "
-            "By default only `rules` is limited."
+            "By default only `rules` and `output_items` are limited."
         },
     )
     hosts: Mapping[str, HostPolicy] = field(

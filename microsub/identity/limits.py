@@ -81,6 +81,14 @@ SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)
 SEARCHES_AT_ONCE = RateLimit("searches of posts", "user", 4, AT_ONCE)
 """A field that searches with every letter asks a few times a second, and nobody reads so many answers."""
 
+# Output feeds, which anybody may ask for who knows an address.
+
+OUTPUTS_OF_NETWORK = RateLimit("replies with output feeds", "network", 300)
+OUTPUTS_OF_FEED = RateLimit("replies with output feeds", "output feed", 600)
+OUTPUT_GUESSES_OF_NETWORK = RateLimit("addresses that lead to no output feed", "network", 30)
+OUTPUTS_SENT_OF_FEED = RateLimit("replies with output feeds that are being sent", "output feed", 50, AT_ONCE)
+OUTPUTS_SENT_IN_ALL = RateLimit("replies with output feeds that are being sent", "all together", 100, AT_ONCE)
+
 
 @dataclass(frozen=True, slots=True)
 class UnknownTokens:

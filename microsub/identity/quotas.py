@@ -126,6 +126,10 @@ class UserQuotas:
         """How many tokens the user may have; 0: any number."""
         return (await self.of(user)).tokens or 0
 
+    async def output_items(self, user: str) -> int:
+        """How many items an output feed of the user may have; 0: any number."""
+        return (await self.of(user)).output_items or 0
+
     async def count(self, user: str, now: float) -> None:
         """Let one more request of the user through. Raises TooManyRequests."""
         limit = await self._requests(user)

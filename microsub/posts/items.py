@@ -167,6 +167,11 @@ class Items:
         )
         return found
 
+    async def sizes(self, ids: Sequence[str]) -> list[int]:
+        """How many bytes `data` has for these items; 0 for those that are gone. One round trip."""
+        found: list[int] = await self._redis.pipeline([("HSTRLEN", keys.item(item_id), "Data") for item_id in ids])
+        return found
+
     async def get(self, item_id: str) -> dict[str, str] | None:
         """All fields of an item, as they were saved; None where there is none."""
         return (await self.get_many([item_id]))[0]

@@ -404,6 +404,81 @@ def imported(name: str) -> str:
     return f"user:{{{name}}}:imported"
 
 
+# --- output feeds ------------------------------------------------------------------------------------------------
+
+
+def outputs(name: str) -> str:
+    """Set: names of the user's output feeds, those that backend.json has removed included. Lifetime: permanent.
+    `outputs.store`.
+    """
+    return f"user:{{{name}}}:outputs"
+
+
+def output_addresses(name: str) -> str:
+    """Hash: SHA-256 of the secret in the address of an output feed → the feed's name, or '' where it was revoked.
+    Lifetime: permanent, 1,000 at most. `outputs.store`.
+    """
+    return f"user:{{{name}}}:output-addresses"
+
+
+def output(name: str, feed: str) -> str:
+    """Hash, an output feed: `id` (UUID), `secret` (in its address), its settings (`title`, `channel`, `filters` as
+    JSON, `max_impressions`, `max_age`, `public`), `created`, `changed` (its settings), `modified` (its items),
+    `removed` (from backend.json; Unix times), `editions` (counter of publications). Lifetime: permanent.
+    `outputs.store`.
+    """
+    return f"user:{{{name}}}:output:{feed}"
+
+
+def output_published(name: str, feed: str) -> str:
+    """Sorted set: item id by Unix time of publication. Lifetime: permanent. `outputs.store`."""
+    return f"user:{{{name}}}:output:{feed}:published"
+
+
+def output_imported(name: str, feed: str) -> str:
+    """Sorted set: id of an item that was shown as often as it may be, by the time of the last impression. Lifetime:
+    permanent. `outputs.store`.
+    """
+    return f"user:{{{name}}}:output:{feed}:imported"
+
+
+def output_edited(name: str, feed: str) -> str:
+    """Sorted set: id of every item that was ever put in, those that were removed too, by the time at which it was
+    published or removed last. Lifetime: permanent, trimmed. `outputs.store`.
+    """
+    return f"user:{{{name}}}:output:{feed}:edited"
+
+
+def output_impressions(name: str, feed: str) -> str:
+    """Hash: item id → how often it was shown since it was published, and the times of the last hundred. Lifetime:
+    permanent. `outputs.store`.
+    """
+    return f"user:{{{name}}}:output:{feed}:impressions"
+
+
+def output_editions(name: str, feed: str) -> str:
+    """Hash: item id → number of its publication, and the post's `hash` at that time. Permanent. `outputs.store`."""
+    return f"user:{{{name}}}:output:{feed}:editions"
+
+
+def output_held(name: str, feed: str) -> str:
+    """Hash: a reply that is being sent → Unix time until which it counts, and `<item id>:<edition>` of what it shows.
+    Lifetime: ten minutes after the last one began. `outputs.store`.
+    """
+    return f"user:{{{name}}}:output:{feed}:held"
+
+
+OUTPUT_KEYS: tuple[Callable[[str, str], str], ...] = (
+    output,
+    output_published,
+    output_imported,
+    output_edited,
+    output_impressions,
+    output_editions,
+    output_held,
+)
+"""All keys that belong to one output feed, for its deletion, in the order in which scripts are given them."""
+
 CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
     channel,
     channel_feeds,
@@ -418,7 +493,10 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 )
 """All keys that belong to one channel, for its deletion."""
 
-USER_KEYS: tuple[Callable[[str], str], ...] = (arrivals, arrivals_more, behind, former_feeds, imported, tokens, user)
+USER_KEYS: tuple[Callable[[str], str], ...] = (
+    *(arrivals, arrivals_more, behind, former_feeds, imported),
+    *(outputs, output_addresses, tokens, user),
+)
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
 
 

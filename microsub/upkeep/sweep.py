@@ -1,6 +1,6 @@
-"""The sweep deletes items that no timeline refers to, but for the newest of each feed.
+"""The sweep deletes items that no timeline or output feed refers to, but for the newest of each feed.
 
-Who refers to what is written into a bitmap by id; a walk over all timelines fills it, a walk over all items asks it.
+Who refers to what is written into a bitmap by id; a walk over all of these fills it, a walk over all items asks it.
 Ids that are given out after the beginning are exempt. What nobody refers to is condemned by one sweep and deleted by a
 later one, that was begun an hour after, so that nothing which happens meanwhile is lost (`posts.garbage`).
 
@@ -23,6 +23,7 @@ from microsub.feeds import url_index as addresses
 from microsub.feeds.record import Feeds
 from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import GLOBAL, Reason
+from microsub.outputs import OutputFeeds
 from microsub.posts import garbage
 from microsub.posts.garbage import Candidate
 from microsub.redis.protocol import Redis
@@ -190,8 +191,9 @@ class Sweeping:
         """
         found = Bitmap(mark)
         for user in await self._accounts.users():
-            async for batch in references(self._redis, user.name):
-                found.add(batch, only)
+            for referring in (references(self._redis, user.name), OutputFeeds(self._redis).references(user.name)):
+                async for batch in referring:
+                    found.add(batch, only)
             await self._pause(0)
         return found
 
@@ -236,7 +238,7 @@ async def erase(
 
 
 async def withdraw(redis: Redis, accounts: Accounts, ids: Sequence[str], now: float) -> None:
-    """Take posts out of all timelines of all users, for good."""
+    """Take posts out of all timelines and output feeds of all users, for good."""
     names = [user.name for user in await accounts.users()] if ids else []
     for start in range(0, len(names), _USERS_AT_ONCE):
         batch = names[start : start + _USERS_AT_ONCE]
@@ -246,6 +248,7 @@ async def withdraw(redis: Redis, accounts: Accounts, ids: Sequence[str], now: fl
 async def _withdraw(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
     with contextlib.suppress(NotFound):  # a user without channels, or who is being deleted
         await take_out(redis, user, GLOBAL, ids, Leaving(Reason.SWEPT), now)
+    await OutputFeeds(redis).withdraw(user, ids, now)
 
 
 class Bitmap:

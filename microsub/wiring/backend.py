@@ -32,7 +32,15 @@ def applier(stores: Stores) -> Applier:
     """What carries out changes to users and all that is theirs."""
     from microsub.administration import Applier
 
-    return Applier(stores.accounts, stores.channels, stores.feeds, stores.rules, following(stores), stores.applied)
+    return Applier(
+        stores.accounts,
+        stores.channels,
+        stores.feeds,
+        stores.rules,
+        following(stores),
+        stores.applied,
+        stores.outputs,
+    )
 
 
 def configuration(settings: Settings, stores: Stores) -> Configuration:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
     from microsub.model.settings import OwnChannelSettings
+    from microsub.outputs import MostItems, OutputContents, OutputFeeds
     from microsub.parsing.pool import ParsePool
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
@@ -49,6 +50,7 @@ _PARTS = {
     "channels": "timelines.channels:Channels",
     "feeds": "feeds.record:Feeds",
     "items": "posts.items:Items",
+    "outputs": "outputs.store:OutputFeeds",
     "presence": "redis.presence:Presence",
     "rules": "timelines.rules:Rules",
     "schedule": "feeds.queue:Schedule",
@@ -68,6 +70,7 @@ class Stores:
     channels: Channels
     feeds: Feeds
     items: Items
+    outputs: OutputFeeds
     presence: Presence
     rules: Rules
     schedule: Schedule
@@ -154,6 +157,18 @@ def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> FeedLis
 
     private = settings.allow_private_networks
     return FeedLists(stores.channels, stores.feeds, following(stores), parser, private)
+
+
+async def unlimited(_user: str) -> int:
+    """Quotas bind what is done through apps, never what the admin does."""
+    return 0
+
+
+def output_contents(stores: Stores, most: MostItems = unlimited) -> OutputContents:
+    """The use case that puts items into output feeds, as many as `most` says."""
+    from microsub.outputs import OutputContents
+
+    return OutputContents(stores.outputs, stores.items, stores.feeds, most)
 
 
 def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], object] = lambda: None) -> Ingest:

@@ -50,7 +50,7 @@ from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
-from microsub.wiring.stores import Stores, feed_lists, following, tell_failure
+from microsub.wiring.stores import Stores, feed_lists, following, output_contents, tell_failure
 from microsub.wiring.worker import can_search, figures, follower
 
 
@@ -73,7 +73,8 @@ async def open_app(
         reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
             lists = feed_lists(settings, stores, parser)
-            services = replace(_services(stores, reading, fetcher, parser, config, identity, lists), token_use=used)
+            services = _services(stores, reading, fetcher, parser, config, identity, lists)
+            services = replace(services, token_use=used, public_url=settings.public_url)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _searching(settings, stores, reading) as search:
                 services = replace(services, post_search=search)
@@ -145,6 +146,8 @@ def _services(
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
+        outputs=stores.outputs,
+        output_contents=output_contents(stores, identity.quotas.output_items),
         changed=config.touched,
     )
 

@@ -188,6 +188,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "follows": repair.run_daily,
         "retention": cleanup.look_for_channels,
         "workers": functools.partial(forget_workers, stores.redis),
+        "outputs": functools.partial(_forget_outputs, stores),
     }
     return {
         "retention": cleanup.run_for_ever(),
@@ -220,6 +221,13 @@ def follower(settings: Settings, stores: Stores, timing: FollowTiming | None = N
 
     folder = IndexFolder(settings.index)
     return IndexFollower(stores.redis, stores.items, Events(stores.redis), folder, timing=timing)
+
+
+async def _forget_outputs(stores: Stores, now: float) -> None:
+    from microsub.timelines.retention import RESTORABLE
+
+    names = [user.name for user in await stores.accounts.users()]
+    await stores.outputs.forget_removed(names, now - RESTORABLE)
 
 
 def figures(stores: Stores) -> Figures:

@@ -17,6 +17,7 @@ from microsub.configuration.model import (
     ChannelConfig,
     FeedConfig,
     InstanceSettings,
+    OutputConfig,
     UserConfig,
     UserSettings,
     decode,
@@ -49,9 +50,16 @@ def _channel(uid: str) -> st.SearchStrategy[ChannelConfig]:
 _channels = st.lists(st.sampled_from(UIDS), unique=True).flatmap(lambda uids: st.tuples(*map(_channel, uids)))
 
 
+_outputs = st.dictionaries(
+    st.sampled_from(["p", "q"]),
+    st.builds(OutputConfig, st.sampled_from([None, "P"]), max_impressions=st.sampled_from([0, 4])),
+)
+
+
 def _user(name: str) -> st.SearchStrategy[UserConfig]:
     me = st.sampled_from(["", f"https://{name}.one.example/", f"https://{name}.two.example/"])
-    return st.builds(UserConfig, me, st.none(), _channels, st.builds(UserSettings, **_limits), _urls, _urls)
+    own = st.builds(UserSettings, **_limits)
+    return st.builds(UserConfig, me, st.none(), _channels, own, _urls, _urls, _outputs)
 
 
 _instance = st.builds(InstanceSettings, **_limits)

@@ -15,10 +15,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from microsub.app import TABLE
 from microsub.identity.pages.visit import FIELD, form_token, is_form
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
-from microsub.timelines.api.endpoint import TABLE
 from tests.support.invariants import all_keys
 from tests.support.provider import Provider, Variant, provider
 from tests.support.readers import ENDPOINT, FEED, OTHER, Key, Reader, instance, parameters, posts, snapshot
@@ -55,6 +55,7 @@ class Neighbours:
         await server.publish(OTHER, *posts("private words", host="other.example"), title="Only private words")
         for name in ("alice", "bob"):
             await self.readers[name].post(action="follow", channel="home", url=FEED)
+            await self.readers[name].post(action="outputs", method="create", output="picks")
         await self.readers["bob"].post(action="follow", channel="home", url=OTHER)
         self.ids = await self.readers["bob"].ids("home", limit=100)
         self.stranger.person("alice")

@@ -280,6 +280,7 @@ def test_a_page_comes_back_as_it_was(path: Path) -> None:
         if here.content:
             assert text_of(there) == text_of(here)
         if here.author and here.author.name:
-            assert there.author and there.author.name == here.author.name
+            assert there.author is not None
+            assert there.author.name == here.author.name
         if here.name and not says_no_more(here.name, text_of(here)):
             assert there.name == " ".join(here.name.split())

@@ -123,7 +123,14 @@ def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
     """Each belongs to a channel, the user or a list of theirs, or is a token; the channels' lists go with the last."""
     mine = {name for name in FUNCTIONS if example(name, name="ann").startswith("user:{ann}")}
     listed = {
-        key.__name__ for key in (*keys.CHANNEL_KEYS, *keys.USER_KEYS, *identitykeys.USER_KEYS, *identitykeys.ENDING)
+        key.__name__
+        for key in (
+            *keys.CHANNEL_KEYS,
+            *keys.OUTPUT_KEYS,
+            *keys.USER_KEYS,
+            *identitykeys.USER_KEYS,
+            *identitykeys.ENDING,
+        )
     }
     listed |= {member.__name__ for _, member in identitykeys.USER_LISTS}
     assert mine == listed | {"token", "channels", "removed_channels"}

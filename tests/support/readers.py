@@ -61,6 +61,15 @@ def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
         ("POST", "unmute", ""): {"url": ANN},
         ("POST", "block", ""): {"url": ANN},
         ("POST", "unblock", ""): {"url": ANN},
+        ("GET", "outputs", ""): {"output": "picks"},
+        ("POST", "outputs", "create"): {"output": "more", "channel": "home"},
+        ("POST", "outputs", "change"): {"output": "picks", "public": "true"},
+        ("POST", "outputs", "delete"): {"output": "picks"},
+        ("POST", "outputs", "renew"): {"output": "picks"},
+        ("POST", "outputs", "revoke"): {"output": "picks"},
+        ("POST", "outputs", "add"): {"output": "picks", "entry[]": ids},
+        ("POST", "outputs", "publish"): {"output": "picks", "entry[]": ids},
+        ("POST", "outputs", "remove"): {"output": "picks", "entry[]": ids},
     }
     assert verb == "GET" or key in more, f"say here what a good request for {key} is"
     return {"action": action, **({"method": method} if method else {}), **more.get(key, {})}
@@ -74,6 +83,7 @@ async def snapshot(reader: Reader) -> str:
         await reader.get(action="mute"),
         await reader.get(action="block"),
         await reader.get(action="timeline", channel="global", limit=100),
+        await reader.get(action="outputs"),
     ]
     for channel in views[0]["channels"]:
         for is_read in ("true", "false"):

@@ -59,6 +59,11 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
             return replace(user, token_endpoint=change.value)
         case What.USER_SETTINGS:
             return replace(user, settings=change.value)
+        case What.OUTPUT_ADDED | What.OUTPUT_CHANGED:
+            assert (uid in user.outputs) == (change.what is What.OUTPUT_CHANGED)
+            return replace(user, outputs={**user.outputs, uid: change.value})
+        case What.OUTPUT_REMOVED:
+            return replace(user, outputs={name: one for name, one in user.outputs.items() if name != uid})
         case _ if uid == "global":
             return _rule(user, change)
         case What.CHANNEL_ADDED:

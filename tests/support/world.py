@@ -59,7 +59,7 @@ from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
 from microsub.upkeep.follow_repair import FollowRepair
-from microsub.wiring.stores import Stores, following
+from microsub.wiring.stores import Stores, following, output_contents
 from microsub.wiring.web import make_identity
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
@@ -381,6 +381,9 @@ class World(Stores):
             posts=Posts(self.feeds, self.items, Events(self.redis)),
             service_tokens=self.service_tokens,
             identity=self.identity,
+            outputs=self.outputs,
+            output_contents=output_contents(self, self.identity.quotas.output_items),
+            public_url=self.base_url or "http://server.test",
             clock=self.clock,
         )
 
@@ -419,7 +422,7 @@ class World(Stores):
 
     @cached_property
     def applier(self) -> Applier:
-        return Applier(self.accounts, self.channels, self.feeds, self.rules, self.following, self.applied)
+        return Applier(self.accounts, self.channels, self.feeds, self.rules, self.following, self.applied, self.outputs)
 
     @cached_property
     def configuration(self) -> Configuration:

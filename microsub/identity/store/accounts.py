@@ -188,6 +188,9 @@ class Accounts:
             for batch in batches(texts(await redis.command("SMEMBERS", list_of(name))), _STEP):
                 if not await step("", *(member(name, one) for one in batch)):
                     return False
+        for name_of in texts(await redis.command("SMEMBERS", keys.outputs(name))):
+            if not await step("", *(key(name, name_of) for key in keys.OUTPUT_KEYS)):
+                return False
         # Before the end, since a user made again may be given limits of their own.
         await redis.command("HDEL", keys.settings(), f"user:{name}")
         if not await step("", keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)):

@@ -111,9 +111,9 @@ def _reply(status: int, code: str, text: str, headers: Mapping[str, str] | None 
 log = structlog.get_logger()
 
 
-def log_error(error: Exception, reply: ErrorReply, scope: Scope, action: str) -> None:
+def log_error(error: Exception, reply: ErrorReply, path: str, verb: str, action: str) -> None:
     """Log a refused request by the kind of refusal alone: what was sent may hold secrets."""
-    entry = log.bind(path=shown(scope["path"]), verb=scope["method"], action=shown(action), status=reply.status)
+    entry = log.bind(path=shown(path), verb=verb, action=shown(action), status=reply.status)
     if not isinstance(error, MicrosubError):
         entry.error("request failed", exc_info=error)
     elif isinstance(error, StoreError):
@@ -160,6 +160,14 @@ class HttpEndpoint:
         """The reply to a request, or a JSON object alone. Raises what `error_reply` has replies for."""
         raise NotImplementedError
 
+    def logged_path(self, path: str) -> str:
+        """The path of a request as logs may have it."""
+        return path
+
+    async def deliver(self, exchange: HttpExchange, send: Send, reply: HttpReply) -> None:
+        """Send the reply; what is to be known of its end is a matter of the subclass."""
+        await _send(send, reply)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
         if scope["method"] == "OPTIONS":
@@ -173,11 +181,11 @@ class HttpEndpoint:
             reply = await self.answer(exchange)
         except Exception as error:
             failure = error_reply(error)
-            log_error(error, failure, scope, exchange.action)
+            log_error(error, failure, self.logged_path(scope["path"]), scope["method"], exchange.action)
             headers = [*JSON, *failure.headers, (b"x-request-id", request_id.encode("latin-1"))]
             reply = HttpReply(orjson.dumps(failure.content), headers, failure.status)
         try:
-            await _send(send, reply if isinstance(reply, HttpReply) else HttpReply(reply, JSON))
+            await self.deliver(exchange, send, reply if isinstance(reply, HttpReply) else HttpReply(reply, JSON))
         finally:
             status = reply.status if isinstance(reply, HttpReply) else 200
             self._measure(exchange, status, time.perf_counter() - started)

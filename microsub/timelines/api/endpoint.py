@@ -31,9 +31,7 @@ from microsub.timelines.api import channels, feeds, timeline
 from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table, Verb
 
 TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE}
-"""Everything that this endpoint does."""
-
-ACTIONS = tuple(dict.fromkeys(action for _, action, _ in TABLE))
+"""What readers do; other features bring further actions."""
 
 log = structlog.get_logger()
 
@@ -41,10 +39,10 @@ log = structlog.get_logger()
 class MicrosubEndpoint(HttpEndpoint):
     """Answers every request below `path`, a URL path without a slash at its end."""
 
-    actions = ACTIONS
-
-    def __init__(self, services: Services, path: str = "/microsub") -> None:
+    def __init__(self, services: Services, table: Table = TABLE, path: str = "/microsub") -> None:
         super().__init__()
+        self._table = table
+        self.actions = tuple(dict.fromkeys(action for _, action, _ in table))
         self._services = services
         self._credentials = RequestCredentials(services.accounts, services.identity.verification)
         self._path = path
@@ -94,7 +92,7 @@ class MicrosubEndpoint(HttpEndpoint):
     async def _run(self, scope: Scope, params: Params, grant: Grant | None, verb: str, action: str) -> Reply:
         services = self._services
         now = services.clock()
-        entry = TABLE.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
+        entry = self._table.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
         if grant is None:
             presented = await self._presented(scope, params)
             if isinstance(entry, FusedAction):
@@ -102,7 +100,7 @@ class MicrosubEndpoint(HttpEndpoint):
             grant = await self._checked(presented, now)
         await services.identity.quotas.count(grant.user, now)
         if not isinstance(entry, Action):
-            _reject(verb, action, params)
+            self._reject(verb, action, params)
         _require(grant, entry.scope)
         reply = await entry.run(Call(services, params, grant.user, now))
         if entry.scope != READ:
@@ -146,6 +144,28 @@ class MicrosubEndpoint(HttpEndpoint):
             return None
         return path[len(self._path) + 1 :].rstrip("/")
 
+    def _reject(self, verb: str, action: str, params: Params) -> NoReturn:
+        """Say why no entry of the table fits."""
+        method = params.text("method") or ""
+        if not action:
+            raise missing("action", f"one of {', '.join(self.actions)}")
+        if action == "events":
+            raise NotImplementedHere("'action' can't be 'events' yet: this server has no event stream")
+        if action not in self.actions:
+            known = ", ".join(self.actions)
+            raise NotImplementedHere(f"'action' is unknown: found '{shown(action)}', expected one of {known}")
+        methods = [m for v, a, m in self._table if a == action and m and v == verb]
+        if methods and not method:
+            raise missing("method", f"one of {', '.join(methods)} for a {verb} of action={action}")
+        verbs = [v for v, a, m in self._table if a == action and m == method]
+        if verbs:
+            what = f"action={action}" + (f" with method={method}" if method else "")
+            raise InvalidRequest(f"the HTTP method doesn't fit {what}: found {verb}, expected {' or '.join(verbs)}")
+        methods = [m for _, a, m in self._table if a == action and m]
+        if not methods:
+            raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected none for action={action}")
+        raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected one of {', '.join(methods)}")
+
 
 def _encoded(reply: Reply) -> bytes:
     return reply if isinstance(reply, bytes) else orjson.dumps(reply)
@@ -154,25 +174,3 @@ def _encoded(reply: Reply) -> bytes:
 def _require(grant: Grant, scope: str) -> None:
     if scope not in grant.scopes:
         raise InsufficientScope(scope)
-
-
-def _reject(verb: str, action: str, params: Params) -> NoReturn:
-    """Say why no entry of the table fits."""
-    method = params.text("method") or ""
-    if not action:
-        raise missing("action", f"one of {', '.join(ACTIONS)}")
-    if action == "events":
-        raise NotImplementedHere("'action' can't be 'events' yet: this server has no event stream")
-    if action not in ACTIONS:
-        raise NotImplementedHere(f"'action' is unknown: found '{shown(action)}', expected one of {', '.join(ACTIONS)}")
-    methods = [m for v, a, m in TABLE if a == action and m and v == verb]
-    if methods and not method:
-        raise missing("method", f"one of {', '.join(methods)} for a {verb} of action={action}")
-    verbs = [v for v, a, m in TABLE if a == action and m == method]
-    if verbs:
-        what = f"action={action}" + (f" with method={method}" if method else "")
-        raise InvalidRequest(f"the HTTP method doesn't fit {what}: found {verb}, expected {' or '.join(verbs)}")
-    methods = [m for _, a, m in TABLE if a == action and m]
-    if not methods:
-        raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected none for action={action}")
-    raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected one of {', '.join(methods)}")

@@ -1,0 +1,230 @@
+"""`microsub output`: what users pass on, as feeds of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from microsub import wiring
+from microsub.cli.groups import Group
+from microsub.cli.options import as_instant, counted, fail, on_stores, print_json, say
+from microsub.errors import InvalidRequest
+from microsub.model.plaintext import on_one_line
+from microsub.settings import Settings
+
+if TYPE_CHECKING:
+    from microsub.outputs import Edited, OutputContents, OutputFeed, OutputItem
+    from microsub.wiring.stores import Stores
+
+_STEP = 1000
+
+
+def _age(text: str) -> int:
+    """An argument that is a duration."""
+    from microsub.outputs import seconds_of
+
+    try:
+        return seconds_of(text)
+    except InvalidRequest as error:
+        raise click.UsageError(f"--max-age: {error}") from None
+
+
+@click.group(cls=Group)
+def output() -> None:
+    """Feeds of a user's own, of picked items or of a whole channel.
+
+    What is put into an output feed is published as RSS, Atom, JSON Feed and a page, at an address that can't be
+    guessed. With --max-impressions an item leaves the feed after so many full replies: it is imported then.
+    """
+
+
+@output.command("create")
+@click.argument("user")
+@click.argument("name")
+@click.option("--title", default=None, help="As readers show it.  [default: NAME]")
+@click.option("--channel", default=None, metavar="UID", help="Pass on all posts of this channel.")
+@click.option(
+    "--max-impressions", type=click.IntRange(0, 10_000), default=0, help="How often an item is shown.  [default: any]"
+)
+@click.option("--max-age", type=_age, default="0", metavar="AGE", help="How long an item is shown: 24h, 7d.")
+@click.option("--public", is_flag=True, help="At the readable address /feeds/USER/NAME.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@on_stores("base_url", "host", "port")
+async def output_create(settings: Settings, stores: Stores, user: str, name: str, as_json: bool, **given: Any) -> None:
+    """Make an output feed NAME of USER, and print its addresses.
+
+    Example: microsub output create alice picks --max-impressions 4 --max-age 24h
+    """
+    from microsub.configuration.model import OutputConfig
+
+    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    if given["channel"] is not None:
+        await stores.channels.get(user, given["channel"])
+    made = await stores.outputs.create(user, name, replace(OutputConfig(), **given), time.time())
+    await _changed(settings, stores)
+    _print_addresses(made, settings, as_json)
+
+
+@output.command("list")
+@click.argument("user")
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@on_stores("base_url", "host", "port")
+async def output_list(settings: Settings, stores: Stores, user: str, name: str | None, as_json: bool) -> None:
+    """List the output feeds of USER, or the items of the feed NAME.
+
+    Items come with their state (published, imported or removed), how often they were shown, and when they were edited;
+    those first that were edited last.
+    """
+    await wiring.backend.require_user(settings, stores, user)
+    if name is None:
+        feeds = await stores.outputs.all_of(user)
+        sizes = [await stores.outputs.size(feed) for feed in feeds]
+        if as_json:
+            print_json([feed.as_dict(settings.public_url, size) for feed, size in zip(feeds, sizes, strict=True)])
+        else:
+            _print_feeds(feeds, sizes, settings.public_url)
+        return
+    feed = await stores.outputs.get(user, name)
+    items = await _items(stores, feed)
+    if as_json:
+        about = feed.as_dict(settings.public_url, await stores.outputs.size(feed))
+        print_json({**about, "items": [item.as_dict() for item in items]})
+        return
+    for item in items:
+        say(f"{item.id}  {item.state}  {counted(item.impressions, 'impression')}  {as_instant(item.edited)}")
+    if not items:
+        say(f"nothing was put into '{name}' yet: microsub output add {user} {name} ITEM")
+
+
+@output.command("add")
+@click.argument("user")
+@click.argument("name")
+@click.argument("items", metavar="ITEM...", nargs=-1, required=True)
+@on_stores()
+async def output_add(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
+    """Publish items of USER's channels in the output feed NAME.
+
+    ITEM is an id, the `_id` that apps see. Items that are in the feed already stay as they are.
+    """
+    await _edit(settings, stores, user, name, items, lambda contents: contents.add, "published")
+
+
+@output.command("publish")
+@click.argument("user")
+@click.argument("name")
+@click.argument("items", metavar="ITEM...", nargs=-1, required=True)
+@on_stores()
+async def output_publish(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
+    """Publish items afresh, imported ones too.
+
+    Their impressions begin at none.
+    """
+    await _edit(settings, stores, user, name, items, lambda contents: contents.publish, "published")
+
+
+@output.command("remove")
+@click.argument("user")
+@click.argument("name")
+@click.argument("items", metavar="ITEM...", nargs=-1, required=True)
+@on_stores()
+async def output_remove(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
+    """Take items out of the output feed NAME."""
+    await _edit(settings, stores, user, name, items, lambda contents: contents.remove, "removed")
+
+
+@output.command("renew")
+@click.argument("user")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@on_stores("base_url", "host", "port")
+async def output_renew(settings: Settings, stores: Stores, user: str, name: str, as_json: bool) -> None:
+    """Give an output feed another address.
+
+    The former one answers 410 Gone.
+    """
+    await wiring.backend.require_user(settings, stores, user)
+    _print_addresses(await stores.outputs.renew(user, name, time.time()), settings, as_json)
+
+
+@output.command("revoke")
+@click.argument("user")
+@click.argument("name")
+@on_stores()
+async def output_revoke(settings: Settings, stores: Stores, user: str, name: str) -> None:
+    """Revoke the address of an output feed.
+
+    It has none until `microsub output renew`.
+    """
+    await wiring.backend.require_user(settings, stores, user)
+    await stores.outputs.revoke(user, name, time.time())
+    say(f"the address of '{name}' is revoked; for another one: microsub output renew {user} {name}")
+
+
+@output.command("delete")
+@click.argument("user")
+@click.argument("name")
+@on_stores()
+async def output_delete(settings: Settings, stores: Stores, user: str, name: str) -> None:
+    """Delete an output feed for good; its address answers 410."""
+    await wiring.backend.require_user(settings, stores, user)
+    await stores.outputs.delete(user, name, time.time())
+    await _changed(settings, stores)
+    say(f"output feed '{name}' deleted")
+
+
+async def _edit(
+    settings: Settings,
+    stores: Stores,
+    user: str,
+    name: str,
+    items: Sequence[str],
+    what: Callable[[OutputContents], Callable[[str, str, Sequence[str], float], Awaitable[Edited]]],
+    done: str,
+) -> None:
+    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    strange = [item for item in items if not (item.isascii() and item.isdecimal() and len(item) < 20)]
+    if strange:
+        fail(f"'{strange[0][:80]}' is no id of an item: expected a number, the '_id' that apps see")
+    edited = await what(wiring.stores.output_contents(stores))(user, name, items, time.time())
+    if edited.unknown:
+        say(f"not found in the channels of {user}: {', '.join(edited.unknown)}", err=True)
+    say(f"{counted(edited.changed, 'item')} {done}")
+    if len(edited.unknown) == len(set(items)):
+        fail("nothing was changed")
+
+
+async def _changed(settings: Settings, stores: Stores) -> None:
+    """What was done by command stands in backend.json, where that is written back."""
+    if settings.writes_back:
+        await wiring.backend.configuration(settings, stores).write_back()
+
+
+async def _items(stores: Stores, feed: OutputFeed) -> list[OutputItem]:
+    found: list[OutputItem] = []
+    while batch := await stores.outputs.items(feed, _STEP, len(found)):
+        found += batch
+    return found
+
+
+def _print_addresses(feed: OutputFeed, settings: Settings, as_json: bool) -> None:
+    addresses = feed.addresses(settings.public_url)
+    if as_json:
+        print_json({"name": feed.name, **addresses})
+        return
+    say(feed.name)
+    for form, address in addresses.items():
+        say(f"{form:5} {address}")
+
+
+def _print_feeds(feeds: Sequence[OutputFeed], sizes: Sequence[tuple[int, int]], base: str) -> None:
+    for feed, (published, imported) in zip(feeds, sizes, strict=True):
+        say(f"{feed.name}  {on_one_line(feed.title)}  {published} published, {imported} imported")
+        for form, address in feed.addresses(base).items():
+            say(f"  {form:5} {address}")
+    if not feeds:
+        say("no output feeds")

@@ -1,0 +1,20 @@
+"""Output feeds: what users gather, published again as RSS, Atom, JSON Feed and a page.
+
+OutputFeeds     the feeds in Redis, their items and impressions     OutputContents  what stands in a feed, as a document
+api.documents   /feeds, where anybody reads them                   api.actions     what their user does by HTTP
+"""
+
+from microsub.outputs.contents import Edited, MostItems, OutputContents
+from microsub.outputs.store import OutputFeeds
+from microsub.outputs.values import OutputFeed, OutputItem, require_name, seconds_of
+
+__all__ = [
+    "Edited",
+    "MostItems",
+    "OutputContents",
+    "OutputFeed",
+    "OutputFeeds",
+    "OutputItem",
+    "require_name",
+    "seconds_of",
+]

@@ -1,0 +1,1 @@
+"""Output feeds over HTTP: `documents` for everybody, `actions` for their users."""

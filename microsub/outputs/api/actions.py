@@ -1,0 +1,144 @@
+"""The action `outputs` of the Microsub endpoint, an extension: a user's output feeds and their items.
+
+All of it needs the scope `channels`, the lists too: they show addresses, which outlive the token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from microsub.configuration.model import OutputConfig
+from microsub.kit.http.params import Params, wrong
+from microsub.outputs.contents import Edited
+from microsub.outputs.values import OutputFeed, require_name, seconds_of
+from microsub.timelines.api import arguments
+from microsub.timelines.api.arguments import Action, Call, Reply, Table
+from microsub.timelines.channels import MOST_OF_NAME
+
+SCOPE = "channels"
+_MOST_IMPRESSIONS = 10_000
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
+async def listed(call: Call) -> Reply:
+    """All output feeds of the user, or the items of the one in `output`, those first that were edited last."""
+    if call.params.text("output") is None:
+        return {"outputs": [await _wire(call, feed) for feed in await call.services.outputs.all_of(call.user)]}
+    feed = await call.services.outputs.get(call.user, _name(call.params))
+    limit, offset = arguments.limit(call.params), _offset(call.params)
+    items = await call.services.outputs.items(feed, limit + 1, offset)
+    after = {"after": str(offset + limit)} if len(items) > limit else {}
+    return {**await _wire(call, feed), "items": [item.as_dict() for item in items[:limit]], "paging": after}
+
+
+async def create(call: Call) -> Reply:
+    """Make an output feed named `output`."""
+    most = (await call.services.identity.quotas.of(call.user)).outputs or 0
+    settings = _settings(call.params, OutputConfig())
+    await _require_channel(call, settings)
+    made = await call.services.outputs.create(call.user, _name(call.params), settings, call.now, most=most)
+    return await _wire(call, made)
+
+
+async def change(call: Call) -> Reply:
+    """Set what `output` is like; what isn't given is as in a new one, but for the filters, which backend.json sets."""
+    feed = await call.services.outputs.get(call.user, _name(call.params))
+    settings = _settings(call.params, OutputConfig(filters=feed.settings.filters))
+    await _require_channel(call, settings)
+    return await _wire(call, await call.services.outputs.change(call.user, feed.name, settings, call.now))
+
+
+async def delete(call: Call) -> Reply:
+    """Delete `output`; its address answers that it is gone."""
+    await call.services.outputs.delete(call.user, _name(call.params), call.now)
+    return {"result": "ok"}
+
+
+async def renew(call: Call) -> Reply:
+    """Give `output` another address; the former one answers that it is gone."""
+    return await _wire(call, await call.services.outputs.renew(call.user, _name(call.params), call.now))
+
+
+async def revoke(call: Call) -> Reply:
+    """Revoke the address of `output`, which has none until it is renewed."""
+    return await _wire(call, await call.services.outputs.revoke(call.user, _name(call.params), call.now))
+
+
+async def add(call: Call) -> Reply:
+    """Publish the items in `entry` that aren't in `output`."""
+    return await _edit(call, call.services.output_contents.add)
+
+
+async def publish(call: Call) -> Reply:
+    """Publish the items in `entry` afresh."""
+    return await _edit(call, call.services.output_contents.publish)
+
+
+async def remove(call: Call) -> Reply:
+    """Take the items in `entry` out of `output`."""
+    return await _edit(call, call.services.output_contents.remove)
+
+
+async def _edit(call: Call, run: Callable[[str, str, Sequence[str], float], Awaitable[Edited]]) -> Reply:
+    done = await run(call.user, _name(call.params), arguments.entries(call.params), call.now)
+    unknown = {"unknown": list(done.unknown)} if done.unknown else {}
+    return {"result": "ok", "updated": done.changed, **unknown}
+
+
+def _name(params: Params) -> str:
+    return require_name(params.need("output", "the name of an output feed"))
+
+
+async def _require_channel(call: Call, settings: OutputConfig) -> None:
+    if settings.channel is not None:
+        await call.services.channels.get(call.user, settings.channel)
+
+
+def _settings(params: Params, now: OutputConfig) -> OutputConfig:
+    """`now` with what the parameters say."""
+    given: dict[str, Any] = {}
+    if (title := params.text("title")) is not None:
+        given["title"] = " ".join(title.split())
+        if not 0 < len(given["title"]) <= MOST_OF_NAME or not given["title"].isprintable():
+            raise wrong("title", title, f"1 to {MOST_OF_NAME} printable characters")
+    if params.text("channel") is not None:
+        given["channel"] = arguments.channel(params, allow_global=False)
+    if (count := params.text("max_impressions")) is not None:
+        if not re.fullmatch("[0-9]{1,5}", count) or int(count) > _MOST_IMPRESSIONS:
+            raise wrong("max_impressions", count, f"a whole number from 0 (without limit) to {_MOST_IMPRESSIONS}")
+        given["max_impressions"] = int(count)
+    if (age := params.text("max_age")) is not None:
+        given["max_age"] = seconds_of(age)
+    if (public := params.text("public")) is not None:
+        if public.lower() not in _TRUTHS:
+            raise wrong("public", public, "'true' or 'false'")
+        given["public"] = _TRUTHS[public.lower()]
+    return replace(now, **given)
+
+
+def _offset(params: Params) -> int:
+    text = params.text("after") or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) < 7):
+        raise wrong("after", text, "a value taken from 'paging'")
+    return int(text)
+
+
+async def _wire(call: Call, feed: OutputFeed) -> Mapping[str, object]:
+    size = await call.services.outputs.size(feed)
+    return feed.as_dict(call.services.public_url, size)
+
+
+TABLE: Table = {
+    ("GET", "outputs", ""): Action(SCOPE, listed),
+    ("POST", "outputs", "create"): Action(SCOPE, create),
+    ("POST", "outputs", "change"): Action(SCOPE, change),
+    ("POST", "outputs", "delete"): Action(SCOPE, delete),
+    ("POST", "outputs", "renew"): Action(SCOPE, renew),
+    ("POST", "outputs", "revoke"): Action(SCOPE, revoke),
+    ("POST", "outputs", "add"): Action(SCOPE, add),
+    ("POST", "outputs", "publish"): Action(SCOPE, publish),
+    ("POST", "outputs", "remove"): Action(SCOPE, remove),
+}

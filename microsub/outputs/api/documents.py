@@ -1,0 +1,314 @@
+"""Output feeds for everybody who has an address: `/feeds/<user>.<secret>.rss` and `/feeds/<user>/<name>.rss`.
+
+An impression is a 200 whose body was sent to the end. It is reserved before the reply begins, and counted when all but
+the last bytes have left and the client is still there; the last bytes leave after that. So whatever process dies when,
+nobody gets an item in full once more than it may be shown, and a reply that broke gives its impressions back.
+
+RFC 9110: conditional requests (13), ranges (14). A limited feed is never kept by caches in between, which would show
+its items without anybody knowing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+
+from starlette.types import Receive, Scope, Send
+
+from microsub.errors import MethodNotAllowed, NotFound, RequestError, StoreError, TooManyRequests
+from microsub.formats.documents import FORMATS
+from microsub.identity.limits import (
+    OUTPUT_GUESSES_OF_NETWORK,
+    OUTPUTS_OF_FEED,
+    OUTPUTS_OF_NETWORK,
+    OUTPUTS_SENT_IN_ALL,
+    OUTPUTS_SENT_OF_FEED,
+)
+from microsub.kit.digests import short_digest
+from microsub.kit.http.headers import PublicAddress
+from microsub.kit.http.params import collect, urlencoded
+from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
+from microsub.model.reader import NAME
+from microsub.outputs.contents import Contents
+from microsub.outputs.store import Reservation
+from microsub.outputs.values import PATH, OutputFeed
+from microsub.surface import Services
+
+METHODS = "GET, HEAD, OPTIONS"
+SENDING = 120.0
+"""Seconds in which a reply has to be taken; its impressions are held for longer (`store.HELD`)."""
+
+_FRESH = 300
+"""Seconds for which a feed needn't be asked again."""
+_ARCHIVE_FRESH = 86_400
+_PIECE = 64 * 1024
+_TAIL = 64
+"""Bytes of the end of a body, without which no document is whole: they leave when its impressions have been counted."""
+
+_LOOK = 0.01
+"""Seconds for which the end is held back, to see whether the client is still there."""
+
+_SECRET = re.compile(r"[A-Za-z0-9_-]{20,64}")
+_CORS: list[Header] = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", METHODS.encode()),
+    (b"access-control-allow-headers", b"Accept, Cache-Control, If-None-Match, If-Modified-Since, Range, If-Range"),
+    (b"access-control-expose-headers", b"ETag, Last-Modified, Link, Retry-After"),
+]
+_PREFLIGHT: list[Header] = [*_CORS, (b"access-control-max-age", b"86400"), (b"allow", METHODS.encode())]
+_POLICY = "; ".join(
+    (
+        *("default-src 'none'", "style-src 'self'", "img-src https: http:", "media-src https: http:"),
+        *("form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """What a path asks for: by `secret`, or by `name` where that is empty."""
+
+    user: str
+    secret: str
+    name: str
+    form: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownReply(HttpReply):
+    """A reply whose end is an impression of all that stands in it; `leave` is called then."""
+
+    feed: OutputFeed
+    reservation: Reservation
+    leave: Callable[[], None]
+
+
+class OutputEndpoint(HttpEndpoint):
+    """Answers every request below `PATH`; `stylesheet` is the path of the pages' style."""
+
+    preflight = _PREFLIGHT
+
+    def __init__(self, services: Services, address: PublicAddress, stylesheet: str) -> None:
+        super().__init__()
+        self._services = services
+        self._address = address
+        self._stylesheet = stylesheet
+        self._limits = RateLimiter()
+
+    def logged_path(self, path: str) -> str:
+        """Without the secret in it."""
+        return re.sub(r"\.[A-Za-z0-9_-]{8,}", ".…", path)
+
+    async def answer(self, exchange: HttpExchange) -> HttpReply:
+        """See `HttpEndpoint`."""
+        exchange.action = "feeds"
+        scope = exchange.scope
+        if scope["method"] not in {"GET", "HEAD"}:
+            raise MethodNotAllowed(scope["method"], METHODS)
+        feed, form = await self._found(scope)
+        subject = f"{feed.user}/{feed.name}"
+        self._count(OUTPUTS_OF_FEED, subject)
+        places = ((OUTPUTS_SENT_OF_FEED, subject), (OUTPUTS_SENT_IN_ALL, ""))
+        if not all(self._limits.has_room(*place) for place in places):
+            raise TooManyRequests("too many replies with this feed are being sent: try again in some seconds", 5)
+        leave = self._limits.take(places)
+        try:
+            reply = await self._answer(scope, feed, form, leave)
+        except BaseException:
+            leave()
+            raise
+        if not isinstance(reply, ShownReply):
+            leave()
+        return reply
+
+    async def _answer(self, scope: Scope, feed: OutputFeed, form: str, leave: Callable[[], None]) -> HttpReply:
+        services = self._services
+        now = services.clock()
+        await services.output_contents.refresh(feed, now)
+        feed = await services.outputs.get(feed.user, feed.name)
+        archive = collect(urlencoded(scope["query_string"])).text("archive")
+        contents = await self._contents(scope, feed, archive, now)
+        reply = _reply(scope, feed, form, FORMATS[form].write(contents.document), archive)
+        if reply.status != 200 or scope["method"] == "HEAD":
+            return reply
+        reservation = await services.outputs.reserve(feed, contents.rows, now)
+        if reservation.items != {row.item for row in contents.rows}:
+            # Others took the last impression of some of them in between.
+            contents = await self._contents(scope, feed, archive, now, reservation.items)
+            reply = _reply(scope, feed, form, FORMATS[form].write(contents.document), archive, whole=True)
+        return ShownReply(reply.body, reply.headers, reply.status, feed=feed, reservation=reservation, leave=leave)
+
+    async def _contents(
+        self, scope: Scope, feed: OutputFeed, archive: str | None, now: float, only: frozenset[str] | None = None
+    ) -> Contents:
+        base = self._base(scope)
+        style = self._stylesheet
+        return await self._services.output_contents.contents(
+            feed, base, now, archive=archive, stylesheet=style, only=only
+        )
+
+    def _base(self, scope: Scope) -> str:
+        host = _header(scope, b"host")
+        return self._address.base(host) or f"{scope['scheme']}://{host}"
+
+    async def _found(self, scope: Scope) -> tuple[OutputFeed, str]:
+        """The feed and the format that the path names, within the limits of the network that asks."""
+        client = (scope.get("client") or ("",))[0]
+        network = network_of(client)
+        if is_public(client):
+            self._count(OUTPUTS_OF_NETWORK, network)
+        try:
+            address = _address(scope["path"])
+            outputs = self._services.outputs
+            if address.secret:
+                return await outputs.find(address.user, address.secret), address.form
+            return await outputs.find_public(address.user, address.name), address.form
+        except RequestError:
+            self._count(OUTPUT_GUESSES_OF_NETWORK, network)
+            raise
+
+    def _count(self, limit: RateLimit, subject: str) -> None:
+        if not self._limits.count(limit, subject):
+            raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
+
+    async def deliver(self, exchange: HttpExchange, send: Send, reply: HttpReply) -> None:
+        """Send a reply; of one that is an impression, count it or give it back."""
+        if not isinstance(reply, ShownReply):
+            await super().deliver(exchange, send, reply)
+            return
+        gone = asyncio.ensure_future(_left(exchange.receive))
+        settled = False
+        try:
+            async with asyncio.timeout(SENDING):
+                settled = await self._send(send, reply, gone)
+        except TimeoutError:
+            pass  # too slow, or gone: the connection is closed with the body unfinished
+        finally:
+            reply.leave()
+            gone.cancel()
+            if not settled:
+                with suppress(StoreError):  # else it ends by itself
+                    await asyncio.shield(self._settle(reply, shown=False))
+
+    async def _send(self, send: Send, reply: ShownReply, gone: asyncio.Future[None]) -> bool:
+        """Send the body as long as the client is there; whether its impressions were counted."""
+        length = (b"content-length", str(len(reply.body)).encode())
+        await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, length]})
+        end = max(0, len(reply.body) - _TAIL)
+        for start in range(0, end, _PIECE):
+            await send(
+                {"type": "http.response.body", "body": reply.body[start : min(end, start + _PIECE)], "more_body": True}
+            )
+            if gone.done():
+                return False
+        await asyncio.wait([gone], timeout=_LOOK)
+        if gone.done() or not await self._settle(reply, shown=True):
+            return False
+        await send({"type": "http.response.body", "body": reply.body[end:]})
+        return True
+
+    async def _settle(self, reply: ShownReply, *, shown: bool) -> bool:
+        now = self._services.clock()
+        return await self._services.outputs.settle(reply.feed, reply.reservation, now, shown=shown)
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _address(path: str) -> _Address:
+    """What a path below `PATH` names. Raises NotFound."""
+    stem, _, form = path.removeprefix(f"{PATH}/").rpartition(".")
+    if "/" in stem:
+        user, _, name = stem.partition("/")
+        secret = ""
+    else:
+        user, _, secret = stem.partition(".")
+        name = ""
+    fits = NAME.match(user) and (_SECRET.fullmatch(secret) if secret else NAME.match(name))
+    if not fits or form not in FORMATS:
+        raise NotFound("there is no such feed")
+    return _Address(user, secret, name, form)
+
+
+def _reply(
+    scope: Scope, feed: OutputFeed, form: str, body: bytes, archive: str | None, *, whole: bool = False
+) -> HttpReply:
+    """The document, a part of it, or that the client has it already; `whole`: the document in any case."""
+    modified = datetime.fromtimestamp(int(feed.modified), UTC)
+    tag = f'"{short_digest(body, 12)}"'
+    headers = _headers(feed, form, archive, tag, modified)
+    if not whole and _is_known(scope, tag, modified):
+        return HttpReply(b"", headers, 304)
+    kind: Header = (b"content-type", FORMATS[form].content_type.encode())
+    if not whole and scope["method"] == "GET" and (part := _range(scope, len(body), tag, modified)) is not None:
+        first, last = part
+        if first > last:
+            return HttpReply(b"", [*headers, (b"content-range", f"bytes */{len(body)}".encode())], 416)
+        where = (b"content-range", f"bytes {first}-{last}/{len(body)}".encode())
+        return HttpReply(body[first : last + 1], [*headers, kind, where], 206)
+    return HttpReply(body, [*headers, kind])
+
+
+def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modified: datetime) -> list[Header]:
+    if feed.is_limited:
+        caching = "private, no-cache"
+    else:
+        shared = "public" if feed.settings.public else "private"
+        caching = f"{shared}, max-age={_ARCHIVE_FRESH if archive else _FRESH}"
+    found: list[Header] = [
+        (b"etag", tag.encode()),
+        (b"last-modified", format_datetime(modified, usegmt=True).encode()),
+        (b"cache-control", caching.encode()),
+        (b"accept-ranges", b"bytes"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),  # the address is not for those whom a post links to
+        (b"content-security-policy", _POLICY.encode()),
+        *_CORS,
+    ]
+    return found if feed.settings.public else [*found, (b"x-robots-tag", b"noindex")]
+
+
+def _is_known(scope: Scope, tag: str, modified: datetime) -> bool:
+    """Whether the client has this very document (RFC 9110, 13.2.2)."""
+    if given := _header(scope, b"if-none-match"):
+        known = {one.strip().removeprefix("W/") for one in given.split(",")}
+        return "*" in known or tag in known
+    since = _date(_header(scope, b"if-modified-since"))
+    # Within the second of a change there may be another one.
+    return since is not None and modified <= since and (datetime.now(UTC) - modified).total_seconds() > 1
+
+
+def _range(scope: Scope, size: int, tag: str, modified: datetime) -> tuple[int, int] | None:
+    """First and last byte that are asked for; the first behind the last where there are none. None for all."""
+    found = re.fullmatch(r"bytes=(\d{0,15})-(\d{0,15})", _header(scope, b"range").replace(" ", ""))
+    if found is None or found[0] == "bytes=-":
+        return None
+    if (condition := _header(scope, b"if-range")) and condition != tag and _date(condition) != modified:
+        return None
+    if not found[1]:
+        length = min(int(found[2]), size)
+        return (size - length, size - 1) if length else (1, 0)
+    first, last = int(found[1]), min(int(found[2] or size), size - 1)
+    if found[2] and int(found[2]) < first:
+        return None
+    return (first, last) if first < size else (1, 0)
+
+
+def _date(text: str) -> datetime | None:
+    with suppress(ValueError):
+        found = parsedate_to_datetime(text) if text else None
+        return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+    return None
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    return ", ".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)

@@ -1,0 +1,80 @@
+-- Publishes items in an output feed, or removes them.
+--
+-- Atomic: an item's place in one of the two sets, its impressions and its edition change together. A reply that is being
+-- sent shows the edition that it read, so its impression never counts for one that was published afresh meanwhile.
+--
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- ARGV  1 now  2 'add' (those that aren't in it), 'publish' (afresh, wherever they are), 'offer' (those that were never in it,
+--       by a channel), 'edit' (those in it whose post is another by now), 'remove', 'drop' (their posts are gone)
+--       3 most items  4 most that are remembered as removed  5 items that leave together when there are too many
+--       6.. per item: id, hash of its post, time of publication
+-- reply {'missing'} no such feed; {'full', count} nothing was done; else {'', how many changed}
+local now, action, most = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+if redis.call('HEXISTS', KEYS[1], 'id') == 0 then return { 'missing' } end
+
+local function is_in(item) return redis.call('ZSCORE', KEYS[2], item) or redis.call('ZSCORE', KEYS[3], item) end
+local function wanted(item, hash)
+  if action == 'add' then return not is_in(item) end
+  if action == 'offer' then return not redis.call('ZSCORE', KEYS[4], item) end
+  if action == 'edit' then
+    local edition = redis.call('HGET', KEYS[6], item)
+    return is_in(item) and edition and string.match(edition, '^%d+ (.*)$') ~= hash
+  end
+  if action == 'drop' then return redis.call('ZSCORE', KEYS[4], item) end
+  return action == 'publish' or is_in(item)
+end
+local function leave(item)
+  redis.call('ZREM', KEYS[2], item)
+  redis.call('ZREM', KEYS[3], item)
+  redis.call('HDEL', KEYS[5], item)
+  redis.call('HDEL', KEYS[6], item)
+end
+local function size() return redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3]) end
+
+local chosen, new = {}, 0
+for i = 6, #ARGV, 3 do
+  if wanted(ARGV[i], ARGV[i + 1]) then
+    chosen[#chosen + 1] = i
+    if not is_in(ARGV[i]) then new = new + 1 end
+  end
+end
+if #chosen == 0 then return { '', 0 } end
+if action == 'add' or action == 'publish' then
+  local count = redis.call('ZCARD', KEYS[2])
+  if count + new > most then return { 'full', count } end
+end
+
+for _, i in ipairs(chosen) do
+  local item = ARGV[i]
+  leave(item)
+  if action == 'drop' then
+    redis.call('ZREM', KEYS[4], item)
+  else
+    redis.call('ZADD', KEYS[4], now, item)
+    if action ~= 'remove' then
+      redis.call('ZADD', KEYS[2], ARGV[i + 2], item)
+      redis.call('HSET', KEYS[6], item, redis.call('HINCRBY', KEYS[1], 'editions', 1) .. ' ' .. ARGV[i + 1])
+    end
+  end
+end
+redis.call('HSET', KEYS[1], 'modified', ARGV[1])
+
+local over = size() - most
+if over > 0 then
+  for _, item in ipairs(redis.call('ZRANGE', KEYS[3], 0, over - 1)) do leave(item) end
+  -- In steps, so that the archives of what is left keep their limits.
+  while size() > most do
+    for _, item in ipairs(redis.call('ZRANGE', KEYS[2], 0, tonumber(ARGV[5]) - 1)) do leave(item) end
+  end
+end
+local forgotten = redis.call('ZCARD', KEYS[4]) - size() - tonumber(ARGV[4])
+if forgotten > 0 then
+  for _, item in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+    if forgotten == 0 then break end
+    if not is_in(item) then
+      redis.call('ZREM', KEYS[4], item)
+      forgotten = forgotten - 1
+    end
+  end
+end
+return { '', #chosen }

@@ -1,0 +1,28 @@
+-- Reserves an impression of each item that a reply is about to show.
+--
+-- Atomic: counting what was shown and what is being shown, and taking one more, so that no two replies take the last one.
+--
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- ARGV  1 now  2 until when the reply counts  3 its id  4 most replies at once  5 seconds for which the key stays
+--       6.. per item: id, edition
+-- reply {'busy'} too many replies are being sent; else {'', the ids that the reply may show …}
+-- include: held
+local now = tonumber(ARGV[1])
+local most = tonumber(redis.call('HGET', KEYS[1], 'max_impressions') or 0)
+local held, over, count = held_now(KEYS[7], now)
+for _, reply in ipairs(over) do redis.call('HDEL', KEYS[7], reply) end
+if count >= tonumber(ARGV[4]) then return { 'busy' } end
+local taken, shown = { '' }, { ARGV[2] }
+for i = 6, #ARGV, 2 do
+  local item, edition = ARGV[i], ARGV[i + 1]
+  local one = item .. ':' .. edition
+  local current = string.match(redis.call('HGET', KEYS[6], item) or '', '^%d+')
+  local free = most == 0 or seen(redis.call('HGET', KEYS[5], item)) + (held[one] or 0) < most
+  if current == edition and free and redis.call('ZSCORE', KEYS[2], item) then
+    taken[#taken + 1] = item
+    shown[#shown + 1] = one
+  end
+end
+redis.call('HSET', KEYS[7], ARGV[3], table.concat(shown, ' '))
+redis.call('EXPIRE', KEYS[7], ARGV[5])
+return taken

@@ -1,0 +1,32 @@
+-- Ends a reply: its impressions count, or are given back.
+--
+-- Atomic: the reservation goes and the impressions come in one step, and with the last one the item moves from published
+-- to imported. So each reply counts once, however often this is tried, and no item is shown once too often.
+--
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- ARGV  1 now  2 id of the reply  3 'shown' or 'broken'  4 how many times are kept of each item
+-- reply 1 where the reservation still held, else 0
+-- include: held
+local value = redis.call('HGET', KEYS[7], ARGV[2])
+if not value or tonumber(string.match(value, '^%S+')) <= tonumber(ARGV[1]) then return 0 end
+redis.call('HDEL', KEYS[7], ARGV[2])
+if ARGV[3] ~= 'shown' then return 1 end
+local most = tonumber(redis.call('HGET', KEYS[1], 'max_impressions') or 0)
+each_shown(value, function(item, edition)
+  local current = string.match(redis.call('HGET', KEYS[6], item) or '', '^%d+')
+  if current ~= edition or not redis.call('ZSCORE', KEYS[2], item) then return end
+  local times = {}
+  local known = redis.call('HGET', KEYS[5], item) or ''
+  for time in string.gmatch(known, '%S+') do times[#times + 1] = time end
+  local count = seen(known) + 1
+  table.remove(times, 1)
+  times[#times + 1] = ARGV[1]
+  while #times > tonumber(ARGV[4]) do table.remove(times, 1) end
+  redis.call('HSET', KEYS[5], item, count .. ' ' .. table.concat(times, ' '))
+  if most > 0 and count >= most then
+    redis.call('ZREM', KEYS[2], item)
+    redis.call('ZADD', KEYS[3], ARGV[1], item)
+    redis.call('HSET', KEYS[1], 'modified', ARGV[1])
+  end
+end)
+return 1

@@ -1,0 +1,383 @@
+"""Output feeds in Redis. Times are Unix seconds.
+
+All keys of a feed share its user's slot, so each step is one script. The secret of an address stands in the feed's own
+record, because lists show the address again; what leads from an address to a feed is its SHA-256 alone, so neither keys
+nor slow logs show it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from microsub.configuration.model import OutputConfig, encode
+from microsub.errors import AddressRevoked, InvalidRequest, NotFound, QuotaReached, TooManyRequests
+from microsub.kit.digests import sha256_hex
+from microsub.model.settings import Filters
+from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, require_name
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import fields as fields_of
+from microsub.redis.replies import reading, score_text, text, texts
+from microsub.redis.scripts import BATCH, batches, load
+
+ARCHIVE = 50
+"""Items of one archive document (RFC 5005), and those that leave together where a feed has too many."""
+
+HELD = 180.0
+"""Seconds for which a reply holds its impressions, if it isn't ended before; longer than any reply may take."""
+
+_HELD_KEY = 600
+_REPLIES = 1000
+_ADDRESSES = 1000
+_REMOVED = 2000
+_TIMES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A reply that may show `items`, once its impressions were reserved."""
+
+    reply: str
+    items: frozenset[str]
+
+
+class OutputFeeds:
+    """The output feeds of all users, their items and impressions."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    # --- feeds
+
+    async def create(self, user: str, name: str, settings: OutputConfig, now: float, *, most: int = 0) -> OutputFeed:
+        """Make an output feed; `most` is how many the user may have, 0 for any number.
+
+        Raises InvalidRequest where there is one of that name, QuotaReached, NotFound for an unknown user.
+        """
+        await self._write(user, name, "create", now, settings, most)
+        return await self.get(user, name)
+
+    async def put(self, user: str, name: str, settings: OutputConfig, now: float) -> OutputFeed:
+        """Make an output feed or change its settings; one that was removed comes back. Raises as `create` does."""
+        await self._write(user, name, "put", now, settings)
+        return await self.get(user, name)
+
+    async def change(self, user: str, name: str, settings: OutputConfig, now: float) -> OutputFeed:
+        """Change the settings. Raises NotFound."""
+        await self._write(user, name, "change", now, settings)
+        return await self.get(user, name)
+
+    async def remove(self, user: str, name: str, now: float) -> None:
+        """Take a feed off until `put` or `delete`; its items stay. Raises NotFound."""
+        await self._write(user, name, "remove", now)
+
+    async def delete(self, user: str, name: str, now: float) -> None:
+        """Delete a feed for good; its address answers that it is gone. Raises NotFound."""
+        await self._readdress(user, name, "delete", now)
+
+    async def renew(self, user: str, name: str, now: float) -> OutputFeed:
+        """Give a feed another address; the former one is revoked. Raises NotFound."""
+        await self._readdress(user, name, "renew", now)
+        return await self.get(user, name)
+
+    async def revoke(self, user: str, name: str, now: float) -> OutputFeed:
+        """Revoke the address of a feed, which has none until `renew`. Raises NotFound."""
+        await self._readdress(user, name, "revoke", now)
+        return await self.get(user, name)
+
+    async def get(self, user: str, name: str) -> OutputFeed:
+        """The feed. Raises NotFound, for one that was removed as well."""
+        record = await self._redis.command("HGETALL", keys.output(user, require_name(name)))
+        found = _feed(user, name, record)
+        if found is None or found.removed is not None:
+            raise _missing(name)
+        return found
+
+    async def all_of(self, user: str, *, removed_too: bool = False) -> list[OutputFeed]:
+        """All output feeds of the user, by name."""
+        names = sorted(texts(await self._redis.command("SMEMBERS", keys.outputs(user))))
+        replies = await self._redis.pipeline([("HGETALL", keys.output(user, name)) for name in names])
+        found = (_feed(user, name, reply) for name, reply in zip(names, replies, strict=True))
+        return [feed for feed in found if feed is not None and (removed_too or feed.removed is None)]
+
+    async def find(self, user: str, secret: str) -> OutputFeed:
+        """The feed at an address. Raises NotFound, and AddressRevoked for one that was good once."""
+        name, disabled = await self._redis.pipeline(
+            [("HGET", keys.output_addresses(user), sha256_hex(secret)), ("HEXISTS", keys.user(user), "disabled")]
+        )
+        if name is None:
+            raise NotFound("there is no such feed")
+        if not name or disabled:
+            raise AddressRevoked
+        try:
+            return await self.get(user, text(name))
+        except NotFound:
+            raise AddressRevoked from None
+
+    async def find_public(self, user: str, name: str) -> OutputFeed:
+        """The public feed of that name. Raises NotFound."""
+        found = await self.get(user, name)
+        if not found.settings.public or await self._redis.command("HEXISTS", keys.user(user), "disabled"):
+            raise NotFound("there is no such feed")
+        return found
+
+    async def _write(
+        self, user: str, name: str, action: str, now: float, settings: OutputConfig | None = None, most: int = 0
+    ) -> None:
+        require_name(name)
+        secret = secrets.token_urlsafe(24)
+        fields = [] if settings is None else [part for pair in _fields(settings).items() for part in pair]
+        head: list[Arg] = [name, score_text(now), action, most, str(uuid.uuid4()), secret, sha256_hex(secret)]
+        args = [*head, _ADDRESSES, "", *fields]
+        reply = await self._redis.script(load("output_write"), self._record_keys(user, name), args)
+        self._check(reply, user, name, most)
+
+    async def _readdress(self, user: str, name: str, action: str, now: float) -> None:
+        require_name(name)
+        while True:
+            former = text(await self._redis.command("HGET", keys.output(user, name), "secret")) or ""
+            secret = secrets.token_urlsafe(24)
+            head: list[Arg] = [name, score_text(now), action, 0, "", secret, sha256_hex(secret), _ADDRESSES]
+            args = [*head, sha256_hex(former) if former else "", former]
+            reply = await self._redis.script(load("output_write"), self._record_keys(user, name), args)
+            if text(reply[0]) != "changed":
+                self._check(reply, user, name, 0)
+                return
+
+    def _record_keys(self, user: str, name: str) -> list[str]:
+        return [keys.user(user), keys.outputs(user), keys.output_addresses(user), *_keys(user, name)]
+
+    @staticmethod
+    def _check(reply: Sequence[bytes], user: str, name: str, most: int) -> None:
+        match text(reply[0]):
+            case "user":
+                raise NotFound(f"there is no user '{user[:80]}'")
+            case "missing":
+                raise _missing(name)
+            case "taken":
+                raise InvalidRequest(f"there is an output feed '{name}' already")
+            case "full":
+                raise QuotaReached("output feeds", int(reply[1]), most)
+
+    # --- items
+
+    async def edit(
+        self,
+        feed: OutputFeed,
+        action: str,
+        items: Mapping[str, str],
+        now: float,
+        *,
+        most: int = MOST_ITEMS,
+        times: Mapping[str, float] | None = None,
+    ) -> int:
+        """Do `action` (see the script) to items, given with the hashes of their posts; how many it changed.
+
+        `times` are those of publication, where that isn't `now`; of several items the last is the newest. Raises
+        NotFound, and QuotaReached where nothing was done because there would be more than `most`.
+        """
+        changed = 0
+        published = times or {item: now + place * 1e-6 for place, item in enumerate(items)}
+        for batch in batches(list(items.items())):
+            rows = [part for item, hash_ in batch for part in (item, hash_, score_text(published[item]))]
+            args: list[Arg] = [score_text(now), action, most, _REMOVED, ARCHIVE, *rows]
+            reply = await self._redis.script(load("output_edit"), _keys(feed.user, feed.name), args)
+            if text(reply[0]) == "missing":
+                raise _missing(feed.name)
+            if text(reply[0]) == "full":
+                raise QuotaReached(f"items of the output feed '{feed.name}'", int(reply[1]), most)
+            changed += int(reply[1])
+        return changed
+
+    async def rows(self, feed: OutputFeed, now: float, limit: int = MOST_ITEMS) -> list[OutputRow]:
+        """What the feed shows now, newest publication first."""
+        earliest = score_text(now - feed.settings.max_age) if feed.settings.max_age else "-inf"
+        args: list[Arg] = [score_text(now), earliest, limit]
+        lines = texts(await self._redis.script(load("output_rows"), _keys(feed.user, feed.name), args))
+        found = (line.split(" ", 3) for line in lines)
+        return [OutputRow(item, float(time), edition, hash_) for item, time, edition, hash_ in found]
+
+    async def items(self, feed: OutputFeed, limit: int, offset: int = 0) -> list[OutputItem]:
+        """The items with their state, those first that were edited last."""
+        user, name = feed.user, feed.name
+        last = offset + limit - 1
+        found = await self._redis.command("ZREVRANGE", keys.output_edited(user, name), offset, last, "WITHSCORES")
+        ids = texts(found[0::2])
+        if not ids:
+            return []
+        published, imported, shown = await self._redis.pipeline(
+            [
+                ("ZMSCORE", keys.output_published(user, name), *ids),
+                ("ZMSCORE", keys.output_imported(user, name), *ids),
+                ("HMGET", keys.output_impressions(user, name), *ids),
+            ]
+        )
+        rows = zip(ids, found[1::2], published, imported, shown, strict=True)
+        return [_item(feed, *row) for row in rows]
+
+    async def size(self, feed: OutputFeed) -> tuple[int, int]:
+        """How many items are published, and how many imported."""
+        published, imported = await self._redis.pipeline(
+            [("ZCARD", key(feed.user, feed.name)) for key in (keys.output_published, keys.output_imported)]
+        )
+        return int(published), int(imported)
+
+    async def is_new(self, feed: OutputFeed) -> bool:
+        """Whether nothing was ever put into the feed."""
+        return not await self._redis.command("EXISTS", keys.output_edited(feed.user, feed.name))
+
+    async def latest(self, feed: OutputFeed) -> float:
+        """The time of the latest publication that is in the feed, 0 where there is none."""
+        key = keys.output_published(feed.user, feed.name)
+        found = await self._redis.command("ZREVRANGE", key, 0, 0, "WITHSCORES")
+        return float(found[1]) if found else 0.0
+
+    async def imported(self, feed: OutputFeed, limit: int) -> dict[str, str]:
+        """The hashes by which the items imported last were published."""
+        ids = texts(await self._redis.command("ZREVRANGE", keys.output_imported(feed.user, feed.name), 0, limit - 1))
+        if not ids:
+            return {}
+        editions = await self._redis.command("HMGET", keys.output_editions(feed.user, feed.name), *ids)
+        return {item: text(edition or b"").partition(" ")[2] for item, edition in zip(ids, editions, strict=True)}
+
+    async def offered(self, feed: OutputFeed, uid: str, limit: int) -> list[str]:
+        """Those of the newest items of a channel of the user that were never in the feed."""
+        ids = texts(await self._redis.command("ZREVRANGE", keys.posts(feed.user, uid), 0, limit - 1))
+        if not ids:
+            return []
+        known = await self._redis.command("ZMSCORE", keys.output_edited(feed.user, feed.name), *ids)
+        return [item for item, score in zip(ids, known, strict=True) if score is None]
+
+    async def in_channels(self, user: str, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that stand in a channel of the user."""
+        if not ids:
+            return []
+        uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
+        found: set[str] = set()
+        for some in batches(ids):
+            for scores in await self._redis.pipeline([("ZMSCORE", keys.posts(user, uid), *some) for uid in uids]):
+                found |= {item for item, score in zip(some, scores, strict=True) if score is not None}
+        return [item for item in ids if item in found]
+
+    async def among(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that are published in the feed, or imported."""
+        if not ids:
+            return []
+        found: list[str] = []
+        for some in batches(ids):
+            scores = await self._redis.pipeline(
+                [("ZMSCORE", key(feed.user, feed.name), *some) for key in (keys.output_published, keys.output_imported)]
+            )
+            found += [item for item, *both in zip(some, *scores, strict=True) if both != [None, None]]
+        return found
+
+    # --- impressions
+
+    async def reserve(self, feed: OutputFeed, rows: Iterable[OutputRow], now: float) -> Reservation:
+        """Reserve an impression of each of the rows that has one left; to be ended by `settle`.
+
+        Raises TooManyRequests where too many replies are being sent.
+        """
+        reply = secrets.token_hex(8)
+        args: list[Arg] = [score_text(now), score_text(now + HELD), reply, _REPLIES, _HELD_KEY]
+        shown = [part for row in rows for part in (row.item, row.edition)]
+        found = await self._redis.script(load("output_reserve"), _keys(feed.user, feed.name), [*args, *shown])
+        if text(found[0]) == "busy":
+            raise TooManyRequests(f"more than {_REPLIES} replies with this feed are being sent", 5)
+        return Reservation(reply, frozenset(texts(found[1:])))
+
+    async def settle(self, feed: OutputFeed, reservation: Reservation, now: float, *, shown: bool) -> bool:
+        """Count the impressions of a reply that was `shown`, or give them back; whether they were still held."""
+        args = [score_text(now), reservation.reply, "shown" if shown else "broken", _TIMES]
+        return bool(await self._redis.script(load("output_settle"), _keys(feed.user, feed.name), args))
+
+    # --- for upkeep, and the check
+
+    async def forget_removed(self, users: Iterable[str], before: float) -> None:
+        """Delete the feeds that were removed from backend.json before that time."""
+        for user in users:
+            for feed in await self.all_of(user, removed_too=True):
+                if feed.removed is not None and feed.removed < before:
+                    await self.delete(user, feed.name, before)
+
+    async def references(self, user: str) -> AsyncIterator[list[str]]:
+        """Ids that the user's output feeds show or have shown, in batches: their posts stay in the store."""
+        for name in texts(await self._redis.command("SMEMBERS", keys.outputs(user))):
+            for key in (keys.output_published(user, name), keys.output_imported(user, name)):
+                ids = texts(await self._redis.command("ZRANGE", key, 0, -1))
+                for batch in batches(ids, BATCH):
+                    yield list(batch)
+
+    async def withdraw(self, user: str, ids: Collection[str], now: float) -> None:
+        """Take items out of all output feeds of the user: their posts are gone."""
+        for feed in await self.all_of(user, removed_too=True):
+            await self.edit(feed, "drop", dict.fromkeys(ids, ""), now)
+
+
+def _keys(user: str, name: str) -> list[str]:
+    return [key(user, name) for key in keys.OUTPUT_KEYS]
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(f"there is no output feed '{name[:80]}'")
+
+
+def _fields(settings: OutputConfig) -> dict[str, str]:
+    """The settings as the record has them: '' for what says nothing."""
+    filters = encode(settings.filters)
+    return {
+        "title": settings.title or "",
+        "channel": settings.channel or "",
+        "filters": orjson.dumps(filters).decode() if filters else "",
+        "max_impressions": str(settings.max_impressions or ""),
+        "max_age": str(settings.max_age or ""),
+        "public": "1" if settings.public else "",
+    }
+
+
+def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
+    found = fields_of(reply)
+    if "id" not in found:
+        return None
+    with reading(keys.output(user, name)):
+        settings = OutputConfig(
+            title=found.get("title"),
+            channel=found.get("channel"),
+            filters=Filters.of(orjson.loads(found.get("filters", "{}"))),
+            max_impressions=int(found.get("max_impressions", 0)),
+            max_age=int(found.get("max_age", 0)),
+            public="public" in found,
+        )
+        return OutputFeed(
+            user=user,
+            name=name,
+            id=found["id"],
+            settings=settings,
+            secret=found.get("secret"),
+            created=float(found["created"]),
+            changed=float(found["changed"]),
+            modified=float(found["modified"]),
+            removed=float(found["removed"]) if "removed" in found else None,
+        )
+
+
+def _item(
+    feed: OutputFeed, item: str, edited: bytes, published: bytes | None, imported: bytes | None, shown: bytes | None
+) -> OutputItem:
+    count, *times = text(shown or b"0").split(" ")
+    most = feed.settings.max_impressions
+    left = published is not None and not 0 < most <= int(count)
+    return OutputItem(
+        id=item,
+        state="published" if left else "removed" if published is None and imported is None else "imported",
+        edited=float(edited),
+        published=None if published is None else float(published),
+        imported=None if imported is None else float(imported),
+        impressions=int(count),
+        times=tuple(map(float, times)),
+    )

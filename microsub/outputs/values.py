@@ -1,0 +1,138 @@
+"""Output feeds as values: the feed, its items with their state, addresses. Pure.
+
+An item is *published* until it was shown as often as it may be, then *imported*; it is *removed* when its user took it
+out, or it left because there were too many. An *impression* is a full reply that showed it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from microsub.configuration.model import OutputConfig, encode
+from microsub.errors import InvalidRequest
+from microsub.model.reader import NAME
+
+PATH = "/feeds"
+"""Where output feeds are served."""
+
+ENDINGS = ("rss", "atom", "json", "html")
+"""The formats, by the ending of their addresses (`formats.documents`)."""
+
+MOST_ITEMS = 10_000
+"""Items of one output feed where no quota says less: all of them are looked at for each reply."""
+
+State = Literal["published", "imported", "removed"]
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LONGEST = 3_153_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFeed:
+    """An output feed of `user`.
+
+    `id` is a UUID; `secret` stands in its address, None where that was revoked; `modified` is the Unix time at which
+    its items changed last, `changed` that of its settings, `removed` that of its removal from backend.json.
+    """
+
+    user: str
+    name: str
+    id: str
+    settings: OutputConfig = field(default_factory=OutputConfig)
+    secret: str | None = None
+    created: float = 0.0
+    changed: float = 0.0
+    modified: float = 0.0
+    removed: float | None = None
+
+    @property
+    def title(self) -> str:
+        """As readers show it."""
+        return self.settings.title or self.name
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether items leave it by themselves."""
+        return bool(self.settings.max_impressions or self.settings.max_age)
+
+    @property
+    def stem(self) -> str | None:
+        """Its address below `PATH` without an ending; the readable one where it is public, None where it has none."""
+        if self.settings.public:
+            return f"{self.user}/{self.name}"
+        return None if self.secret is None else f"{self.user}.{self.secret}"
+
+    def addresses(self, base: str) -> dict[str, str]:
+        """Its addresses by format, on the server at `base`; none where they were revoked."""
+        stem = self.stem
+        return {} if stem is None else {ending: f"{base}{PATH}/{stem}.{ending}" for ending in ENDINGS}
+
+    def as_dict(self, base: str, size: tuple[int, int]) -> Mapping[str, object]:
+        """For JSON: the feed on the server at `base`, with so many items published and imported."""
+        settings = self.settings
+        chosen = {"channel": settings.channel, "filters": encode(settings.filters)}
+        return {
+            "name": self.name,
+            "title": self.title,
+            **{name: value for name, value in chosen.items() if value},
+            "max_impressions": settings.max_impressions,
+            "max_age": settings.max_age,
+            "public": settings.public,
+            "published": size[0],
+            "imported": size[1],
+            "addresses": self.addresses(base),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRow:
+    """An item that an output feed shows: when it was published (Unix time), the number of that publication, and the
+    `hash` that its post had then.
+    """
+
+    item: str
+    published: float
+    edition: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputItem:
+    """An item of an output feed with its state. Times are Unix seconds.
+
+    `impressions` counts those since its last publication, `times` are the latest of them.
+    """
+
+    id: str
+    state: State
+    edited: float
+    published: float | None = None
+    imported: float | None = None
+    impressions: int = 0
+    times: Sequence[float] = ()
+
+    def as_dict(self) -> Mapping[str, object]:
+        """For JSON."""
+        named = {"published": self.published, "imported": self.imported}
+        known = {name: value for name, value in named.items() if value is not None}
+        shown = {"impressions": self.impressions, "impression_times": list(self.times)}
+        return {"id": self.id, "state": self.state, **known, **shown, "edited": self.edited}
+
+
+def require_name(name: str) -> str:
+    """The name of an output feed. Raises InvalidRequest."""
+    if not NAME.match(name):
+        raise InvalidRequest(f"'{name[:80]}' can't name an output feed: expected 1 to 64 of A-Z a-z 0-9 _ -")
+    return name
+
+
+def seconds_of(text: str) -> int:
+    """A duration as people write it, `24h`, `90m`, `7d` or `3600`, in seconds. Raises InvalidRequest."""
+    found = re.fullmatch(r"([0-9]{1,10})\s*([smhdw]?)", text.strip().lower())
+    seconds = int(found[1]) * _UNITS[found[2]] if found else _LONGEST + 1
+    if seconds > _LONGEST:
+        raise InvalidRequest(f"'{text[:80]}' is no age: expected a number with s, m, h, d or w, such as 24h")
+    return seconds

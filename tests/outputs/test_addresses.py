@@ -1,0 +1,209 @@
+"""The addresses of output feeds: formats, what is gone, caching, ranges, archives, limits, what logs say."""
+
+from __future__ import annotations
+
+import json
+import re
+from email.utils import parsedate_to_datetime
+
+import structlog
+
+from microsub.formats.parse import parse
+from microsub.identity.limits import OUTPUT_GUESSES_OF_NETWORK, OUTPUTS_OF_FEED
+from tests.outputs.conftest import Publisher
+from tests.support.readers import posts
+
+FORMS = {
+    "rss": "application/rss+xml; charset=utf-8",
+    "atom": "application/atom+xml; charset=utf-8",
+    "json": "application/feed+json",
+    "html": "text/html; charset=utf-8",
+}
+
+
+async def test_every_format_has_its_address(alice: Publisher) -> None:
+    """With the type that readers expect, and the same items in each."""
+    addresses, ids = await alice.make(title="My picks"), await alice.items()
+    await alice.add(ids["a"], ids["b"])
+    for form, kind in FORMS.items():
+        reply = await alice.get(addresses[form])
+        assert (reply.status_code, reply.headers["content-type"]) == (200, kind)
+        feed = parse(reply.content, addresses[form], kind)
+        assert feed.name == "My picks"
+        assert [entry.name for entry in feed.entries] == ["b", "a"]
+    assert "noindex" in reply.headers["x-robots-tag"]
+    assert "script-src" not in reply.headers["content-security-policy"]
+
+
+async def test_a_public_feed_has_a_readable_address(alice: Publisher) -> None:
+    """And loses it when it is public no more; its other address always works."""
+    secret = (await alice.make())["json"]
+    assert (await alice.get("/feeds/alice/picks.json")).status_code == 404
+    changed = await alice.reader.post(action="outputs", method="change", output="picks", public="true")
+    assert changed["addresses"]["json"].endswith("/feeds/alice/picks.json")
+    assert (await alice.get(changed["addresses"]["json"])).status_code == 200
+    assert (await alice.get(secret)).status_code == 200
+    await alice.reader.post(action="outputs", method="change", output="picks")
+    assert (await alice.get("/feeds/alice/picks.json")).status_code == 404
+
+
+async def test_what_is_not_there_and_what_is_gone(alice: Publisher) -> None:
+    """404 for what never was, 410 for what was revoked, renewed or deleted, or belongs to a disabled user."""
+    first = (await alice.make())["rss"]
+    guessed = re.sub(r"alice\.[^.]*", "alice." + "x" * 32, first)
+    for address in (guessed, "/feeds/nobody.rss", "/feeds/", "/feeds/a/b/c.rss", first.replace(".rss", ".exe")):
+        assert (await alice.get(address)).status_code == 404, address
+    renewed = await alice.reader.post(action="outputs", method="renew", output="picks")
+    second = renewed["addresses"]["rss"]
+    assert second != first
+    assert (await alice.get(first)).status_code == 410
+    assert (await alice.get(second)).status_code == 200
+    revoked = await alice.reader.post(action="outputs", method="revoke", output="picks")
+    assert revoked["addresses"] == {}
+    assert (await alice.get(second)).status_code == 410
+    third = (await alice.reader.post(action="outputs", method="renew", output="picks"))["addresses"]["rss"]
+    await alice.server.accounts.disable_user("alice", alice.server.now)
+    assert (await alice.get(third)).status_code == 410
+    await alice.server.accounts.restore_user("alice")
+    assert (await alice.get(third)).status_code == 200
+    await alice.reader.post(action="outputs", method="delete", output="picks")
+    assert (await alice.get(third)).status_code == 410
+
+
+async def test_only_full_replies_are_impressions(alice: Publisher) -> None:
+    """Not HEAD, 304 or a range."""
+    addresses, ids = await alice.make(), await alice.items()
+    await alice.add(ids["a"])
+    head = await alice.get(addresses["rss"], "HEAD")
+    assert head.status_code == 200
+    assert head.content == b""
+    tag = head.headers["etag"]
+    assert (await alice.get(addresses["rss"], if_none_match=f'"other", {tag}')).status_code == 304
+    part = await alice.get(addresses["rss"], range="bytes=0-99")
+    assert (part.status_code, len(part.content)) == (206, 100)
+    assert await alice.state() == {"a": ("published", 0)}
+    whole = await alice.get(addresses["rss"])
+    assert whole.headers["etag"] == tag
+    assert len(whole.content) == int(head.headers["content-length"])
+    assert await alice.state() == {"a": ("published", 1)}
+
+
+async def test_ranges(alice: Publisher) -> None:
+    """RFC 9110, 14: first and last bytes, what lies beyond, and what has changed meanwhile."""
+    addresses = await alice.make()
+    whole = await alice.get(addresses["json"])
+    size = len(whole.content)
+    for asked, found in (("bytes=5-9", whole.content[5:10]), ("bytes=-7", whole.content[-7:])):
+        part = await alice.get(addresses["json"], range=asked)
+        assert (part.status_code, part.content) == (206, found)
+    assert part.headers["content-range"] == f"bytes {size - 7}-{size - 1}/{size}"
+    beyond = await alice.get(addresses["json"], range=f"bytes={size}-")
+    assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{size}")
+    for asked in ("bytes=9-5", "bytes=0-1,4-5", "lines=1-2", "bytes=-"):
+        assert (await alice.get(addresses["json"], range=asked)).status_code == 200, asked
+    changed = await alice.get(addresses["json"], range="bytes=0-4", if_range='"another"')
+    assert changed.status_code == 200
+    same = await alice.get(addresses["json"], range="bytes=0-4", if_range=whole.headers["etag"])
+    assert same.status_code == 206
+
+
+async def test_conditional_by_date(alice: Publisher) -> None:
+    """For clients that know no tags; the date is that of the last change."""
+    addresses, ids = await alice.make(), await alice.items()
+    reply = await alice.get(addresses["atom"])
+    stamp = reply.headers["last-modified"]
+    assert parsedate_to_datetime(stamp).timestamp() == int(alice.server.now)
+    assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 304
+    alice.server.now += 60
+    await alice.add(ids["a"])
+    assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 200
+    assert (await alice.get(addresses["atom"], if_modified_since="yesterday")).status_code == 200
+
+
+async def test_who_may_keep_copies(alice: Publisher) -> None:
+    """Everybody of a public feed, the asker of others; nobody without asking of one that counts."""
+    kept = {}
+    for name, settings in {"plain": {}, "open": {"public": "true"}, "few": {"max_impressions": 4}}.items():
+        addresses = await alice.make(name, **settings)
+        kept[name] = (await alice.get(addresses["rss"])).headers["cache-control"]
+    assert kept == {"plain": "private, max-age=300", "open": "public, max-age=300", "few": "private, no-cache"}
+
+
+async def test_archives_never_change_and_end(alice: Publisher) -> None:
+    """What is older than the document lies in archives, each at an address of its own (RFC 5005)."""
+    server = alice.server
+    names = [f"post {number:03}" for number in range(175)]
+    await alice.publish(*names)
+    addresses = await alice.make(channel="home")
+    first = (await alice.get(addresses["json"])).json()
+    seen = [item["title"] for item in first["items"]]
+    archives, following = [], first.get("next_url")
+    while following:
+        archives.append(following)
+        page = await alice.get(following)
+        assert page.status_code == 200
+        seen += [item["title"] for item in page.json()["items"]]
+        following = page.json().get("next_url")
+    assert len(archives) == 2
+    assert len(seen) == len(set(seen)) == 178
+    atom = (await alice.get(archives[0].replace(".json", ".atom"))).text
+    assert "<fh:archive/>" in atom
+    assert f'rel="current" type="application/atom+xml" href="{addresses["atom"]}"' in atom
+    before = [(await alice.get(address)).content for address in archives]
+    server.now += 10
+    await alice.publish(*[f"later {number}" for number in range(60)], at=server.now)
+    grown = (await alice.get(addresses["json"])).json()
+    assert [(await alice.get(address)).content for address in archives] == before
+    assert (await alice.get(grown["next_url"])).json()["next_url"] == archives[0]
+    assert (await alice.get(addresses["rss"] + "?archive=guessed")).status_code == 404
+
+
+async def test_a_feed_that_counts_is_complete(alice: Publisher) -> None:
+    """What isn't listed isn't part of it any more."""
+    addresses = await alice.make(max_impressions=4)
+    for form in ("rss", "atom"):
+        assert "<fh:complete/>" in (await alice.get(addresses[form])).text
+
+
+async def test_guessing_and_asking_without_end_have_limits(alice: Publisher) -> None:
+    """429, with the time after which it may go on; who has an address isn't held up by who guesses."""
+    address = (await alice.make())["json"]
+    found = [(await alice.get(f"/feeds/alice.{number:032}.rss")).status_code for number in range(40)]
+    assert found == [404] * OUTPUT_GUESSES_OF_NETWORK.most + [429] * (40 - OUTPUT_GUESSES_OF_NETWORK.most)
+    assert (await alice.get(address)).status_code == 200
+
+
+async def test_one_feed_is_given_out_so_often(alice: Publisher) -> None:
+    """Whatever the networks are that ask."""
+    address = (await alice.make())["json"]
+    found = [(await alice.get(address, "HEAD")).status_code for _ in range(OUTPUTS_OF_FEED.most + 5)]
+    assert found == [200] * OUTPUTS_OF_FEED.most + [429] * 5
+
+
+async def test_logs_do_not_show_addresses(alice: Publisher) -> None:
+    """Refused requests are logged without the secret."""
+    address = (await alice.make())["rss"]
+    secret = address.rpartition("/")[2].split(".")[1]
+    await alice.reader.post(action="outputs", method="revoke", output="picks")
+    with structlog.testing.capture_logs() as logs:
+        assert (await alice.get(address)).status_code == 410
+    assert logs
+    assert secret not in json.dumps(logs, default=str)
+
+
+async def test_other_methods(alice: Publisher) -> None:
+    """OPTIONS for apps in browsers, and nothing that writes."""
+    address = (await alice.make())["rss"]
+    assert (await alice.get(address, "OPTIONS")).headers["access-control-allow-origin"] == "*"
+    assert (await alice.get(address, "POST")).status_code == 405
+
+
+async def test_entries_have_who_wrote_them(alice: Publisher) -> None:
+    """Who is named nowhere is called by their feed."""
+    addresses, ids = await alice.make(), await alice.items()
+    await alice.server.publish("https://blog.example/feed", *posts("nameless", author=""), title="The blog")
+    ids = await alice.items()
+    await alice.add(ids["nameless"])
+    feed = parse((await alice.get(addresses["rss"])).content, addresses["rss"], FORMS["rss"])
+    assert feed.entries[0].author is not None
+    assert feed.entries[0].author.name

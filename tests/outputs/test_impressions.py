@@ -1,0 +1,163 @@
+"""Impressions are exact: parallel replies, replies that break, processes that die, feeds that change meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from microsub.outputs import OutputFeed
+from microsub.outputs.store import HELD, Reservation
+from microsub.redis.protocol import Redis
+from tests.outputs.conftest import Publisher
+from tests.support.world import World
+
+MOST = 4
+
+
+async def one_item(alice: Publisher) -> tuple[OutputFeed, str, dict[str, str]]:
+    """A feed with one item, to be shown four times."""
+    addresses, ids = await alice.make(max_impressions=MOST), await alice.items()
+    await alice.add(ids["a"])
+    return await alice.server.outputs.get("alice", "picks"), ids["a"], addresses
+
+
+async def reserve(server: World, feed: OutputFeed) -> Reservation:
+    return await server.outputs.reserve(feed, await server.outputs.rows(feed, server.now), server.now)
+
+
+@pytest.mark.fake_too
+async def test_replies_that_are_being_sent_hold_their_impressions(alice: Publisher) -> None:
+    """A fifth reply at the same time shows nothing; one that breaks makes room for another."""
+    server = alice.server
+    feed, item, _ = await one_item(alice)
+    held = [await reserve(server, feed) for _ in range(MOST)]
+    assert all(one.items == {item} for one in held)
+    assert (await reserve(server, feed)).items == set()
+    assert await server.outputs.settle(feed, held[0], server.now, shown=False)
+    again = await reserve(server, feed)
+    assert again.items == {item}
+    for one in [*held[1:], again]:
+        assert await server.outputs.settle(feed, one, server.now, shown=True)
+        assert not await server.outputs.settle(feed, one, server.now, shown=True), "only once"
+    assert await alice.state() == {"a": ("imported", MOST)}
+
+
+@pytest.mark.fake_too
+async def test_impressions_of_a_process_that_died_are_given_back(alice: Publisher) -> None:
+    """After the longest time that a reply may take; what that process would say later doesn't count."""
+    server = alice.server
+    feed, item, _ = await one_item(alice)
+    held = [await reserve(server, feed) for _ in range(MOST)]
+    server.now += HELD + 1
+    for one in held:
+        assert not await server.outputs.settle(feed, one, server.now, shown=True)
+    assert (await reserve(server, feed)).items == {item}
+    assert await alice.state() == {"a": ("published", 0)}
+
+
+@pytest.mark.fake_too
+async def test_a_reply_of_before_does_not_count_for_what_is_published_afresh(alice: Publisher) -> None:
+    """It shows what the item was."""
+    server = alice.server
+    feed, item, _ = await one_item(alice)
+    held = await reserve(server, feed)
+    await alice.add(item, method="publish")
+    assert await server.outputs.settle(feed, held, server.now, shown=True)
+    assert await alice.state() == {"a": ("published", 0)}
+    assert [await reserve(server, feed) for _ in range(MOST)][-1].items == {item}
+
+
+@pytest.mark.fake_too
+async def test_a_feed_that_goes_while_replies_are_sent(alice: Publisher) -> None:
+    """Nothing is left of it, and nothing comes back."""
+    server = alice.server
+    feed, _, _ = await one_item(alice)
+    held = await reserve(server, feed)
+    await server.outputs.delete("alice", "picks", server.now)
+    assert not await server.outputs.settle(feed, held, server.now, shown=True)
+    assert await server.outputs.all_of("alice", removed_too=True) == []
+
+
+async def asked(server: World, address: str, *, leave_after: int | None = None) -> tuple[list[dict[str, Any]], bytes]:
+    """One GET of the application, which may be left by its client after so many bytes: messages and body."""
+    path, _, query = address.removeprefix("http://server.test").partition("?")
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(b"host", b"server.test")],
+        "client": ("192.0.2.1", 4711),
+        "server": ("server.test", 80),
+    }
+    sent: list[dict[str, Any]] = []
+    gone = asyncio.Event()
+    begun = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal begun
+        if not begun:
+            begun = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if leave_after is not None and sum(len(one.get("body", b"")) for one in sent) > leave_after:
+            gone.set()
+        await asyncio.sleep(0)
+
+    await server.app(scope, receive, send)  # type: ignore[arg-type]
+    return sent, b"".join(one.get("body", b"") for one in sent)
+
+
+async def test_a_client_that_leaves_has_seen_nothing(alice: Publisher) -> None:
+    """Anywhere within the body: its impressions are given back at once, and the body stays unfinished."""
+    server = alice.server
+    _, _, addresses = await one_item(alice)
+    whole, body = await asked(server, addresses["rss"])
+    assert not whole[-1].get("more_body")
+    size = len(body)
+    for place in (0, size // 2, size - 100):
+        sent, part = await asked(server, addresses["rss"], leave_after=max(0, place - 1))
+        assert len(part) < size
+        assert sent[-1].get("more_body", True)
+    assert await alice.state() == {"a": ("published", 1)}
+    assert await server.redis.command("HLEN", "user:{alice}:output:picks:held") == 0
+
+
+async def test_forty_at_once_leave_four_impressions(alice: Publisher) -> None:
+    """Whatever is in flight: four full replies show an item, the others don't."""
+    server = alice.server
+    _, _, addresses = await one_item(alice)
+    replies = await asyncio.gather(*(asked(server, addresses["json"]) for _ in range(40)))
+    shown = [json.loads(body)["items"] for _, body in replies]
+    assert sum(map(len, shown)) == MOST
+    assert await alice.state() == {"a": ("imported", MOST)}
+
+
+async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redis) -> None:
+    """An impression that can't be counted isn't given: the body stays unfinished."""
+    from microsub.errors import StoreUnavailable
+
+    server = alice.server
+    _, _, addresses = await one_item(alice)
+    outputs = server.outputs
+
+    async def fail(*_: Any, **__: Any) -> bool:
+        raise StoreUnavailable("gone")
+
+    whole = outputs.settle
+    outputs.settle = fail  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        await asked(server, addresses["rss"])
+    outputs.settle = whole  # type: ignore[method-assign]
+    assert await alice.state() == {"a": ("published", 0)}

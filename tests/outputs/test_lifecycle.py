@@ -1,0 +1,166 @@
+"""What becomes of an item in an output feed: published, shown, imported, published afresh, removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.configuration.model import Quotas, UserSettings
+from tests.outputs.conftest import Publisher
+from tests.support.readers import FEED, OTHER, posts
+
+pytestmark = pytest.mark.fake_too
+
+
+async def test_items_by_hand_are_shown_newest_publication_first(alice: Publisher) -> None:
+    """The order is that of publication, not that of the timeline."""
+    addresses, ids = await alice.make(), await alice.items()
+    assert await alice.shown(addresses["json"]) == []
+    await alice.add(ids["a"])
+    alice.server.now += 1
+    await alice.add(ids["c"])
+    assert await alice.shown(addresses["json"]) == ["c", "a"]
+    assert (await alice.add(ids["a"]))["updated"] == 0
+    assert await alice.shown(addresses["json"]) == ["c", "a"]
+
+
+async def test_only_items_of_ones_own_can_be_passed_on(alice: Publisher) -> None:
+    """An id of a post that stands in nobody's or somebody else's channel is unknown."""
+    bob = await alice.server.reader("bob", "home")
+    await alice.server.publish(OTHER, *posts("private", host="other.example"))
+    await bob.post(action="follow", channel="home", url=OTHER)
+    (private,) = await bob.ids("home")
+    addresses = await alice.make()
+    assert await alice.add(private, "999999") == {"result": "ok", "updated": 0, "unknown": [private, "999999"]}
+    assert await alice.shown(addresses["json"]) == []
+
+
+async def test_after_its_last_impression_an_item_is_imported(alice: Publisher) -> None:
+    """Twice here; the feed then shows what is left, and the item can be published afresh."""
+    addresses, ids = await alice.make(max_impressions=2), await alice.items()
+    await alice.add(ids["a"])
+    assert await alice.shown(addresses["json"]) == ["a"]
+    await alice.add(ids["b"])
+    assert await alice.shown(addresses["json"]) == ["b", "a"]
+    assert await alice.state() == {"a": ("imported", 2), "b": ("published", 1)}
+    assert await alice.shown(addresses["rss"].replace(".rss", ".json")) == ["b"]
+    assert await alice.shown(addresses["json"]) == []
+    await alice.add(ids["a"], method="publish")
+    assert await alice.state() == {"a": ("published", 0), "b": ("imported", 2)}
+    assert await alice.shown(addresses["json"]) == ["a"]
+
+
+async def test_a_removed_item_leaves_and_may_be_added_again(alice: Publisher) -> None:
+    """It is listed as removed."""
+    addresses, ids = await alice.make(max_impressions=3), await alice.items()
+    await alice.add(ids["a"], ids["b"])
+    assert await alice.shown(addresses["json"]) == ["b", "a"]
+    assert (await alice.add(ids["a"], method="remove"))["updated"] == 1
+    assert await alice.shown(addresses["json"]) == ["b"]
+    assert await alice.state() == {"a": ("removed", 0), "b": ("published", 2)}
+    await alice.add(ids["a"])
+    assert await alice.shown(addresses["json"]) == ["a", "b"]
+
+
+async def test_an_item_leaves_when_it_is_too_old(alice: Publisher) -> None:
+    """Since it was published, not since its post was."""
+    addresses, ids = await alice.make(max_age="24h"), await alice.items()
+    await alice.add(ids["a"])
+    alice.server.now += 86_000
+    await alice.add(ids["b"])
+    assert await alice.shown(addresses["json"]) == ["b", "a"]
+    alice.server.now += 500
+    assert await alice.shown(addresses["json"]) == ["b"]
+
+
+async def test_an_edited_post_is_published_afresh(alice: Publisher) -> None:
+    """Imported or not: who has taken it in shall get what it says now."""
+    addresses, ids = await alice.make(max_impressions=1), await alice.items()
+    await alice.add(ids["a"])
+    assert await alice.shown(addresses["json"]) == ["a"]
+    assert await alice.shown(addresses["json"]) == []
+    await alice.server.publish(FEED, *posts("a", "b", "c", text="Says something else."))
+    assert "Says something else." in (await alice.get(addresses["rss"])).text
+    assert (await alice.state())["a"] == ("imported", 1)
+
+
+async def test_a_channel_goes_out_as_it_comes_in(alice: Publisher) -> None:
+    """All of its newest items; what was removed by hand stays out."""
+    addresses = await alice.make(channel="home")
+    assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
+    await alice.publish("new", at=alice.server.now)
+    assert await alice.shown(addresses["json"]) == ["new", "a", "b", "c"]
+    ids = await alice.items()
+    await alice.add(ids["b"], method="remove")
+    assert await alice.shown(addresses["json"]) == ["new", "a", "c"]
+
+
+async def test_a_channel_goes_out_through_filters(alice: Publisher) -> None:
+    """Those that backend.json gives the output feed."""
+    document = {"users": {"alice": {"outputs": {"picks": {"channel": "home", "filters": {"exclude_words": ["b"]}}}}}}
+    alice.server.save(document)
+    await alice.server.configuration.look()
+    (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
+    assert await alice.shown(feed["addresses"]["json"]) == ["a", "c"]
+    assert await alice.shown(feed["addresses"]["json"]) == ["a", "c"]
+
+
+async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:
+    """Whatever leaves the timelines: neither retention nor the sweep takes what was passed on."""
+    from microsub.upkeep.sweep import Sweeping
+
+    addresses, ids = await alice.make(), await alice.items()
+    await alice.add(ids["a"])
+    await alice.reader.post(action="timeline", method="remove", channel="home", **{"entry[]": [ids["a"], ids["b"]]})
+    server = alice.server
+    sweeping = Sweeping(server.redis, server.accounts, server.feeds, kept=lambda: 0)
+    for _ in range(3):
+        await sweeping.run(server.now)
+        server.now += 7200
+    assert await alice.shown(addresses["json"]) == ["a"]
+    assert await server.items.get(ids["b"]) is None
+
+
+async def test_a_post_that_is_deleted_leaves_the_feeds(alice: Publisher) -> None:
+    """A program has withdrawn it."""
+    from microsub.posts.garbage import candidates
+    from microsub.upkeep.sweep import erase
+
+    addresses, ids = await alice.make(), await alice.items()
+    await alice.add(ids["a"], ids["b"])
+    server = alice.server
+    doomed = await candidates(server.redis, [ids["a"]])
+    await erase(server.redis, server.accounts, doomed, server.now, wanted_too=True)
+    assert await alice.shown(addresses["json"]) == ["b"]
+    assert (await server.check()).is_clean
+
+
+async def test_quotas_hold(alice: Publisher) -> None:
+    """Of feeds, and of items in one; the oldest imported ones make room."""
+    server = alice.server
+    ids = await alice.items()
+    quotas = UserSettings(quotas=Quotas(outputs=1, output_items=2))
+    await server.applied.set_user("alice", quotas)
+    server.everything = server.applied.in_force  # type: ignore[method-assign]
+    await alice.make(max_impressions=1)
+    refused = await alice.reader.post(403, action="outputs", method="create", output="more")
+    assert refused["error_description"] == "the limit for output feeds is reached: 1 of 1"
+    await alice.add(ids["a"], ids["b"])
+    full = {"action": "outputs", "method": "add", "output": "picks", "entry": ids["c"]}
+    assert (await alice.reader.post(403, **full))["error"] == "forbidden"
+    (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
+    assert await alice.shown(feed["addresses"]["json"]) == ["b", "a"]
+    await alice.add(ids["c"])
+    assert sorted((await alice.state()).values()) == [("imported", 1), ("published", 0), ("removed", 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_impressions", "many"), ("max_impressions", "-1"), ("max_age", "soon"), ("public", "perhaps"),
+     ("channel", "nowhere"), ("output", "a/b"), ("title", "x" * 201)],
+)  # fmt: skip
+async def test_settings_that_cannot_be(alice: Publisher, name: str, value: str) -> None:
+    """The answer names the value."""
+    given = {"action": "outputs", "method": "create", "output": "picks", name: value}
+    refused = await alice.reader.post(404 if value == "nowhere" else 400, **given)
+    assert value[:40] in refused["error_description"]
+    assert (await alice.reader.get(action="outputs"))["outputs"] == []

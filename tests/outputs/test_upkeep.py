@@ -1,0 +1,105 @@
+"""What upkeep, the check and backend.json do with output feeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.redis import keys
+from microsub.timelines.retention import RESTORABLE
+from tests.outputs.conftest import Publisher
+from tests.support.invariants import all_keys
+
+pytestmark = pytest.mark.fake_too
+
+FILE = {
+    "users": {"alice": {"outputs": {"picks": {"title": "Picks", "max_impressions": 2}, "all": {"channel": "home"}}}}
+}
+
+
+async def test_a_user_goes_with_all_that_is_theirs(alice: Publisher) -> None:
+    """No key is left, and the address answers 404."""
+    server, ids = alice.server, await alice.items()
+    addresses = await alice.make(max_impressions=1)
+    await alice.add(ids["a"], ids["b"])
+    await alice.shown(addresses["json"])
+    await server.accounts.disable_user("alice", server.now)
+    user = await server.accounts.user("alice")
+    assert user is not None
+    assert await server.accounts.delete_disabled(user)
+    assert [key for key in await all_keys(server.redis) if key.startswith(b"user:{alice}")] == []
+    assert (await alice.get(addresses["json"])).status_code == 404
+
+
+async def test_the_check_finds_and_repairs(alice: Publisher) -> None:
+    """Whatever was lost or doubled by hand."""
+    server, ids = alice.server, await alice.items()
+    addresses = await alice.make(max_impressions=3)
+    await alice.add(ids["a"], ids["b"])
+    await alice.shown(addresses["json"])
+    assert (await server.check()).is_clean
+    redis, mine = server.redis, ("alice", "picks")
+    await redis.command("ZADD", keys.output_imported(*mine), 1, ids["a"])
+    await redis.command("ZREM", keys.output_edited(*mine), ids["b"])
+    await redis.command("HSET", keys.output_impressions(*mine), ids["c"], "1 1")
+    await redis.command("HSET", keys.output_editions(*mine), ids["c"], "7 x")
+    await redis.command("ZADD", keys.output_published(*mine), 1, "1")
+    await redis.command("DEL", keys.item("1"))
+    await redis.command("DEL", keys.output_addresses("alice"))
+    await redis.command("SREM", keys.outputs("alice"), "picks")
+    await redis.command("SADD", keys.outputs("alice"), "lost")
+    found = {one.what for one in (await server.check()).left}
+    assert {"an output feed that isn't listed", "a listed output feed without a record"} <= found
+    report = await server.check(repair=True)
+    assert report.is_clean, report.as_text()
+    assert await alice.shown(addresses["json"])
+
+
+async def test_backend_json_declares_output_feeds(alice: Publisher) -> None:
+    """What the file adds, changes and removes; a removed one comes back with its address and items."""
+    server, ids = alice.server, await alice.items()
+    server.save(FILE, at=server.now)
+    await server.configuration.look()
+    found = {feed["name"]: feed for feed in (await alice.reader.get(action="outputs"))["outputs"]}
+    assert {name: (feed["title"], feed["max_impressions"]) for name, feed in found.items()} == {
+        "picks": ("Picks", 2),
+        "all": ("all", 0),
+    }
+    address = found["picks"]["addresses"]["json"]
+    await alice.add(ids["a"])
+    server.save({"users": {"alice": {"outputs": {"all": {"channel": "later"}}}}}, at=server.now + 10)
+    await server.configuration.look()
+    (left,) = (await alice.reader.get(action="outputs"))["outputs"]
+    assert (left["name"], left["channel"]) == ("all", "later")
+    assert (await alice.get(address)).status_code == 410
+    server.save(FILE, at=server.now + 20)
+    await server.configuration.look()
+    assert await alice.shown(address) == ["a"]
+
+
+async def test_what_the_file_removed_is_forgotten_in_the_end(alice: Publisher) -> None:
+    """After thirty days, as channels are."""
+    server = alice.server
+    await alice.make()
+    await server.outputs.remove("alice", "picks", server.now)
+    server.now += RESTORABLE - 10
+    await server.outputs.forget_removed(["alice"], server.now - RESTORABLE)
+    assert len(await server.outputs.all_of("alice", removed_too=True)) == 1
+    server.now += 20
+    await server.outputs.forget_removed(["alice"], server.now - RESTORABLE)
+    assert await server.outputs.all_of("alice", removed_too=True) == []
+
+
+async def test_what_is_made_by_http_comes_into_the_file(alice: Publisher) -> None:
+    """And an edit of the file elsewhere undoes nothing of it."""
+    server = alice.server
+    server.write_back = True
+    server.save({"users": {"alice": {"outputs": {"old": {"x-note": "mine", "public": True}}}}})
+    await server.configuration.look()
+    await alice.make("new", max_age="24h")
+    await alice.reader.post(action="outputs", method="change", output="old", max_impressions=3)
+    assert await server.configuration.write_back()
+    outputs = server.saved()["users"]["alice"]["outputs"]
+    assert outputs == {"old": {"x-note": "mine", "max_impressions": 3}, "new": {"max_age": 86_400}}
+    await alice.reader.post(action="outputs", method="delete", output="old")
+    assert await server.configuration.write_back()
+    assert list(server.saved()["users"]["alice"]["outputs"]) == ["new"]
