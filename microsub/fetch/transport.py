@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ _AHEAD = 128 * 1024
 
 _EARLY_ATTEMPT_SECONDS = 3.0
 _LEAST_SECONDS = 0.1
+_QUOTED = re.compile(r":? (?:bytearray\(|b['\"])")
 
 
 class Wire(asyncio.Protocol):
@@ -359,7 +361,9 @@ def _as_hop_failure() -> Iterator[None]:
     except httpcore.ProxyError as error:
         raise HopError("connect", f"the outgoing proxy refused: {error}") from None
     except (h11.ProtocolError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
-        raise HopError("protocol", f"the reply broke off or is no HTTP: {error or type(error).__name__}") from None
+        # h11 quotes what it can't read, which may hold a secret.
+        problem = _QUOTED.split(str(error))[0] or type(error).__name__
+        raise HopError("protocol", f"the reply broke off or is no HTTP: {problem}") from None
 
 
 def _tls_problem(error: BaseException) -> str | None:

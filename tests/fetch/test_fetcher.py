@@ -296,18 +296,35 @@ async def test_silence_ends_a_fetch(site: Publisher) -> None:
     assert (await failed(site.url("/"), limits=limits)).reason == "timeout"
 
 
-RESET = b"reset"
 RUBBISH = {
-    "no HTTP": b"SSH-2.0-OpenSSH_9\r\n",
-    "nothing": b"",
-    "half a head": b"HTTP/1.1 200 OK\r\nContent-Le",
-    "half a body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
-    "endless head": b"HTTP/1.1 200 OK\r\n" + b"X-Header: value\r\n" * 20_000,
-    "broken chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    "a zero byte": b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n",
-    "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
-    "a reset": RESET,
+    "no HTTP": (b"SSH-2.0-SECRET\r\n\r\n", "illegal status line"),
+    "a broken header": (b"HTTP/1.1 302 Found\r\nLocation: /x?token=SECRET\x00\r\n\r\n", "illegal header line"),
+    "a broken cookie": (b"HTTP/1.1 200 OK\r\nSet-Cookie: sid='SECRET'\x00\r\n\r\n", "illegal header line"),
+    "broken chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nSECRET\r\n", "illegal chunk header"),
+    "a broken end of a chunk": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxSECRET",
+        "malformed chunk footer",
+    ),
 }
+
+
+@pytest.mark.parametrize("proxied", [False, True], ids=["directly", "by a proxy"])
+@pytest.mark.parametrize("name", RUBBISH)
+async def test_an_error_quotes_no_reply(site: Publisher, name: str, proxied: bool) -> None:
+    """A reply may hold secrets: followers of the feed and the log see what is wrong with it, and none of its bytes."""
+    data, problem = RUBBISH[name]
+
+    async def answer(asked: Asked) -> None:
+        await asked.send(data)
+
+    site.serve("/", answer)
+    site.serve(site.url("/"), answer)  # as a proxy is asked
+    settings = FetchSettings(allow_private_networks=LOOPBACK, proxy=site.url("") if proxied else None)
+    client = Fetcher(settings, resolver=here)
+    failure = await client.fetch(FetchRequest(site.url("/")))
+    await client.aclose()
+    assert isinstance(failure, FetchFailed)
+    assert (failure.reason, failure.detail) == ("protocol", f"the reply broke off or is no HTTP: {problem}")
 
 
 async def test_many_at_once(site: Publisher) -> None:
