@@ -148,6 +148,12 @@ class Items:
         found = ("ZRANGE", keys.feed_items(feed_id), "+inf", since, "BYSCORE", "REV", "LIMIT", 0, limit)
         return filled(await self._redis.command(*found))
 
+    async def last_updates(self, feed_ids: Sequence[str]) -> dict[str, float]:
+        """When a post of each feed came last, or was edited, in Unix seconds; feeds without posts are left out."""
+        commands: list[Command] = [("ZRANGE", keys.feed_items(feed), -1, -1, "WITHSCORES") for feed in feed_ids]
+        replies = await self._redis.pipeline(commands)
+        return {feed: float(reply[1]) for feed, reply in zip(feed_ids, replies, strict=True) if reply}
+
     async def page(self, feed_id: str, limit: int, after: Cursor | None = None) -> list[Cursor]:
         """Up to `limit` of the feed's posts, in the order of `newest`, from behind `after`; each as a cursor.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from sys import intern
 
 import orjson
 
@@ -33,6 +34,8 @@ from microsub.timelines.follows import in_turns
 from microsub.timelines.pages import ItemCache, read_page, walk_rows
 
 _COUNTING_PAGE = 1000
+_MOST_ITEMS = 100_000
+"""Items of which a process remembers the feed."""
 MAX_PREFIXES = 20_000
 _MOST_MERGES = 5
 """How many feeds, each of which replaced the one before, are followed from an id to the feed of now."""
@@ -40,12 +43,17 @@ _MOST_MERGES = 5
 
 @dataclass(frozen=True, slots=True)
 class SourceCount:
-    """A feed in a channel and how many of its items are unread there."""
+    """A feed in a channel, and how many of its items are there and unread there.
+
+    `last_update` is the Unix time at which one of its posts came last, or was edited; None where it has none.
+    """
 
     feed: str
     url: str
     name: str
     unread: int
+    total: int
+    last_update: float | None
 
 
 StyleOf = Callable[[str], Awaitable[UnreadStyle]]
@@ -86,6 +94,7 @@ class ReaderViews:
         self._catching_up = catching_up
         self._seen = seen
         self._splicer = Splicer()
+        self._feed_of: dict[str, str] = {}
 
     async def aclose(self) -> None:
         """Break off what goes on behind replies; nothing is lost by it."""
@@ -152,17 +161,25 @@ class ReaderViews:
         return True
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
-        """All channels in order, each with its feeds and what is unread of each."""
+        """All channels in order, each with its feeds, and what is there of each."""
         channels = await self._channels.list(user)
         followed = await self._channels.all_subscriptions(user)
-        records = await self._feeds.get_many(sub.feed for subs in followed.values() for sub in subs)
+        feeds = list(dict.fromkeys(sub.feed for subs in followed.values() for sub in subs))
+        records, updated = await self._feeds.get_many(feeds), await self._items.last_updates(feeds)
         branches = []
         for channel in channels:
             subscriptions = followed.get(channel.uid, [])
-            unread = await self._unread_by_feed(user, channel.uid) if subscriptions and channel.unread else Counter()
+            total, unread = (
+                await self._by_feed(user, channel.uid) if subscriptions else (Counter[str](), Counter[str]())
+            )
             sources = [
                 SourceCount(
-                    one.feed, mask_credentials(one.url), feed_name(one, records.get(one.feed)), unread[one.feed]
+                    feed=one.feed,
+                    url=mask_credentials(one.url),
+                    name=feed_name(one, records.get(one.feed)),
+                    unread=unread[one.feed],
+                    total=total[one.feed],
+                    last_update=updated.get(one.feed),
                 )
                 async for one in in_turns(subscriptions)
             ]
@@ -195,18 +212,30 @@ class ReaderViews:
         url = mask_credentials(subscription.url if subscription else record.url if record else "")
         return {"_id": feed_id, "name": feed_name(subscription, record), "url": url}
 
-    async def _unread_by_feed(self, user: str, uid: str) -> Counter[str]:
-        """Unread items of a channel by the feed that they came from."""
-        counts: Counter[str] = Counter()
+    async def _by_feed(self, user: str, uid: str) -> tuple[Counter[str], Counter[str]]:
+        """How many items of a channel came from each feed, and how many of these are unread."""
+        total, unread = Counter[str](), Counter[str]()
         after: Cursor | None = None
         while True:
-            rows = await walk_rows(self._redis, user, uid, _COUNTING_PAGE, after, unread_only=True)
-            for (feed,) in await self._items.fields([row.id for row in rows.rows], ["feed"]):
-                if feed is not None:
-                    counts[text(feed)] += 1
+            rows = await walk_rows(self._redis, user, uid, _COUNTING_PAGE, after)
+            feeds = await self._feeds_of([row.id for row in rows.rows])
+            total.update(feeds)
+            unread.update(feed for feed, row in zip(feeds, rows.rows, strict=True) if not row.is_read)
             if not rows.rows or not rows.older:
-                return counts
+                return total, unread
             after = Cursor(rows.rows[-1].score, rows.rows[-1].id)
+
+    async def _feeds_of(self, ids: Sequence[str]) -> list[str]:
+        """The feeds that these items came from, '' for none; remembered, since an item's never changes."""
+        known = self._feed_of
+        missing = [item for item in ids if item not in known]
+        if missing:
+            if len(known) + len(missing) > _MOST_ITEMS:
+                known.clear()
+                missing = list(ids)
+            rows = await self._items.fields(missing, ["feed"])
+            known.update({item: intern(text(feed or b"")) for item, (feed,) in zip(missing, rows, strict=True)})
+        return [known[item] for item in ids]
 
 
 def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> str:

@@ -64,7 +64,9 @@ async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: World) 
 
 
 async def test_tree_counts_by_source(alice: Reader, server: World) -> None:
-    """Every feed of a channel with its own count; the counts add up to the channel's."""
+    """Every feed of a channel with its own counts and its latest post's time; those of unread items add up to the
+    channel's. Both say where they can be changed.
+    """
     one = await server.publish(FEED, *posts("a", "b", "c"), title="One")
     two = await server.publish(OTHER, *posts("x", "y", host="other.example"), title="Two")
     for url in (FEED, OTHER):
@@ -72,11 +74,18 @@ async def test_tree_counts_by_source(alice: Reader, server: World) -> None:
     (first, *_) = await alice.ids("home", source=one.id)
     await alice.post(action="timeline", method="mark_read", channel="home", entry=first)
     _, home, later, _ = (await alice.get(action="channels", method="tree"))["channels"]
+    latest = [
+        (await alice.get(action="timeline", channel="home", source=feed.id))["items"][0]["published"]
+        for feed in (one, two)
+    ]
+    page = {"_settings": "http://server.test/account"}
+    more = {"last_update": latest[0], **page}
     assert home["unread"] == 4
     assert home["sources"] == [
-        {"uid": one.id, "url": FEED, "name": "One", "unread": 2},
-        {"uid": two.id, "url": OTHER, "name": "Two", "unread": 2},
+        {"uid": one.id, "url": FEED, "name": "One", "unread": 2, "total": 3, **more},
+        {"uid": two.id, "url": OTHER, "name": "Two", "unread": 2, "total": 2, "last_update": latest[1], **page},
     ]
+    assert home["_settings"] == page["_settings"]
     assert later["sources"] == []
 
 

@@ -16,7 +16,7 @@ from microsub.timelines import count_saved, save, save_posts, saved_among, unsav
 from microsub.timelines.retention import Retention
 from microsub.timelines.rules import Rules
 from microsub.timelines.saved import move_to_saved
-from tests.support.invariants import violations
+from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import Killing, killed_anywhere
 
@@ -221,9 +221,9 @@ async def test_a_post_that_is_deleted_meanwhile_is_not_kept(world: OneReader) ->
     assert await world.ids("saved") == []
 
 
-async def test_killed_between_any_two_steps(world: OneReader) -> None:
+async def test_killed_between_any_two_steps(real_redis: Redis) -> None:
     """Saving and unsaving: whatever dies when, once more makes it whole."""
-    redis = Killing(world.redis)
+    redis = Killing(real_redis)
     dying = OneReader(redis)
 
     async def prepare() -> None:
@@ -236,7 +236,8 @@ async def test_killed_between_any_two_steps(world: OneReader) -> None:
         await unsave(redis, ANN, ["3"], NOW)
 
     async def state() -> tuple[list[str], ...]:
-        assert await violations(world.redis, ANN, SAVED) == []
+        assert await violations(redis, ANN, SAVED) == []
+        assert await wrong_arrivals(redis, ANN) == {}
         return await dying.ids("home"), await dying.ids("saved")
 
     assert await killed_anywhere(redis, prepare, act, state) == 4

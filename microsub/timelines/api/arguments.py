@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from microsub.errors import InvalidRequest
@@ -150,6 +151,11 @@ def _source(params: Params) -> str | None:
     if text is not None and not _ID.match(text):
         raise wrong("source", text, "the '_source' of an item")
     return text
+
+
+def instant(seconds: float) -> str:
+    """A Unix time as replies have it: ISO 8601 in UTC, whole seconds."""
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat()
 
 
 Verb = Literal["GET", "POST"]

@@ -13,9 +13,12 @@ from microsub.model.reader import NAME, Channel, Credential, Grant
 from microsub.model.settings import UnreadStyle
 from microsub.surface import Services
 from microsub.timelines.api import arguments
-from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table
+from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table, instant
 from microsub.timelines.channels import ChannelNames
 from microsub.timelines.reading import SourceCount
+
+_SETTINGS_PAGE = "/account"
+"""Where people change what is theirs."""
 
 
 async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
@@ -59,12 +62,17 @@ _SHOWN: dict[UnreadStyle, Callable[[int], int | bytes]] = {
 
 
 async def tree(call: Call) -> Reply:
-    """All channels, each with the feeds in it and what is unread of each."""
+    """All channels, each with the feeds in it and what there is of each."""
     style = await call.services.reading.style(call.user)
     branches = await call.services.reading.tree(call.user)
+    page = {"_settings": f"{call.services.public_url}{_SETTINGS_PAGE}"}
     return {
         "channels": [
-            {**channel_to_wire(channel, style), "sources": [_source_to_wire(one, channel, style) for one in sources]}
+            {
+                **channel_to_wire(channel, style),
+                **page,
+                "sources": [{**_source_to_wire(one, channel, style), **page} for one in sources],
+            }
             for channel, sources in branches
         ]
     }
@@ -114,6 +122,9 @@ def channel_to_wire(channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
 def _source_to_wire(source: SourceCount, channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
     wire: dict[str, Any] = {"uid": source.feed, "url": source.url, "name": source.name}
     _add_unread(wire, channel.settings.unread or inherited, source.unread)
+    wire["total"] = source.total
+    if source.last_update is not None:
+        wire["last_update"] = instant(source.last_update)
     return wire
 
 

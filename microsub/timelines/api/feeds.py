@@ -6,7 +6,6 @@ what is known of its health comes along in members that begin with `_`, all of t
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from microsub.discovery.links import FeedLink
@@ -15,7 +14,7 @@ from microsub.fetch import asking_for
 from microsub.kit.http.params import missing
 from microsub.kit.urls import canonical_feed_url, mask_credentials
 from microsub.timelines.api import arguments
-from microsub.timelines.api.arguments import Action, Call, Reply, Table
+from microsub.timelines.api.arguments import Action, Call, Reply, Table, instant
 from microsub.timelines.following import Followed
 from microsub.timelines.follows import in_turns
 
@@ -117,21 +116,17 @@ def _health(followed: Followed) -> dict[str, str]:
     record = followed.record
     health = {}
     if record.last_success:
-        health["_last_success"] = _instant(record.last_success)
+        health["_last_success"] = instant(record.last_success)
     if record.failures or record.gone:
         health["_error"] = record.last_error or "the feed can't be fetched"
         health["_failures"] = str(record.failures)
         if record.last_error_at:
-            health["_error_at"] = _instant(record.last_error_at)
+            health["_error_at"] = instant(record.last_error_at)
     if record.gone:
         health["_gone"] = "true"
     elif record.next_poll:
-        health["_next_poll"] = _instant(record.next_poll)
+        health["_next_poll"] = instant(record.next_poll)
     return health
-
-
-def _instant(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).isoformat()
 
 
 TABLE: Table = {
