@@ -184,6 +184,15 @@ class LocalSignIn:
         await self._passwords.set(user, password, now, invitation=invitation)
         await self._forget_browsers(user, but=but)
 
+    async def remove_passkey(self, user: str, credential_id: str, *, but: str) -> bool:
+        """Remove a passkey, and end the user's sessions but that of the id `but`: a lost device holds both.
+
+        Whether there was such a passkey.
+        """
+        there = await self.credentials.remove_passkey(user, credential_id)
+        await self._forget_browsers(user, but=but)  # in any case: a removal may have broken off here
+        return there
+
     async def forget(self, user: str) -> None:
         """Remove all by which a user signs in here and is known, and end all their sessions."""
         await self.credentials.forget(user)

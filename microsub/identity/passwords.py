@@ -238,10 +238,16 @@ class Passwords:
         """
         text = normal_password(password)
         hashed = await self._store.password(user)
-        right = await self._hasher.check(hashed, text, turn)
-        if right and hashed is not None and text is not None and self._hasher.is_old(hashed):
-            await self._store.rehash(user, hashed, await self._hasher.hash(text))
-        return right
+        while await self._hasher.check(hashed, text, turn):
+            assert hashed is not None
+            assert text is not None
+            # The attempt may have waited for so long that the password, and who has a session, was changed meanwhile.
+            former, hashed = hashed, await self._store.password(user)
+            if hashed == former:
+                if self._hasher.is_old(hashed):
+                    await self._store.rehash(user, hashed, await self._hasher.hash(text))
+                return True
+        return False
 
     async def set(self, user: str, password: str, now: float, *, invitation: str | None = None) -> None:
         """Set the user's password, whatever there was; `invitation` is used up by it.

@@ -16,6 +16,7 @@ from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from tests.support.authenticator import Authenticator, b64
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.visitor import (
+    DEVICES,
     ORIGIN,
     PASSWORD,
     Shown,
@@ -316,6 +317,31 @@ async def test_a_passkey_is_added_renamed_and_removed(enrolled: World, ann: Visi
     assert "Key ring" in page.text
     assert (await ann.submit(page, f"{PAGE}/passkeys/remove", passkey=b64(device.id))).location == PAGE
     assert (await with_passkey(other, device)).status == 403
+
+
+async def test_who_has_no_website_stays_signed_in(enrolled: World, ann: Visitor) -> None:
+    """A new session takes the place of the old one, also of a user by whose page here it is known who they are."""
+    await enrolled.accounts.add_user("bob", "", enrolled.now)
+    mine, other = await passkey_of(enrolled, "bob"), await passkey_of(enrolled, "bob")
+    await with_passkey(ann, mine)
+    await ann.submit(await ann.get(PAGE), f"{PAGE}/passkeys/remove", passkey=b64(other.id))
+    assert (await ann.get("/account")).status == 200
+    assert (await changed(ann)).title == "New password"
+    assert (await ann.get("/account")).status == 200
+
+
+async def test_removing_a_passkey_ends_other_sessions(enrolled: World, ann: Visitor, other: Visitor) -> None:
+    """A device that was lost holds a session and is known, beside its passkey. This browser goes on."""
+    device = await passkey_of(enrolled)
+    await tried(ann)
+    await with_passkey(other, device)
+    assert (await other.get("/account")).status == 200
+    await ann.submit(await ann.get(PAGE), f"{PAGE}/passkeys/remove", passkey=b64(device.id))
+    assert (await other.get("/account")).location.startswith("/sign-in")
+    knows = enrolled.identity.local.credentials.knows_device
+    assert not await knows("ann", other.cookies[DEVICES], enrolled.now)
+    assert await knows("ann", ann.cookies[DEVICES], enrolled.now)
+    assert (await ann.get("/account")).status == 200
 
 
 async def test_nobody_touches_the_passkeys_of_another(enrolled: World, ann: Visitor) -> None:

@@ -13,7 +13,6 @@ from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.pages.consent import token_scopes
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, passkey_question
 from microsub.identity.protocol.documents import ENDPOINT, is_own, profile_page
-from microsub.identity.store.sessions import SignedInPerson
 
 ACCOUNT = "/account"
 TOKENS = "/account/tokens"
@@ -151,7 +150,7 @@ async def _set_password(visit: PageVisit) -> Response:
     session = await visit.require_confirmed()
     await _local(visit).set_password(session.user, visit.passwords(), visit.now, but=session.id)
     # A new session in place of this one too, so that a stolen cookie ends.
-    await visit.sign_in(SignedInPerson(session.user, session.me, session.how))
+    await visit.sign_in_as(session.user, session.how)
     text = "Your password is set. All other browsers had to sign out; apps that you have given access keep it."
     return visit.message("New password", text, "done")
 
@@ -174,7 +173,9 @@ async def _rename_passkey(visit: PageVisit) -> Response:
 
 async def _remove_passkey(visit: PageVisit) -> Response:
     session, id_ = await visit.require_confirmed(), visit.form.text("passkey")
-    return _changed(visit, await _local(visit).credentials.remove_passkey(session.user, id_))
+    response = _changed(visit, await _local(visit).remove_passkey(session.user, id_, but=session.id))
+    await visit.sign_in_as(session.user, session.how)
+    return response
 
 
 def _changed(visit: PageVisit, there: bool) -> Response:

@@ -24,7 +24,6 @@ from microsub.identity.protocol.documents import microsub_line
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.grants import owner_in
-from microsub.identity.store.sessions import SignedInPerson
 from microsub.kit.http.headers import own_path, page_headers
 from microsub.model.reader import NAME as ACCOUNT
 
@@ -193,7 +192,7 @@ async def _look_at_invitation(visit: PageVisit) -> Response:
 
 async def _choose_password(visit: PageVisit) -> Response:
     user = await _local(visit).choose_password(visit.form.text("code"), visit.passwords(), visit.now)
-    return await _sign_in_invited(visit, user, "with a new password")
+    return await visit.sign_in_as(user, "with a new password")
 
 
 async def _begin_chosen_passkey(visit: PageVisit) -> Response:
@@ -203,12 +202,7 @@ async def _begin_chosen_passkey(visit: PageVisit) -> Response:
 async def _choose_passkey(visit: PageVisit) -> Response:
     code, name, answer = visit.form.text("code"), visit.form.text("name"), visit.passkey_answer()
     user = await _local(visit).choose_passkey(visit.base, code, answer, name, visit.now)
-    return await _sign_in_invited(visit, user, "with a new passkey")
-
-
-async def _sign_in_invited(visit: PageVisit, user: str, how: str) -> Response:
-    found = await visit.site.services.accounts.user(user)
-    return await visit.sign_in(SignedInPerson(user, found.me if found is not None else "", how))
+    return await visit.sign_in_as(user, "with a new passkey")
 
 
 def _local(visit: PageVisit) -> LocalSignIn:

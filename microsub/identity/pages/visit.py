@@ -485,6 +485,11 @@ class PageVisit:
             self._new["devices"] = remembered
         return self.go(next_ or person.next or "/account")
 
+    async def sign_in_as(self, user: str, how: str) -> Response:
+        """`sign_in` of a user who has shown in this request, or in its session, who they are."""
+        found = await self.site.services.accounts.user(user)
+        return await self.sign_in(SignedInPerson(user, found.me if found is not None else "", how))
+
     @property
     def where(self) -> SignInOrigin:
         """Where the request comes from: the client's address, and the cookie of a known browser."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -220,6 +220,35 @@ async def test_a_password_is_right_for_its_user_alone(store: LocalCredentials, h
         (ANN, "nobody's"),
     ]:
         assert not await passwords.is_right(user, password)
+
+
+async def test_a_password_that_was_changed_in_the_meantime_is_wrong(store: LocalCredentials) -> None:
+    """Attempts wait to be hashed. Who knew the former one, and waited, isn't let in after the change."""
+    newer = "battery horse correct"
+
+    class Slow(Hasher):
+        async def check(self, hashed: str | None, password: str | None, turn: int = 0) -> bool:
+            right = await super().check(hashed, password, turn)
+            await change()
+            return right
+
+    hasher, plain = Slow(CHEAP), Hasher(CHEAP)
+    changes: list[Callable[[], Awaitable[None]]] = []
+
+    async def change() -> None:
+        if changes:
+            await changes.pop()()
+
+    await Passwords(store, plain).set(ANN, GOOD, NOW)
+    changes.append(lambda: Passwords(store, plain).set(ANN, newer, NOW))
+    assert not await Passwords(store, hasher).is_right(ANN, GOOD)
+    # Another hash of the same password is no change.
+    changes.append(lambda: Passwords(store, plain).set(ANN, newer, NOW))
+    assert await Passwords(store, hasher).is_right(ANN, newer)
+    changes.append(lambda: store.forget(ANN))
+    assert not await Passwords(store, hasher).is_right(ANN, newer)
+    hasher.close()
+    plain.close()
 
 
 async def test_an_unknown_name_costs_as_much_as_a_known_one(store: LocalCredentials, hasher: Hasher) -> None:
