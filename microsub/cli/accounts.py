@@ -26,6 +26,7 @@ from microsub.cli.options import (
     say,
     settings_flags,
 )
+from microsub.cli.transfer import user_export, user_import
 from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.model.plaintext import escaped
 from microsub.model.reader import ALL_SCOPES, STANDING, read_scopes
@@ -42,6 +43,10 @@ def user() -> None:
 
     Users who are declared in backend.json need no command.
     """
+
+
+user.add_command(user_export)
+user.add_command(user_import)
 
 
 @user.command("list")

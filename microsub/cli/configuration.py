@@ -13,12 +13,14 @@ import click
 from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, run, say, settings_flags
+from microsub.cli.transfer import import_freshrss, import_miniflux, import_starred
 from microsub.errors import ConfigError, MicrosubError
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendReport
-    from microsub.ekster.importing import ImportReport, OldFile
+    from microsub.ekster.importing import OldFile
+    from microsub.transfer.reports import ImportReport
 
 
 @click.group(cls=Group)
@@ -129,6 +131,10 @@ _TARGET = tuple(flag for flag in STORE_FLAGS if flag != "backend")
 @click.group("import", cls=Group)
 def import_group() -> None:
     """Import channels, feeds, posts and read state."""
+
+
+for one in (import_starred, import_miniflux, import_freshrss):
+    import_group.add_command(one)
 
 
 @import_group.command("ekster")

@@ -1,15 +1,19 @@
-"""`microsub opml`: lists of feeds, into a user's channels and out of them."""
+"""`microsub opml`, `user export`, `user import`, `import starred` …: what users bring along, and take away."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from microsub import wiring
-from microsub.cli.groups import Group
-from microsub.cli.options import on_stores, print_json, say
+from microsub.cli.groups import Command, Group
+from microsub.cli.options import counted, fail, on_stores, print_json, say
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,7 +56,7 @@ async def opml_import(
             time.time(),
             dry_run=dry_run,
             loose=adapted(channel),
-            progress=_Progress(),
+            progress=_Progress("feeds"),
         )
     finally:
         parser.close()
@@ -65,15 +69,16 @@ async def opml_import(
 
 
 class _Progress:
-    """Says how far an import is, at every thousandth feed."""
+    """Says how far an import is, at every thousandth of `what`."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._said = 0
 
     def __call__(self, done: int, count: int) -> None:
         if done // 1000 > self._said:
             self._said = done // 1000
-            say(f"{done} of {count} feeds", err=True)
+            say(f"{done} of {count} {self._what}", err=True)
 
 
 @opml.command("export")
@@ -92,3 +97,151 @@ async def opml_export(settings: Settings, stores: Stores, user_name: str) -> Non
     await wiring.backend.require_user(settings, stores, user_name)
     lists = wiring.stores.feed_lists(settings, stores, ParsePool())
     say((await lists.export(user_name, time.time(), masked=False)).decode(), nl=False)
+
+
+@click.command("export", cls=Command)
+@click.argument("user_name", metavar="USER")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@on_stores()
+async def user_export(settings: Settings, stores: Stores, user_name: str, file: Path | None) -> None:
+    """Write all that is USER's to FILE, or print it, as JSON lines.
+
+    Channels with settings and rules, follows, posts with read and saved state, and what must not come back. Passwords
+    and keys in addresses of feeds are in it; tokens, passwords and sessions of USER aren't. `microsub user import`
+    reads it, here or on another server.
+
+    Example: microsub user export alice alice.jsonl
+    """
+    await wiring.backend.require_user(settings, stores, user_name)
+    found = await stores.accounts.user(user_name)
+    if found is None:
+        fail(f"there is no user '{user_name}'")
+    lines = wiring.backend.user_export(stores).lines(found, await stores.applied.name_instance(), time.time())
+    if file is None:
+        async for line in lines:
+            say(line.decode(), nl=False)
+        return
+    count = 0
+    try:
+        with _replaced(file) as target:
+            async for line in lines:
+                target.write(line)
+                count += 1
+    except OSError as error:
+        fail(f"{file}: {(error.strerror or str(error)).lower()}")
+    say(f"wrote {counted(count, 'line')} to {file}")
+
+
+@click.command("import", cls=Command)
+@click.argument("user_name", metavar="USER")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@on_stores()
+async def user_import(
+    settings: Settings, stores: Stores, user_name: str, file: Path, dry_run: bool, as_json: bool
+) -> None:
+    """Bring what `microsub user export` wrote to USER, here.
+
+    USER is made where there is none, with the exported URL. What is here already stays as it is; importing again
+    doubles nothing, and finishes an import that broke off. A file that was cut off or is corrupt is refused with the
+    line, and nothing is changed.
+
+    Example: microsub user import alice alice.jsonl --dry-run
+    """
+    with file.open("rb") as source:
+        report = await wiring.backend.import_user(stores, user_name, source, _Progress("lines"), dry_run=dry_run)
+    if not dry_run:
+        await wiring.backend.configuration(settings, stores).write_back()
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        say(report.as_text())
+
+
+def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]], click.Command]:
+    """A command that imports a file of the reader `kind`; its function says what, and does nothing."""
+
+    def decorate(described: Callable[..., None]) -> click.Command:
+        async def run(
+            settings: Settings,
+            stores: Stores,
+            file: Path,
+            user_name: str,
+            dry_run: bool,
+            as_json: bool,
+            unread_too: bool = False,
+        ) -> None:
+            await wiring.backend.require_user(settings, stores, user_name, enabled=True)
+            report = await wiring.backend.import_from_reader(
+                settings, stores, user_name, kind, file, unread_too=unread_too, dry_run=dry_run
+            )
+            if not dry_run:
+                await wiring.backend.configuration(settings, stores).write_back()
+            if as_json:
+                print_json(report.as_dict())
+            else:
+                say(report.as_text())
+
+        run.__doc__ = described.__doc__
+        command = on_stores("allow_private_networks")(run)
+        options = [
+            click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
+            click.argument("user_name", metavar="USER"),
+            click.option("--dry-run", is_flag=True, help="Only say what would be imported."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        ]
+        if has_lists:
+            text = "Mark posts unread that are unread there; by default none becomes unread."
+            options.append(click.option("--unread", "unread_too", is_flag=True, help=text))
+        for option in options[::-1]:
+            command = option(command)
+        return click.command(kind, cls=Command)(command)
+
+    return decorate
+
+
+@_import_from("starred", has_lists=False)
+def import_starred() -> None:
+    """Save for USER what was starred in Google Reader or Inoreader.
+
+    FILE is the starred.json of Google Takeout or of Inoreader. Posts come into the channel `saved`, with their texts. A
+    post that is here already, from its feed, is saved itself. Importing again doubles nothing, and what was taken out
+    of `saved` here stays out.
+
+    Example: microsub import starred starred.json alice --dry-run
+    """
+
+
+@_import_from("miniflux", has_lists=True)
+def import_miniflux() -> None:
+    """Import feeds, starred posts and read state from Miniflux.
+
+    FILE is its OPML export, or what GET /v1/entries of its API answers. First the OPML; once the server has polled the
+    feeds, the entries: starred ones are saved, and posts that are here become read where they are read there.
+
+    Example: microsub import miniflux entries.json alice
+    """
+
+
+@_import_from("freshrss", has_lists=True)
+def import_freshrss() -> None:
+    """Import feeds, favourites and read state from FreshRSS.
+
+    FILE is its export, a zip with OPML and JSON, or one file of it. Favourites are saved. Posts that are here become
+    read where they are read there: for feeds that are new here, import once more when the server has polled them.
+
+    Example: microsub import freshrss freshrss_alice_export.zip alice
+    """
+
+
+@contextlib.contextmanager
+def _replaced(file: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `file` when it is whole; nobody else may read it."""
+    part = file.with_name(f"{file.name}.part")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
+            yield target
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)

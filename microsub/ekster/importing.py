@@ -11,7 +11,7 @@ that they had, instead of as the first fill of a new feed, most of which counts 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -26,91 +26,26 @@ from microsub.errors import ConfigError, InvalidRequest, ParseError
 from microsub.formats.dates import from_text
 from microsub.kit.urls import host_of
 from microsub.model.jf2 import Feed
-from microsub.model.plaintext import escaped
 from microsub.model.reader import NOTIFICATIONS
 from microsub.posts.entries import items_to_store, scores_of, settled
 from microsub.posts.ingest import PostWriter
 from microsub.timelines.pages import mark
+from microsub.transfer.reports import ChannelImport, ImportReport, Skipped
 
 if TYPE_CHECKING:
     from microsub.administration import Applier
-    from microsub.ekster.store import Imported, OldDatabase, OldItem
+    from microsub.ekster.store import OldDatabase, OldItem
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.identity.store.accounts import Accounts
     from microsub.model.settings import SettingsOf
     from microsub.parsing.pool import ParsePool
+    from microsub.posts.imported import Imported
     from microsub.posts.items import Items
     from microsub.posts.values import ItemToStore
     from microsub.redis.protocol import Redis
     from microsub.timelines.add import Adder
     from microsub.timelines.channels import Channels
-
-_SHOWN = 20
-"""Skipped items that the text names one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """An item of the old database that can't be taken over."""
-
-    channel: str
-    item: str
-    why: str
-
-
-@dataclass(slots=True)
-class ChannelImport:
-    """What one channel brought; `feeds` are those that it follows.
-
-    `unread` and `read` are posts by their state there, `of_no_feed` those of them that no feed lists, `undated` those
-    without a usable date; `known` were here before.
-    """
-
-    uid: str
-    name: str
-    feeds: int = 0
-    unread: int = 0
-    read: int = 0
-    of_no_feed: int = 0
-    undated: int = 0
-    known: int = 0
-
-
-@dataclass(slots=True)
-class ImportReport:
-    """What an import did, or (`dry_run`) would do. `notes` are sentences for people."""
-
-    user: str
-    dry_run: bool
-    channels: list[ChannelImport] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
-
-    def as_text(self) -> str:
-        """For people: a line per channel, what was skipped and why, and the sum."""
-        lines = [_line(one) for one in self.channels]
-        lines += [f"skipped {one.channel}: {one.item[:60]}: {one.why}" for one in self.skipped[:_SHOWN]]
-        if len(self.skipped) > _SHOWN:
-            lines.append(f"skipped {len(self.skipped) - _SHOWN} more; --json names all")
-        lines += self.notes
-        posts = sum(one.unread + one.read for one in self.channels)
-        verb = "would be taken over" if self.dry_run else "taken over"
-        lines.append(f"{posts} posts {verb} for {self.user}, {len(self.skipped)} skipped")
-        return "\n".join(map(escaped, lines))
-
-
-def _line(one: ChannelImport) -> str:
-    parts = [f"{one.feeds} feeds", f"{one.unread} unread", f"{one.read} read"]
-    for count, what in ((one.of_no_feed, "of no feed"), (one.undated, "undated"), (one.known, "known already")):
-        if count:
-            parts.append(f"{count} {what}")
-    return f"{one.uid} ({one.name}): {', '.join(parts)}"
-
 
 BATCH = 250
 """Posts that are read, converted and written together."""

@@ -5,10 +5,6 @@ Its keys have no prefix and belong to one user: `channels` (set of uids), `chann
 `channel:<uid>:read` (set of keys of read items; a sorted set in derived servers), `stream:<uid>` (stream of whole
 items, for notifications), and the items, hashes of `ID`, `Published`, `Read` and `Data`. Later versions keep timelines
 in Postgres, which is of no concern here.
-
-On our side a post of no feed gets its id first, under the one that it had; then its item is written, then the timeline
-gets it, then that is noted. So an import that was killed goes on where it stopped, and one that is repeated finds
-everything done, even where the post has left by now.
 """
 
 from __future__ import annotations
@@ -18,17 +14,14 @@ import contextlib
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from microsub.errors import InvalidRequest, StoreError
-from microsub.formats.wire import identified
-from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.connect import RedisError, connect
-from microsub.redis.protocol import Arg, Command, Redis
-from microsub.redis.replies import score_text, text
+from microsub.redis.protocol import Command, Redis
 
 BATCH = 500
 MOST_BYTES = 64 << 20
@@ -233,70 +226,3 @@ def _number(value: bytes | None) -> float:
     except ValueError:
         return math.inf
     return math.inf if math.isnan(found) else found
-
-
-KEPT = 400 * 86400
-"""Seconds for which it is known what was imported."""
-
-
-class Imported:
-    """The items that an import makes or finds."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def claims(self, feed_id: str, guids: Sequence[str]) -> dict[str, str]:
-        """Which item of the feed each guid stands for, those that are gone included."""
-        if not guids:
-            return {}
-        found = await self._redis.command("HMGET", keys.feed_guids(feed_id), *guids)
-        return {guid: text(item) for guid, item in zip(guids, found, strict=True) if item is not None}
-
-    async def missing(self, user: str, uid: str, old: Sequence[str]) -> list[str]:
-        """Those of another server's posts that this channel hasn't got from an import yet."""
-        if not old:
-            return []
-        arrived = await self._redis.command("HMGET", keys.imported(user), *(f"{uid} {one}" for one in old))
-        return [one for one, value in zip(old, arrived, strict=True) if value is None]
-
-    async def ids(self, user: str, old: Sequence[str]) -> dict[str, str]:
-        """The item id for each of another server's posts, the same however often it is asked for."""
-        if not old:
-            return {}
-        key = keys.imported(user)
-        known = await self._redis.command("HMGET", key, *old)
-        new = [one for one, value in zip(old, known, strict=True) if value is None]
-        if new:
-            last = int(await self._redis.command("INCRBY", keys.item_ids(), len(new)))
-            commands: list[Command] = [("HSETNX", key, one, last - place) for place, one in enumerate(new)]
-            await self._redis.pipeline([*commands, ("EXPIRE", key, KEPT)])
-            known = await self._redis.command("HMGET", key, *old)
-        return {one: text(value) for one, value in zip(old, known, strict=True) if value is not None}
-
-    async def write(self, posts: Mapping[str, ItemToStore], now: float) -> None:
-        """Write items of no feed, by id. Doing it again changes nothing."""
-        commands: list[Command] = []
-        for item_id, post in posts.items():
-            fields: dict[str, Arg] = {
-                "ID": item_id,
-                "feed": "",
-                "guid": post.guid,
-                "hash": post.hash,
-                "score": score_text(post.score),
-                "Published": post.published,
-                "discovered": score_text(now),
-                "updated": score_text(now),
-                "author": post.author,
-                "link": post.link,
-                "Data": identified(post.wire, item_id, ""),
-            }
-            commands.append(("HSET", keys.item(item_id), *(part for pair in fields.items() for part in pair)))
-        if commands:
-            await self._redis.pipeline(commands)
-
-    async def arrived(self, user: str, uid: str, old: Sequence[str]) -> None:
-        """The channel has these posts."""
-        if old:
-            pairs = [part for one in old for part in (f"{uid} {one}", 1)]
-            key = keys.imported(user)
-            await self._redis.pipeline([("HSET", key, *pairs), ("EXPIRE", key, KEPT)])

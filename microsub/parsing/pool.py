@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from microsub.formats.lookups import AuthorPage
 from microsub.kit.urls import mask_credentials
 from microsub.logs import LibraryLogger
 from microsub.metrics import PARSE_SECONDS
-from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded
+from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded, dumps
 
 if TYPE_CHECKING:  # the parsers are for the processes that read documents
     from microsub.discovery.feedlinks import FeedLink
@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # the parsers are for the processes that read documents
     from microsub.identity.protocol.links import ExaminedPage, ProfileLinks
     from microsub.model.jf2 import Card, Entry, Feed
     from microsub.posts.entries import PostsRead
+    from microsub.transfer.foreign_posts import ReaderPost
     from microsub.transfer.outlines import FeedList
 
 log = LibraryLogger(__name__)
@@ -300,6 +301,18 @@ class ParsePool:
         """The feeds of a list (`transfer.outlines`). Raises ParseError."""
         done = await self._call("read_list", "the list", body)
         found: FeedList = done.value
+        return found
+
+    async def exported_posts(self, posts: Sequence[Mapping[str, Any]]) -> list[Entry | None]:
+        """Posts of an export, cleaned (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
+        done = await self._call("exported_posts", "the export", dumps(posts))
+        found: list[Entry | None] = done.value
+        return found
+
+    async def posts_of_reader(self, posts: Sequence[Any]) -> list[ReaderPost | None]:
+        """Posts of another reader (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
+        done = await self._call("posts_of_reader", "the file", dumps(posts))
+        found: list[ReaderPost | None] = done.value
         return found
 
     async def _run(

@@ -136,11 +136,22 @@ def tasks() -> Mapping[str, Task]:
     from microsub.identity.protocol.clients import read_client
     from microsub.identity.protocol.links import examined, profile_links
     from microsub.posts.entries import posts_in
+    from microsub.transfer.foreign_posts import exported_posts, posts_of_reader
     from microsub.transfer.outlines import read_list
 
     done = (
         *(parse, posts_in, discover, better_feeds, forwarded, profile_in),
-        *(author_on, target_on, profile_links, read_client, examined, old_post, read_list),
+        *(
+            author_on,
+            target_on,
+            profile_links,
+            read_client,
+            examined,
+            old_post,
+            read_list,
+            exported_posts,
+            posts_of_reader,
+        ),
     )
     return {do.__name__: Task.of(do) for do in done}
 

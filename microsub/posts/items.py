@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from microsub.redis.scripts import load
 _UPDATE = load("item_update")
 _PAGE = load("feed_page")
 
+_SCANNED = 1000
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", duplicates.WAS)
 
 
@@ -192,6 +193,15 @@ class Items:
         """The item that the guid stands for in the feed, which may be gone; None for a guid that the feed never had."""
         item_id = await self._redis.command("HGET", keys.feed_guids(feed_id), guid)
         return text(item_id) if item_id is not None else None
+
+    async def guids(self, feed_id: str) -> AsyncIterator[dict[str, int]]:
+        """All guids of a feed with their items, those that are gone included, in batches; one may come repeatedly."""
+        cursor: Any = "0"
+        while True:
+            cursor, pairs = await self._redis.command("HSCAN", keys.feed_guids(feed_id), cursor, "COUNT", _SCANNED)
+            yield {text(guid): int(item) for guid, item in zip(pairs[0::2], pairs[1::2], strict=True)}
+            if int(cursor) == 0:
+                return
 
     async def by_guid(self, feed_id: str, guid: str) -> dict[str, str] | None:
         """All fields of the feed's item with that guid; None where there is none (any more)."""

@@ -399,7 +399,7 @@ def behind(name: str) -> str:
 
 def imported(name: str) -> str:
     """Hash: id of a post in another server's data → item id here, `<uid> <id>` → 1 once that channel has it; for posts
-    of no feed, which no guid map knows. Lifetime: 400 days after the last import. `ekster.store`.
+    of no feed, which no guid map knows. Lifetime: 400 days after the last import. `posts.imported`.
     """
     return f"user:{{{name}}}:imported"
 

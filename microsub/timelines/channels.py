@@ -28,6 +28,7 @@ from microsub.model.reader import (
 from microsub.model.settings import Filters, OwnChannelSettings, UnreadStyle, stated
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import fields as text_fields
 from microsub.redis.replies import reading, texts
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
@@ -163,6 +164,12 @@ class Channels(Follows):
         """Replace the channel's settings."""
         await self._change(user, uid, "set", *write_settings(settings), "changed", now)
         return await self.get(user, uid)
+
+    async def unread_from(self, user: str, uid: str) -> dict[str, float]:
+        """The scores below which items come into the channel as read, by feed."""
+        found = text_fields(await self._redis.command("HGETALL", keys.channel(user, uid)))
+        names = {name: name.partition(" ")[2] for name in found if name.startswith("unread_from ")}
+        return {feed: float(found[name]) for name, feed in names.items()}
 
     async def set_unread_from(self, user: str, uid: str, feed_id: str, score: float) -> None:
         """Let items of that feed with a lower score come into the channel as read."""

@@ -103,16 +103,19 @@ class Following:
         await self._begin(user, now)
         if await self._channels.follow(user, uid, record.id, url, now, name, most=most) and most:
             await self._channels.followed_on(user, now, 1)
-        stocked = record.last_success is not None
-        if stocked:
+        if record.last_success is not None:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
+        await self.join(user, uid, record, now)
+        return await self._one(user, uid, record)
+
+    async def join(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
+        """The second half of `follow`: count the channel among the feed's followers, and have it filled and polled."""
         await self._feeds.subscribe(record.id, user, uid)
         # Once more: what was stored in the meantime, perhaps by the feed's very first poll, may have found neither the
         # one list nor the other.
         await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         if not record.gone:
             await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
-        return await self._one(user, uid, record)
 
     async def _begin(self, user: str, now: float) -> None:
         """Have upkeep look at the user's follows later, whether this change becomes whole or not."""

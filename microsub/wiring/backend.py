@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:  # `config check` needs none of it where there is no data
     from microsub.configuration.document import BackendDocument
     from microsub.configuration.sync import Configuration
     from microsub.identity.page_check.findings import PageReport
+    from microsub.transfer.other_readers import BroughtReport
+    from microsub.transfer.reports import ImportReport
+    from microsub.transfer.user_export import UserExport
     from microsub.wiring.stores import Stores
 
 log = structlog.get_logger(__name__)
@@ -218,5 +222,50 @@ async def examine(settings: Settings, address: str) -> PageReport:
         async with open_fetcher(settings) as fetcher:
             doctor = PageDoctor(fetcher, parser, private=bool(settings.allow_private_networks), asks_itself=True)
             return await doctor.examine(address, here)
+    finally:
+        parser.close()
+
+
+def user_export(stores: Stores) -> UserExport:
+    """What writes all that is a user's."""
+    from microsub.transfer.user_export import UserExport
+
+    return UserExport(stores.redis, stores.channels, stores.rules, stores.feeds, stores.items)
+
+
+async def import_user(
+    stores: Stores, user: str, file: BinaryIO, progress: Callable[[int, int], None], *, dry_run: bool
+) -> ImportReport:
+    """Bring a user's export to the user of that name. Raises InvalidRequest for a file that can't be used."""
+    from microsub.parsing.pool import ParsePool
+    from microsub.posts.imported import Imported
+    from microsub.transfer.user_import import UserImport
+
+    parser = ParsePool()
+    importing = UserImport(stores.redis, stores.accounts, stores.channels, stores.rules, stores.feeds, stores.items,
+                           following(stores), Imported(stores.redis), applier(stores), parser,
+                           await stores.applied.name_instance())  # fmt: skip
+    try:
+        return await importing.run(user, file, time.time(), dry_run=dry_run, progress=progress)
+    finally:
+        parser.close()
+
+
+async def import_from_reader(
+    settings: Settings, stores: Stores, user: str, kind: str, file: Path, *, unread_too: bool, dry_run: bool
+) -> BroughtReport:
+    """Bring what another reader has exported. Raises InvalidRequest and ParseError for a file that can't be used."""
+    from microsub.parsing.pool import ParsePool
+    from microsub.posts.imported import Imported
+    from microsub.transfer.other_readers import OtherReaders
+    from microsub.wiring.stores import feed_lists
+
+    parser = ParsePool()
+    lists = feed_lists(settings, stores, parser)
+    readers = OtherReaders(stores.redis, stores.feeds, stores.items, Imported(stores.redis), lists, parser)
+    try:
+        return await readers.run(
+            user, kind, file, time.time(), all_saved=kind == "starred", unread_too=unread_too, dry_run=dry_run
+        )
     finally:
         parser.close()

@@ -21,12 +21,13 @@ from microsub.wiring.stores import Stores, delivery, following, ingest, tell_fai
 if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
     from microsub.check.command import Checking
     from microsub.delivery.delivery import Rebuilding
-    from microsub.ekster.importing import ImportReport, OldFile
+    from microsub.ekster.importing import OldFile
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import PollResult
     from microsub.polling.worker import Worker
     from microsub.search.following import FollowTiming, IndexFollower
     from microsub.timelines.retention import Retention
+    from microsub.transfer.reports import ImportReport
     from microsub.upkeep.figures import Figures
     from microsub.upkeep.follow_repair import FollowRepair
     from microsub.upkeep.sweep import Sweeping
@@ -286,8 +287,9 @@ def follow_repair(stores: Stores) -> FollowRepair:
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
     """Import the older Go server's file and Redis for a user. Raises what `open_old` raises."""
     from microsub.ekster.importing import Importing
-    from microsub.ekster.store import Imported, open_old
+    from microsub.ekster.store import open_old
     from microsub.parsing.pool import ParsePool
+    from microsub.posts.imported import Imported
     from microsub.wiring.backend import applier
 
     parser = ParsePool()

@@ -7,11 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from microsub.ekster.store import Imported
 from microsub.errors import StoreUnavailable
 from microsub.feeds.events import Event, Events
 from microsub.library.api import _RESOURCES
 from microsub.model.reader import ALL_SCOPES
+from microsub.posts.imported import Imported
 from tests.support.posts import NOON, candidate
 from tests.support.readers import ENDPOINT, Reader, assert_no_null, posts
 from tests.support.world import World

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from microsub.ekster.importing import ChannelImport, Importing, ImportReport, read_old
-from microsub.ekster.store import Imported, OldDatabase
+from microsub.ekster.store import OldDatabase
 from microsub.errors import ConfigError, InvalidRequest
 from microsub.model.reader import STANDING
+from microsub.posts.imported import Imported
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis

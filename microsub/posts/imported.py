@@ -1,0 +1,102 @@
+"""Posts that an import brings, beside those that polls and programs find.
+
+A post of a feed is known by its guid, as any other. A post of no feed gets its id first, under the name that it has
+where it comes from; then its item is written, then the timeline gets it, then that is noted. So an import that was
+killed goes on where it stopped, and one that is repeated finds everything done, even where the post has left by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from microsub.formats.wire import identified
+from microsub.posts.garbage import listed_again
+from microsub.posts.values import ItemToStore
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.replies import score_text, text
+
+KEPT = 400 * 86400
+"""Seconds for which it is known what was imported."""
+
+
+class Imported:
+    """The items that an import makes or finds."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def claims(self, feed_id: str, guids: Sequence[str]) -> dict[str, str]:
+        """Which item of the feed each guid stands for, those that are gone included."""
+        if not guids:
+            return {}
+        found = await self._redis.command("HMGET", keys.feed_guids(feed_id), *guids)
+        return {guid: text(item) for guid, item in zip(guids, found, strict=True) if item is not None}
+
+    async def missing(self, user: str, uid: str, old: Sequence[str]) -> list[str]:
+        """Those of another server's posts that this channel hasn't got from an import yet."""
+        if not old:
+            return []
+        arrived = await self._redis.command("HMGET", keys.imported(user), *(f"{uid} {one}" for one in old))
+        return [one for one, value in zip(old, arrived, strict=True) if value is None]
+
+    async def ids(self, user: str, old: Sequence[str]) -> dict[str, str]:
+        """The item id for each of another server's posts, the same however often it is asked for."""
+        if not old:
+            return {}
+        key = keys.imported(user)
+        known = await self._redis.command("HMGET", key, *old)
+        new = [one for one, value in zip(old, known, strict=True) if value is None]
+        if new:
+            last = int(await self._redis.command("INCRBY", keys.item_ids(), len(new)))
+            commands: list[Command] = [("HSETNX", key, one, last - place) for place, one in enumerate(new)]
+            await self._redis.pipeline([*commands, ("EXPIRE", key, KEPT)])
+            known = await self._redis.command("HMGET", key, *old)
+        return {one: text(value) for one, value in zip(old, known, strict=True) if value is not None}
+
+    async def write(self, posts: Mapping[str, ItemToStore], now: float, feed_id: str = "") -> None:
+        """Write items by id, of no feed, or of one that has deleted these posts. Doing it again changes nothing.
+
+        They stay out of the feed's order: they come back for who brings them.
+        """
+        commands: list[Command] = []
+        for item_id, post in posts.items():
+            fields: dict[str, Arg] = {
+                **post.extra,
+                "ID": item_id,
+                "feed": feed_id,
+                "guid": post.guid,
+                "hash": post.hash,
+                "score": score_text(post.score),
+                "Published": post.published,
+                "discovered": score_text(now),
+                "updated": score_text(now),
+                "author": post.author,
+                "link": post.link,
+                "Data": identified(post.wire, item_id, feed_id),
+            }
+            commands.append(("HSET", keys.item(item_id), *(part for pair in fields.items() for part in pair)))
+        if commands:
+            await self._redis.pipeline(commands)
+
+    async def arrived(self, user: str, uid: str, old: Sequence[str]) -> None:
+        """The channel has these posts."""
+        if old:
+            pairs = [part for one in old for part in (f"{uid} {one}", 1)]
+            key = keys.imported(user)
+            await self._redis.pipeline([("HSET", key, *pairs), ("EXPIRE", key, KEPT)])
+
+    async def bury(self, feed_id: str, guids: Sequence[str], now: float) -> dict[str, str]:
+        """The ids of posts that are gone where they come from, by guid; new ones where the feed never had them.
+
+        A poll that finds one listed takes it for what it is: a post that was here, and doesn't come back.
+        """
+        known = await self.claims(feed_id, guids)
+        new = [guid for guid in guids if guid not in known]
+        if new:
+            last = int(await self._redis.command("INCRBY", keys.item_ids(), len(new)))
+            key = keys.feed_guids(feed_id)
+            await self._redis.pipeline([("HSETNX", key, guid, last - place) for place, guid in enumerate(new)])
+            known = await self.claims(feed_id, guids)
+            await listed_again(self._redis, feed_id, {guid: known[guid] for guid in new}, now)
+        return known

@@ -1,0 +1,56 @@
+-- Puts items back into a timeline with the state that they had, and ids that are to stay out.
+--
+-- Atomic: each item's state and the rules of this moment. What was read there is read here, and nothing that is read here
+-- becomes unread. What has left here stays out, but where it may return; what stands here isn't taken out.
+--
+-- KEYS  1 channel  2-7 posts, unread, read, hidden, hidden-read, gone  8, 9 muted (channel, global)  10, 11 blocked
+-- ARGV  1 now  2 how many items come back  3.. per item: id, score, time of reading or '', lines of URLs (author,
+--       sources); then per id that is to stay out: id, time in whole seconds, reason
+-- reply how many came in, or -1: no such channel
+-- include: reasons
+-- include: enter
+-- include: leave
+-- include: rules
+local channel = redis.call('HMGET', KEYS[1], 'name', 'removed')
+if not channel[1] or channel[2] then return -1 end
+local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
+local mutes, blocks = some({ KEYS[8], KEYS[9] }), some({ KEYS[10], KEYS[11] })
+
+local function urls_of(lines)
+  local urls = {}
+  for url in string.gmatch(lines, '[^\n]+') do urls[#urls + 1] = url end
+  return urls
+end
+
+local function stands(id)
+  return redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
+end
+
+local function note_read(id, read_at)
+  if redis.call('ZREM', sets.unread, id) == 1 then
+    redis.call('ZADD', sets.read, read_at, id)
+  elseif redis.call('ZSCORE', sets.hidden, id) then
+    redis.call('ZADD', sets.hidden_read, 'NX', read_at, id)
+  end
+end
+
+local count, at = 0, 3
+for _ = 1, tonumber(ARGV[2]) do
+  local id, score, read_at, urls = ARGV[at], ARGV[at + 1], ARGV[at + 2], urls_of(ARGV[at + 3])
+  at = at + 4
+  if read_at == '' then read_at = nil end
+  local left = redis.call('ZSCORE', sets.gone, id)
+  if stands(id) then
+    if read_at then note_read(id, read_at) end
+  elseif not (left and not MAY_RETURN[reason_of(left)]) and not ruled(blocks, urls) then
+    redis.call('ZREM', sets.gone, id)
+    enter(sets, id, score, read_at, ruled(mutes, urls))
+    count = count + 1
+  end
+end
+while at <= #ARGV do
+  local id, seconds, reason = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  at = at + 3
+  if not stands(id) then redis.call('ZADD', sets.gone, 'NX', gone_at(seconds, reason), id) end
+end
+return count

@@ -1,0 +1,108 @@
+"""Timelines as they were: what a user takes out of one instance, and brings into another.
+
+Items come with their state, and what must not come back with the reason. All times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from microsub.identity.store import absent
+from microsub.model.reader import Reason, TimelineItem
+from microsub.posts.items import Items
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text
+from microsub.redis.scripts import load
+from microsub.timelines.remove import take_back
+from microsub.timelines.timelinekeys import members, rule_keys, set_keys, urls
+
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StateInTimeline:
+    """An item's place and state: the score as decimal text, when it was read, whether it is muted."""
+
+    id: str
+    score: str
+    read_at: float | None
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """An id that left a timeline, when (in whole seconds) and why."""
+
+    id: str
+    at: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredItem:
+    """An item that is to stand in a timeline, and when it was read, None for unread."""
+
+    item: TimelineItem
+    read_at: float | None
+
+
+async def states(redis: Redis, user: str, uid: str) -> AsyncIterator[list[StateInTimeline]]:
+    """All items of a channel in batches, the oldest first, then the muted ones; each once."""
+    for key, read, hidden in (
+        (keys.posts(user, uid), keys.read(user, uid), False),
+        (keys.hidden(user, uid), keys.hidden_read(user, uid), True),
+    ):
+        async for batch in _ascending(redis, key):
+            times = await redis.command("ZMSCORE", read, *(item for item, _ in batch))
+            yield [
+                StateInTimeline(item, score, None if at is None else float(at), hidden)
+                for (item, score), at in zip(batch, times, strict=True)
+            ]
+
+
+async def absences(redis: Redis, user: str, uid: str) -> AsyncIterator[list[Absence]]:
+    """What has left a channel and is remembered, in batches; one may come repeatedly."""
+    key = keys.gone(user, uid)
+    async for ids in members(redis, key):
+        scores = await redis.command("ZMSCORE", key, *ids)
+        found = [(item, float(score)) for item, score in zip(ids, scores, strict=True) if score is not None]
+        yield [Absence(item, int(score), Reason(round(score % 1 * 16))) for item, score in found]
+
+
+async def restore(
+    redis: Redis, items: Items, user: str, uid: str, back: Sequence[RestoredItem], out: Sequence[Absence], now: float
+) -> int:
+    """Put items back into a channel, and keep others out; how many came in.
+
+    Neither filters nor limits are asked, mutes and blocks are. Doing it again changes nothing. Raises NotFound.
+    """
+    args: list[Arg] = [now, len(back)]
+    for one in back:
+        args += [one.item.id, one.item.score, "" if one.read_at is None else one.read_at, "\n".join(urls(one.item))]
+    for absence in out:
+        args += [absence.id, absence.at, int(absence.reason)]
+    script_keys = [keys.channel(user, uid), *set_keys(user, uid), *rule_keys(user, uid)]
+    count = await redis.script(load("timeline_restore"), script_keys, args)
+    if count < 0:
+        raise await absent(redis, user, uid)
+    dead = await take_back(redis, items, user, uid, [one.item.id for one in back], now)
+    return int(count) - len(dead)
+
+
+async def _ascending(redis: Redis, key: str) -> AsyncIterator[list[tuple[str, str]]]:
+    """A sorted set from its lowest score on, whatever is added or removed meanwhile; nothing comes twice."""
+    lowest, seen = "-inf", set[str]()
+    while True:
+        found = await redis.command(
+            "ZRANGE", key, lowest, "+inf", "BYSCORE", "LIMIT", 0, BATCH + len(seen), "WITHSCORES"
+        )
+        pairs = [(text(item), text(score)) for item, score in zip(found[0::2], found[1::2], strict=True)]
+        batch = [pair for pair in pairs if pair[0] not in seen]
+        if not batch:
+            return
+        yield batch
+        last = batch[-1][1]
+        seen = {item for item, score in pairs if score == last}
+        lowest = last

@@ -1,0 +1,235 @@
+"""Posts in files that people bring, cleaned as what comes from the web. Pure.
+
+In a user's export they are jf2; what this server wrote comes through unchanged. Other readers write those of the Google
+Reader API (Takeout, Inoreader, FreshRSS), or their own (Miniflux, https://miniflux.app/docs/api.html#endpoint-get-entries).
+Values are used where they have the type that is expected, and passed over where not.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from microsub.errors import ParseError
+from microsub.formats.dates import from_text
+from microsub.formats.html.sanitise import clean_html
+from microsub.formats.html.text import without_controls
+from microsub.formats.normalise import RawEntry, finish
+from microsub.formats.wire import from_wire
+from microsub.kit.urls import EXECUTABLE, safe_url
+from microsub.model.jf2 import Card, Content, Enclosure, Entry
+
+_DEEPEST = 4
+"""Posts inside each other: a post, what it replies to, and so on."""
+_LINKS = ("url", "featured", "quotation_of")
+_LINK_LISTS = (
+    *("photo", "video", "audio", "syndication"),
+    *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
+)
+_TEXTS = ("type", "post_type", "name", "summary", "rsvp", "start", "end")
+
+
+def exported_posts(body: bytes) -> list[Entry | None]:
+    """The posts in a JSON list, in its order; None for one that can't be used. Raises ParseError."""
+    try:
+        found = orjson.loads(body)
+    except ValueError as error:
+        raise ParseError("the export", f"its posts can't be read: {error}") from error
+    return [_post(one) for one in found]
+
+
+def _post(wire: Any) -> Entry | None:
+    with suppress(ValueError, TypeError, AttributeError, KeyError):
+        return _cleaned(from_wire(wire), 0)
+    return None
+
+
+def _cleaned(entry: Entry, depth: int) -> Entry:
+    if depth > _DEEPEST:
+        raise ValueError("posts lie too deep inside each other")
+    url = safe_url(entry.url)
+    changes: dict[str, Any] = {name: safe_url(getattr(entry, name)) for name in _LINKS}
+    changes |= {name: _links(getattr(entry, name)) for name in _LINK_LISTS}
+    changes |= {name: _text(getattr(entry, name)) for name in _TEXTS}
+    changes["type"] = changes["type"] or "entry"
+    changes["uid"] = None if entry.uid and EXECUTABLE.match(entry.uid) else _text(entry.uid)
+    changes["category"] = tuple(without_controls(tag) for tag in entry.category)
+    changes["content"] = _content(entry.content, url or "")
+    for name in ("author", "checkin", "location"):
+        card = getattr(entry, name)
+        changes[name] = None if card is None else _card(card)
+    changes["enclosure"] = tuple(
+        replace(one, url=safe, type=_text(one.type), title=_text(one.title))
+        for one in entry.enclosure
+        if isinstance(one, Enclosure) and (safe := safe_url(one.url))
+    )
+    changes["refs"] = _refs(entry.refs, depth)
+    return replace(entry, **changes)
+
+
+def _refs(refs: Mapping[str, Entry | Card], depth: int) -> dict[str, Entry | Card]:
+    return {
+        safe: _card(ref) if isinstance(ref, Card) else _cleaned(ref, depth + 1)
+        for url, ref in refs.items()
+        if (safe := safe_url(url))
+    }
+
+
+def _content(content: Content | None, base: str) -> Content | None:
+    if content is None:
+        return None
+    return Content(without_controls(clean_html(content.html or "", base)), without_controls(content.text or ""))
+
+
+def _card(card: Card) -> Card:
+    texts = {
+        name: _text(getattr(card, name))
+        for name in ("name", "note", "latitude", "longitude", "street_address", "locality", "region", "country_name")
+    }
+    return replace(card, type=_text(card.type) or "card", url=safe_url(card.url), photo=safe_url(card.photo), **texts)
+
+
+def _links(urls: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(safe for url in urls if (safe := safe_url(url)))
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else without_controls(text)
+
+
+# --- of other readers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderPost:
+    """A post as another reader had it: its id there, its feed's address ('' where it isn't said), its state.
+
+    `guid` is what its publisher calls it, and `digest` the SHA-256 of that, where the file says either.
+    """
+
+    id: str
+    feed: str
+    entry: Entry
+    read: bool
+    saved: bool
+    guid: str = ""
+    digest: str = ""
+
+
+def posts_of_reader(body: bytes) -> list[ReaderPost | None]:
+    """The posts in a JSON list, in its order; None for one that can't be used. Raises ParseError."""
+    try:
+        found = orjson.loads(body)
+    except ValueError as error:
+        raise ParseError("the file", f"its posts can't be read: {error}") from error
+    return [_reader_post(one) for one in found]
+
+
+def _reader_post(node: Any) -> ReaderPost | None:
+    if not isinstance(node, dict):
+        return None
+    read: Callable[[dict[str, Any]], ReaderPost | None] = _miniflux if "feed_id" in node or "hash" in node else _google
+    with suppress(ValueError, TypeError):
+        return read(node)
+    return None
+
+
+def _google(node: dict[str, Any]) -> ReaderPost | None:
+    origin = _object(node, "origin")
+    stream = _string(origin, "streamId").removeprefix("feed/")
+    states = [tag for tag in _list(node, "categories") if isinstance(tag, str)]
+    content = _string(_object(node, "content"), "content") or _string(_object(node, "summary"), "content")
+    links = [_string(one, "href") for name in ("canonical", "alternate") for one in _list(node, name)]
+    when = node.get("published") or _seconds(node.get("crawlTimeMsec"), 1000)
+    entry = Entry(
+        url=safe_url(next(filter(None, links), None)),
+        name=html.unescape(_string(node, "title")) or None,
+        published=from_text(when),
+        author=_author(_string(node, "author"), origin),
+        category=tuple(tag for tag in states if not tag.startswith("user/")),
+        enclosure=tuple(
+            Enclosure(_string(one, "href"), _string(one, "type") or None, _count(one.get("length")))
+            for one in _list(node, "enclosure")
+            if isinstance(one, dict) and _string(one, "href")
+        ),
+    )
+    return _found(
+        _string(node, "id"),
+        safe_url(_string(origin, "feedUrl")) or safe_url(stream) or "",
+        entry,
+        content,
+        read=_is(states, "read"),
+        saved=_is(states, "starred"),
+        guid=_string(node, "guid"),
+    )
+
+
+def _miniflux(node: dict[str, Any]) -> ReaderPost | None:
+    feed = _object(node, "feed")
+    entry = Entry(
+        url=safe_url(_string(node, "url")),
+        name=_string(node, "title") or None,
+        published=from_text(_string(node, "published_at")),
+        author=_author(_string(node, "author"), {"title": feed.get("title"), "htmlUrl": feed.get("site_url")}),
+        category=tuple(tag for tag in _list(node, "tags") if isinstance(tag, str)),
+        enclosure=tuple(
+            Enclosure(_string(one, "url"), _string(one, "mime_type") or None, _count(one.get("size")))
+            for one in _list(node, "enclosures")
+            if isinstance(one, dict) and _string(one, "url")
+        ),
+    )
+    return _found(
+        str(node.get("id", "")),
+        safe_url(_string(feed, "feed_url")) or "",
+        entry,
+        _string(node, "content"),
+        read=node.get("status") == "read",
+        saved=node.get("starred") is True,
+        digest=_string(node, "hash"),
+    )
+
+
+def _found(item: str, feed: str, entry: Entry, body: str, **state: Any) -> ReaderPost | None:
+    made = finish(RawEntry(entry, entry.url or feed, html=body or None))
+    if not item or not (made.url or made.content or made.name):
+        return None
+    return ReaderPost(item, feed, made, **state)
+
+
+def _author(name: str, origin: Mapping[str, Any]) -> Card | None:
+    """Who wrote it, else the feed, which a post of no feed doesn't say otherwise."""
+    url, title = safe_url(_string(origin, "htmlUrl")), _string(origin, "title")
+    return Card(name=name or title or None, url=url) if name or title or url else None
+
+
+def _is(states: list[str], state: str) -> bool:
+    """Whether one of the tags `user/…/state/com.google/…` is that state."""
+    return any(tag.startswith("user/") and tag.endswith(f"/state/com.google/{state}") for tag in states)
+
+
+def _seconds(value: Any, per_second: int) -> float | None:
+    return int(value) / per_second if isinstance(value, int | str) and str(value).isdecimal() else None
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 < value < 2**63 else None
+
+
+def _string(node: Any, name: str) -> str:
+    value = node.get(name) if isinstance(node, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _object(node: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = node.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(node: Mapping[str, Any], name: str) -> list[Any]:
+    value = node.get(name)
+    return value if isinstance(value, list) else []

@@ -1,0 +1,283 @@
+"""Posts from other readers: what was saved there into `saved`, and read state to posts that are here.
+
+Their files don't say what publishers call their posts, so a post is looked for here among those of its feed, by guid,
+a digest of it, or link. What is saved there and isn't here is stored as a post of no feed: nobody else gets it, and no
+feed is said to have it. Everything may be done again: what came once is known by its id there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zipfile
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from microsub.errors import InvalidRequest
+from microsub.kit.urls import normalise_url
+from microsub.model.jf2 import Feed
+from microsub.model.reader import GLOBAL, SAVED
+from microsub.posts.entries import items_to_store
+from microsub.redis.replies import text
+from microsub.timelines.pages import mark
+from microsub.timelines.saved import save_posts, saved_among
+from microsub.transfer.reports import ChannelImport, ImportReport, Skipped
+
+if TYPE_CHECKING:
+    from microsub.feeds.record import Feeds
+    from microsub.parsing.pool import ParsePool
+    from microsub.posts.imported import Imported
+    from microsub.posts.items import Items
+    from microsub.posts.values import ItemToStore
+    from microsub.redis.protocol import Redis
+    from microsub.transfer.feed_lists import FeedLists, ListReport
+    from microsub.transfer.foreign_posts import ReaderPost
+
+MOST_BYTES = 512 * 1024 * 1024
+"""Bytes of one file, and of one that lies in an archive."""
+MOST_FILES = 20_000
+_TOGETHER = 100
+_LOOKED_AT = 5000
+"""Posts of a feed among which one is looked for, the latest."""
+_FEEDS_KNOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtFile:
+    """A file that a reader has exported, or one in an archive of it: a list of feeds, or posts."""
+
+    name: str
+    opml: bytes = b""
+    posts: Sequence[Any] = ()
+
+
+@dataclass(slots=True)
+class BroughtReport:
+    """What came of a reader's files: lists of feeds, then posts."""
+
+    posts: ImportReport
+    lists: list[ListReport] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"lists": [one.as_dict() for one in self.lists], "posts": self.posts.as_dict()}
+
+    def as_text(self) -> str:
+        """For people."""
+        return "\n".join([*(one.as_text() for one in self.lists), self.posts.as_text()])
+
+
+def brought_files(path: Path) -> Iterator[BroughtFile]:
+    """What is in a file: OPML, JSON, or an archive (zip) of such files, lists first. Raises InvalidRequest."""
+    if not zipfile.is_zipfile(path):
+        if path.stat().st_size > MOST_BYTES:
+            raise InvalidRequest(f"{path.name} is too large: expected {MOST_BYTES} bytes at most")
+        yield _read(path.name, path.read_bytes())
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = [one for one in archive.infolist() if one.filename.endswith((".xml", ".opml", ".json"))]
+        if len(members) > MOST_FILES:
+            raise InvalidRequest(f"{path.name} holds too many files: expected {MOST_FILES} at most")
+        for member in sorted(members, key=lambda one: (one.filename.endswith(".json"), one.filename)):
+            try:
+                with archive.open(member) as source:
+                    body = source.read(MOST_BYTES + 1)
+            except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, OSError) as error:
+                raise InvalidRequest(f"{member.filename} in {path.name} can't be read: {error}") from None
+            if len(body) > MOST_BYTES:
+                raise InvalidRequest(f"{member.filename} is too large: expected {MOST_BYTES} bytes at most")
+            yield _read(member.filename, body)
+
+
+def _read(name: str, body: bytes) -> BroughtFile:
+    if body.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")[:1] == b"<":
+        return BroughtFile(name, opml=body)
+    try:
+        found = orjson.loads(body.removeprefix(b"\xef\xbb\xbf"))
+    except ValueError as error:
+        raise InvalidRequest(f"{name} is neither a list of feeds nor JSON: {error}") from None
+    posts = found
+    if isinstance(found, dict):
+        posts = next((found[key] for key in ("items", "entries") if isinstance(found.get(key), list)), None)
+    if not isinstance(posts, list):
+        raise InvalidRequest(f"{name} holds no posts: expected 'items' or 'entries'")
+    return BroughtFile(name, posts=posts)
+
+
+class OtherReaders:
+    """One import. Times are Unix seconds."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        feeds: Feeds,
+        items: Items,
+        imported: Imported,
+        lists: FeedLists,
+        parser: ParsePool,
+    ) -> None:
+        self._redis = redis
+        self._feeds = feeds
+        self._items = items
+        self._imported = imported
+        self._lists = lists
+        self._parser = parser
+        self._stored: OrderedDict[str, dict[str, str]] = OrderedDict()
+        self._saved = ChannelImport(SAVED, "Saved")
+        self._absent = 0
+        self._unpolled = 0
+        self._marked = 0
+
+    async def run(
+        self, user: str, kind: str, path: Path, now: float, *, all_saved: bool, unread_too: bool, dry_run: bool
+    ) -> BroughtReport:
+        """Bring what is in a file of the reader `kind`; `all_saved`: whatever it says of their state.
+
+        Posts that are here become read where they are read there, and with `unread_too` unread where they are that.
+        Raises InvalidRequest and ParseError for a file that can't be used.
+        """
+        files = await asyncio.to_thread(lambda: list(brought_files(path)))
+        report = BroughtReport(ImportReport(user, dry_run))
+        for file in files:
+            if file.opml:
+                report.lists.append(await self._lists.import_list(user, file.opml, now, dry_run=dry_run))
+        for file in files:
+            for start in range(0, len(file.posts), _TOGETHER):
+                some = file.posts[start : start + _TOGETHER]
+                found = await self._parser.posts_of_reader(some)
+                report.posts.skipped += [
+                    Skipped("", f"{file.name}, post {start + place + 1}", "it is no post that can be read")
+                    for place, one in enumerate(found)
+                    if one is None
+                ]
+                usable = [one for one in found if one is not None]
+                await self._bring(user, kind, usable, now, report.posts, all_saved=all_saved, unread_too=unread_too)
+        if any(file.posts for file in files):
+            report.posts.channels.append(self._saved)
+            report.posts.notes += self._notes(dry_run=dry_run)
+        return report
+
+    def _notes(self, *, dry_run: bool) -> list[str]:
+        notes = [f"{self._marked} posts {'would be' if dry_run else 'were'} marked as they are there"] * bool(
+            self._marked
+        )
+        if self._unpolled:
+            notes.append(f"{self._unpolled} posts are of feeds that haven't been polled yet: repeat the import later")
+        if self._absent:
+            notes.append(f"{self._absent} posts aren't saved, and aren't here: left out")
+        return notes
+
+    async def _bring(
+        self,
+        user: str,
+        kind: str,
+        posts: Sequence[ReaderPost],
+        now: float,
+        report: ImportReport,
+        *,
+        all_saved: bool,
+        unread_too: bool,
+    ) -> None:
+        here = await self._here(posts)
+        wanted = [post for post in posts if post.saved or all_saved]
+        await self._save(user, kind, wanted, here, now, dry_run=report.dry_run)
+        if not all_saved:
+            await self._mark(user, [post for post in posts if post.read], "read", here, now, dry_run=report.dry_run)
+            if unread_too:
+                unread = [post for post in posts if not post.read]
+                await self._mark(user, unread, "unread", here, now, dry_run=report.dry_run)
+            left = [post for post in posts if not post.saved and not here.get(post.id)]
+            self._unpolled += sum(here.get(post.id) is None for post in left)
+            self._absent += sum(here.get(post.id) == "" for post in left)
+
+    async def _mark(
+        self,
+        user: str,
+        posts: Sequence[ReaderPost],
+        state: Literal["read", "unread"],
+        here: dict[str, str | None],
+        now: float,
+        *,
+        dry_run: bool,
+    ) -> None:
+        ids = [item for post in posts if (item := here.get(post.id))]
+        self._marked += len(ids)
+        if ids and not dry_run:
+            await mark(self._redis, user, GLOBAL, ids, state, now)
+
+    async def _save(
+        self,
+        user: str,
+        kind: str,
+        posts: Sequence[ReaderPost],
+        here: dict[str, str | None],
+        now: float,
+        *,
+        dry_run: bool,
+    ) -> None:
+        names = {f"{kind} {post.id}": post for post in posts}
+        due = {name: names[name] for name in await self._imported.missing(user, SAVED, list(names))}
+        there = await saved_among(self._redis, user, [item for post in due.values() if (item := here.get(post.id))])
+        own = {name: post for name, post in due.items() if not here.get(post.id)}
+        self._saved.read += len(posts)
+        self._saved.known += len(posts) - len(due) + len(there)
+        self._saved.of_no_feed += len(own)
+        self._saved.undated += sum(post.entry.published is None for post in own.values())
+        if dry_run or not due:
+            return
+        ids = await self._imported.ids(user, list(own))
+        await self._imported.write({ids[name]: _to_store(post, now) for name, post in own.items()}, now)
+        found = [ids[name] if name in own else str(here[post.id]) for name, post in due.items()]
+        await save_posts(self._redis, self._items, user, found, now)
+        await self._imported.arrived(user, SAVED, list(due))
+
+    async def _here(self, posts: Sequence[ReaderPost]) -> dict[str, str | None]:
+        """The item that each post is here, '' for none, None where its feed was never polled here."""
+        urls = list(dict.fromkeys(post.feed for post in posts if post.feed))
+        known = await self._feeds.find_many(urls)
+        records = await self._feeds.get_many(known.values())
+        found: dict[str, str | None] = {}
+        for post in posts:
+            feed = known.get(post.feed)
+            record = records.get(feed) if feed is not None else None
+            if record is None:
+                found[post.id] = ""
+            elif record.last_success is None:
+                found[post.id] = None
+            else:
+                stored = await self._posts_of(record.id)
+                found[post.id] = next((stored[name] for name in _names(post) if name in stored), "")
+        return found
+
+    async def _posts_of(self, feed_id: str) -> dict[str, str]:
+        """The feed's latest posts by all that another reader may know them by."""
+        known = self._stored.get(feed_id)
+        if known is None:
+            ids = await self._items.newest(feed_id, _LOOKED_AT)
+            rows = await self._items.fields(ids, ("guid", "written_guid", "link"))
+            known = {}
+            for item, row in zip(ids, rows, strict=True):
+                guid, written, link = (text(value) if value else "" for value in row)
+                for name in filter(None, (guid, written, normalise_url(link))):
+                    known.setdefault(name, item)
+                    known.setdefault(sha256(name.encode()).hexdigest(), item)
+                known.setdefault(sha256(link.encode()).hexdigest(), item)
+            self._stored[feed_id] = known
+            while len(self._stored) > _FEEDS_KNOWN:
+                self._stored.popitem(last=False)
+        return known
+
+
+def _names(post: ReaderPost) -> list[str]:
+    link = post.entry.url or ""
+    return [name for name in (post.guid, normalise_url(post.guid), post.digest, normalise_url(link)) if name]
+
+
+def _to_store(post: ReaderPost, now: float) -> ItemToStore:
+    (found,) = items_to_store(Feed(url="", format="import", entries=(post.entry,)), now, None)
+    return found

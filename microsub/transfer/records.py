@@ -1,0 +1,175 @@
+"""The lines of a user's export: one JSON object each, after a header with the version.
+
+In this order: the header; channels in the user's order; rules that hold everywhere; then feeds, follows, posts, items
+and absences, each behind what it names; the end, with the number of lines. Ids are the exporting server's and stand for
+the objects of this file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from microsub.errors import InvalidRequest
+from microsub.parsing.process import reader
+
+VERSION = 1
+LONGEST_LINE = 16 * 1024 * 1024
+"""Characters of a line; a post has four million at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportHeader:
+    """Whose export it is, of which server's data (`instance`), when it was written, and by which version of this."""
+
+    user: str
+    instance: str
+    exported: str
+    software: str
+    me: str = ""
+    version: int = VERSION
+    type: Literal["user"] = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedChannel:
+    """A channel with its own settings, as backend.json has them, and the addresses that it mutes and blocks."""
+
+    uid: str
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    mute: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    type: Literal["channel"] = "channel"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedRules:
+    """The addresses that are muted and blocked everywhere."""
+
+    mute: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    type: Literal["rules"] = "rules"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFeed:
+    """A feed that is followed, or that posts are of."""
+
+    feed: str
+    url: str
+    title: str | None = None
+    photo: str | None = None
+    home: str | None = None
+    description: str | None = None
+    type: Literal["feed"] = "feed"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFollow:
+    """A follow; what is published before `unread_from` (Unix time) comes in as read."""
+
+    channel: str
+    feed: str
+    url: str
+    followed_at: float
+    name: str | None = None
+    unread_from: float | None = None
+    type: Literal["follow"] = "follow"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPost:
+    """A post of a feed, or (feed '') of none: `jf2` as apps get it, guid, place, own link, what was saved with it."""
+
+    post: str
+    guid: str
+    score: float
+    hash: str
+    jf2: Mapping[str, Any]
+    feed: str = ""
+    link: str = ""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    type: Literal["post"] = "post"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedItems:
+    """Posts in a channel's timeline, the oldest first, each with the Unix time of reading, None for unread."""
+
+    channel: str
+    items: tuple[tuple[str, float | None], ...]
+    type: Literal["items"] = "items"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedAbsences:
+    """What has left a channel: post ('' for one that is gone), its feed and guid, seconds of Unix time, reason."""
+
+    channel: str
+    items: tuple[tuple[str, str, str, int, int], ...]
+    type: Literal["gone"] = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportEnd:
+    """The end, by which a file is known to be whole; `lines` with this one."""
+
+    lines: int
+    type: Literal["end"] = "end"
+
+
+ExportRecord = (
+    ExportHeader
+    | ExportedChannel
+    | ExportedRules
+    | ExportedFeed
+    | ExportedFollow
+    | ExportedPost
+    | ExportedItems
+    | ExportedAbsences
+    | ExportEnd
+)
+
+_KINDS: Mapping[str, Any] = {
+    "user": ExportHeader,
+    "channel": ExportedChannel,
+    "rules": ExportedRules,
+    "feed": ExportedFeed,
+    "follow": ExportedFollow,
+    "post": ExportedPost,
+    "items": ExportedItems,
+    "gone": ExportedAbsences,
+    "end": ExportEnd,
+}
+
+
+def read_record(line: bytes, number: int) -> ExportRecord:
+    """A line of an export. Raises InvalidRequest, naming the line, and both versions where it is of a newer one."""
+    if len(line) > LONGEST_LINE:
+        raise InvalidRequest(f"line {number}: found {len(line)} bytes, expected {LONGEST_LINE} at most")
+    try:
+        found = orjson.loads(line)
+        kind = found["type"]
+        if kind == "user" and (version := int(found["version"])) > VERSION:
+            raise InvalidRequest(
+                f"line {number}: the export has version {version}, and this software reads {VERSION} at most; "
+                "upgrade the server first"
+            )
+        record: ExportRecord = reader(_KINDS[kind])(line)
+    except (ValueError, KeyError, TypeError) as error:
+        why = str(error).partition("\n")[0] if isinstance(error, orjson.JSONDecodeError) else _problem(error)
+        raise InvalidRequest(f"line {number}: this is no line of a user's export: {why}") from None
+    return record
+
+
+def _problem(error: Exception) -> str:
+    """What pydantic, or Python, says is wrong, in a few words."""
+    errors = getattr(error, "errors", None)
+    if errors is None:
+        return f"its 'type' is missing or unknown ({str(error)[:60]})"
+    first = errors()[0]
+    return f"'{'.'.join(map(str, first['loc'][1:]))}': {first['msg']}"

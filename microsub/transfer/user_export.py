@@ -1,0 +1,201 @@
+"""All that is a user's, as lines of JSON (`records`): written in pieces, whatever there is of it.
+
+Posts come in the order of their ids, so that those of one poll stay together and come in again in their order. What
+comes in while the export is written may be missing, as if it came after it. Tokens, passwords and sessions aren't part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+import microsub
+from microsub.model.plaintext import escaped_json
+from microsub.model.reader import GLOBAL
+from microsub.model.settings import Filters, OwnChannelSettings, stated
+from microsub.timelines.restore import absences, states
+from microsub.transfer.records import (
+    ExportedAbsences,
+    ExportedChannel,
+    ExportedFeed,
+    ExportedFollow,
+    ExportedItems,
+    ExportedPost,
+    ExportedRules,
+    ExportEnd,
+    ExportHeader,
+    ExportRecord,
+)
+
+if TYPE_CHECKING:
+    from microsub.feeds.record import Feeds
+    from microsub.identity.store.accounts import User
+    from microsub.model.reader import Channel
+    from microsub.posts.items import Items
+    from microsub.redis.protocol import Redis
+    from microsub.timelines.channels import Channels
+    from microsub.timelines.restore import Absence
+    from microsub.timelines.rules import Rules
+
+_BATCH = 200
+OWN_FIELDS = frozenset(
+    {
+        *("ID", "feed", "guid", "score", "discovered", "updated", "Published", "hash", "author", "link", "Data"),
+        *("incomplete", "version", "confirmed", "untold", "asked", "condemned", "twin", "twin_at", "was"),
+    }
+)
+"""The fields of an item that ingest writes; all others were saved with it."""
+
+
+class UserExport:
+    """Writes exports."""
+
+    def __init__(self, redis: Redis, channels: Channels, rules: Rules, feeds: Feeds, items: Items) -> None:
+        self._redis = redis
+        self._channels = channels
+        self._rules = rules
+        self._feeds = feeds
+        self._items = items
+
+    async def lines(self, user: User, instance: str, now: float) -> AsyncIterator[bytes]:
+        """The lines of a user's export, with their ends; `instance` names this server's data."""
+        count = 0
+        async for record in self._records(user, instance, now):
+            count += 1
+            yield encoded(record)
+        yield encoded(ExportEnd(count + 1))
+
+    async def _records(self, user: User, instance: str, now: float) -> AsyncIterator[ExportRecord]:
+        moment = datetime.fromtimestamp(int(now), UTC).isoformat()
+        yield ExportHeader(user.name, instance, moment, microsub.__version__, user.me)
+        channels = await self._channels.list(user.name)
+        rules = await self._rules.of_channels(user.name, [GLOBAL, *(channel.uid for channel in channels)])
+        for channel in channels:
+            mute, block = rules[channel.uid]
+            yield ExportedChannel(
+                channel.uid, channel.name, settings_object(channel.settings), tuple(mute), tuple(block)
+            )
+        yield ExportedRules(tuple(rules[GLOBAL][0]), tuple(rules[GLOBAL][1]))
+        named: set[str] = set()
+        async for record in self._follows(user.name, channels, named):
+            yield record
+        ids, left = await self._ids(user.name, channels)
+        posts: set[int] = set()
+        async for record in self._posts(sorted(ids | left), named, posts):
+            yield record
+        for channel in channels:
+            async for states_ in states(self._redis, user.name, channel.uid):
+                known = [one for one in states_ if int(one.id) in posts]
+                if known:
+                    yield ExportedItems(channel.uid, tuple((one.id, one.read_at) for one in known))
+        buried = await self._buried(named, left - posts)
+        async for record in self._absences(user.name, channels, posts, buried):
+            yield record
+
+    async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:
+        everywhere = await self._channels.all_subscriptions(user)
+        for channel in channels:
+            since = await self._channels.unread_from(user, channel.uid)
+            followed = everywhere.get(channel.uid, [])
+            for start in range(0, len(followed), _BATCH):
+                some = followed[start : start + _BATCH]
+                async for feed in self._named([one.feed for one in some], named):
+                    yield feed
+                for one in some:
+                    yield ExportedFollow(channel.uid, one.feed, one.url, one.followed_at, one.name, since.get(one.feed))
+
+    async def _named(self, feeds: Iterable[str], named: set[str]) -> AsyncIterator[ExportedFeed]:
+        """The feeds that no line has named yet."""
+        new = [feed for feed in dict.fromkeys(feeds) if feed and feed not in named]
+        records = await self._feeds.get_many(new) if new else {}
+        for feed in new:
+            named.add(feed)
+            if (found := records.get(feed)) is not None:
+                yield ExportedFeed(feed, found.url, found.title, found.photo, found.home, found.description)
+
+    async def _ids(self, user: str, channels: Sequence[Channel]) -> tuple[set[int], set[int]]:
+        """The ids that stand in the user's channels, and those that have left one."""
+        there: set[int] = set()
+        left: set[int] = set()
+        for channel in channels:
+            async for some in states(self._redis, user, channel.uid):
+                there.update(int(one.id) for one in some)
+            async for gone in absences(self._redis, user, channel.uid):
+                left.update(int(one.id) for one in gone)
+        return there, left
+
+    async def _posts(self, ids: Sequence[int], named: set[str], posts: set[int]) -> AsyncIterator[ExportRecord]:
+        for start in range(0, len(ids), _BATCH):
+            some = ids[start : start + _BATCH]
+            rows = await self._items.get_many([str(one) for one in some])
+            there = [(one, row) for one, row in zip(some, rows, strict=True) if row and row.get("score")]
+            async for feed in self._named([row["feed"] for _, row in there], named):
+                yield feed
+            for one, row in there:
+                posts.add(one)
+                yield _post(str(one), row)
+
+    async def _buried(self, feeds: Iterable[str], ids: set[int]) -> Mapping[int, tuple[str, str]]:
+        """Feed and guid of posts that are gone, as their feeds remember them."""
+        found: dict[int, tuple[str, str]] = {}
+        for feed in feeds if ids else ():
+            async for guids in self._items.guids(feed):
+                found |= {item: (feed, guid) for guid, item in guids.items() if item in ids}
+        return found
+
+    async def _absences(
+        self, user: str, channels: Sequence[Channel], posts: set[int], buried: Mapping[int, tuple[str, str]]
+    ) -> AsyncIterator[ExportRecord]:
+        for channel in channels:
+            async for gone in absences(self._redis, user, channel.uid):
+                rows = [row for one in gone if (row := _absence(one, posts, buried)) is not None]
+                if rows:
+                    yield ExportedAbsences(channel.uid, tuple(rows))
+
+
+def _absence(
+    one: Absence, posts: set[int], buried: Mapping[int, tuple[str, str]]
+) -> tuple[str, str, str, int, int] | None:
+    """How an absence is written; None for a post that no feed remembers: it can't return."""
+    item = int(one.id)
+    if item in posts:
+        return one.id, "", "", one.at, int(one.reason)
+    if item in buried:
+        return "", *buried[item], one.at, int(one.reason)
+    return None
+
+
+def _post(item_id: str, row: Mapping[str, str]) -> ExportedPost:
+    jf2 = orjson.loads(row["Data"])
+    del jf2["_id"], jf2["_source"]
+    extra = {name: value for name, value in row.items() if name not in OWN_FIELDS}
+    return ExportedPost(
+        item_id,
+        row["guid"],
+        float(row["score"]),
+        row["hash"],
+        jf2,
+        feed=row["feed"],
+        link=row.get("link", ""),
+        extra=extra,
+    )
+
+
+def settings_object(settings: OwnChannelSettings) -> dict[str, Any]:
+    """Own settings as backend.json has them."""
+    return {
+        name: {key: list(part) if isinstance(part, tuple) else part for key, part in stated(value).items()}
+        if isinstance(value, Filters)
+        else value
+        for name, value in stated(settings).items()
+    }
+
+
+def encoded(record: ExportRecord) -> bytes:
+    """A line. It begins with what it is, and says nothing of what there is nothing to say of."""
+    said = {name: value for name in record.__slots__ if (value := getattr(record, name)) not in (None, (), {}, "")}
+    kind = said.pop("type")
+    return escaped_json(orjson.dumps({"type": kind, **said}).decode()).encode() + b"\n"

@@ -1,0 +1,437 @@
+"""A user's export into this server's stores.
+
+The file is read twice: first all of it is checked, so that a file that is cut off or corrupt changes nothing; then
+line by line is carried out. Every step may be repeated, so an import that broke off is finished by repeating it. What
+is here already stays as it is; what was read there is read here, and nothing that was read here becomes unread.
+
+What the file says of posts is foreign: it is cleaned as what publishers say is, in a parser process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from microsub.configuration.facts import Change, What
+from microsub.errors import InvalidRequest
+from microsub.feeds.record import FeedRecord
+from microsub.formats.entry_id import MAX_IDENTITY, common_identity
+from microsub.formats.wire import dump, to_wire
+from microsub.kit.urls import normalise_profile, safe_url, web_address
+from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
+from microsub.model.settings import OwnChannelSettings, stated
+from microsub.posts.ingest import PostWriter
+from microsub.posts.values import WRITTEN_GUID, ItemToStore
+from microsub.timelines.restore import Absence, RestoredItem, restore
+from microsub.timelines.timelinekeys import members_at, set_keys
+from microsub.transfer.records import (
+    LONGEST_LINE,
+    ExportedAbsences,
+    ExportedChannel,
+    ExportedFeed,
+    ExportedFollow,
+    ExportedItems,
+    ExportedPost,
+    ExportedRules,
+    ExportEnd,
+    ExportHeader,
+    ExportRecord,
+    read_record,
+)
+from microsub.transfer.reports import ChannelImport, ImportReport, Skipped
+from microsub.transfer.user_export import OWN_FIELDS
+
+if TYPE_CHECKING:
+    from microsub.administration import Applier
+    from microsub.feeds.record import Feeds
+    from microsub.identity.store.accounts import Accounts
+    from microsub.model.jf2 import Entry
+    from microsub.parsing.pool import ParsePool
+    from microsub.posts.imported import Imported
+    from microsub.posts.items import Items
+    from microsub.redis.protocol import Redis
+    from microsub.timelines.channels import Channels
+    from microsub.timelines.following import Following
+    from microsub.timelines.rules import Rules
+
+_TOGETHER = 200
+"""Posts that are cleaned and written together."""
+_ROUND = 1000
+"""Lines between two reports of progress."""
+_MOST_EXTRA = 1_000_000
+_LONGEST_HASH = 64
+_WORDS = frozenset({"title", "description"})
+_REASONS = frozenset(map(int, Reason))
+
+Progress = Callable[[int, int], None]
+"""Told how many lines of how many are done."""
+
+
+@dataclass(slots=True)
+class _Names:
+    """What the names of a file stand for here: feeds as records (without id in a dry run, where they are new), posts as
+    item ids, those of `no_feed`; its channels, of which `made` are new, and its follows.
+    """
+
+    feeds: dict[str, FeedRecord] = field(default_factory=dict)
+    posts: dict[str, str] = field(default_factory=dict)
+    no_feed: set[str] = field(default_factory=set)
+    channels: dict[str, ChannelImport] = field(default_factory=dict)
+    follows: list[tuple[str, str]] = field(default_factory=list)
+    made: int = 0
+
+
+class UserImport:
+    """One import. Times are Unix seconds; `instance` names this server's data."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        accounts: Accounts,
+        channels: Channels,
+        rules: Rules,
+        feeds: Feeds,
+        items: Items,
+        following: Following,
+        imported: Imported,
+        people: Applier,
+        parser: ParsePool,
+        instance: str,
+    ) -> None:
+        self._redis = redis
+        self._accounts = accounts
+        self._channels = channels
+        self._rules = rules
+        self._feeds = feeds
+        self._items = items
+        self._following = following
+        self._imported = imported
+        self._people = people
+        self._parser = parser
+        self._instance = instance
+        self._names = _Names()
+        self._user = ""
+        self._now = 0.0
+        self._report = ImportReport("", dry_run=False)
+        self._origin = ""
+
+    async def run(
+        self,
+        user: str,
+        file: BinaryIO,
+        now: float,
+        *,
+        dry_run: bool = False,
+        progress: Progress = lambda done, count: None,
+    ) -> ImportReport:
+        """Bring all that a file has to the user of that name, who is made where there is none.
+
+        Raises InvalidRequest, naming the line, for a file that isn't a whole export of a version that can be read, and
+        for an address that is another user's; then nothing was changed.
+        """
+        header, count = await asyncio.to_thread(check_export, file)
+        self._user, self._now, self._origin = user, now, header.instance
+        self._report = ImportReport(user, dry_run)
+        if await self._accounts.user(user) is None:
+            await self._people.vet(made := Change(What.USER_ADDED, user, value=header.me))
+            if not dry_run:
+                await self._people.apply(made, now)
+        posts: list[ExportedPost] = []
+        for number, record in _records(file):
+            if posts and (not isinstance(record, ExportedPost) or len(posts) == _TOGETHER):
+                await self._posts(posts)
+                posts = []
+            if isinstance(record, ExportedPost):
+                posts.append(record)
+            else:
+                await self._carry_out(record)
+            if number % _ROUND == 0:
+                progress(number, count)
+        await self._end()
+        return self._report
+
+    async def _carry_out(self, record: ExportRecord) -> None:
+        match record:
+            case ExportedChannel():
+                await self._channel(record)
+            case ExportedRules():
+                await self._rule(GLOBAL, record.mute, record.block)
+            case ExportedFeed():
+                await self._feed(record)
+            case ExportedFollow() if record.channel in self._names.channels:
+                await self._follow(record)
+            case ExportedItems() if record.channel in self._names.channels:
+                await self._timeline(record)
+            case ExportedAbsences() if record.channel in self._names.channels:
+                await self._absences(record)
+
+    async def _channel(self, record: ExportedChannel) -> None:
+        own = _settings(record.settings)
+        there = {one.uid: one for one in await self._channels.list(self._user)}
+        found = there.get(record.uid)
+        if found is None and record.uid not in STANDING:
+            self._names.made += 1
+            if not self._report.dry_run:
+                try:
+                    found = await self._channels.create(self._user, record.name, self._now, record.uid)
+                except InvalidRequest as error:
+                    self._report.notes.append(f"channel {record.uid}: {error}; left out")
+                    return
+        counted = ChannelImport(record.uid, record.name)
+        self._names.channels[record.uid] = counted
+        self._report.channels.append(counted)
+        if self._report.dry_run or found is None:
+            return
+        if stated(own) and not stated(found.settings):
+            await self._channels.set_settings(self._user, record.uid, own, self._now)
+        await self._rule(record.uid, record.mute, record.block)
+
+    async def _rule(self, uid: str, mute: Iterable[str], block: Iterable[str]) -> None:
+        if not self._report.dry_run and uid != SAVED:
+            for url in mute:
+                await self._rules.mute(self._user, uid, url, self._now)
+            for url in block:
+                await self._rules.block(self._user, uid, url, self._now)
+
+    async def _feed(self, record: ExportedFeed) -> None:
+        if web_address(record.url) is None:
+            self._report.skipped.append(Skipped("", record.url, "its address is none of a feed"))
+            return
+        if self._report.dry_run:
+            known = await self._feeds.find(record.url)
+            found = await self._feeds.get(known) if known is not None else None
+            self._names.feeds[record.feed] = found or FeedRecord("", record.url)
+            return
+        found = await self._feeds.ensure(record.url, self._now)
+        if found.title is None and found.last_success is None:
+            said = {
+                "title": record.title,
+                "photo": record.photo,
+                "home": record.home,
+                "description": record.description,
+            }
+            safe = {name: text for name, text in said.items() if text and (name in _WORDS or web_address(text))}
+            await self._feeds.update(found.id, safe)
+            found = await self._feeds.get(found.id) or found
+        self._names.feeds[record.feed] = found
+
+    async def _follow(self, record: ExportedFollow) -> None:
+        feed = self._names.feeds.get(record.feed)
+        if feed is None or web_address(record.url) is None:
+            self._report.skipped.append(Skipped(record.channel, record.url, "its address is none of a feed"))
+            return
+        self._names.channels[record.channel].feeds += 1
+        if self._report.dry_run:
+            return
+        user, uid, at = self._user, record.channel, min(record.followed_at, self._now)
+        if (
+            await self._channels.follow(user, uid, feed.id, record.url, at, record.name)
+            and record.unread_from is not None
+        ):
+            await self._channels.set_unread_from(user, uid, feed.id, record.unread_from)
+        self._names.follows.append((uid, record.feed))
+
+    # --- posts
+
+    async def _posts(self, records: Sequence[ExportedPost]) -> None:
+        """Store what isn't here yet, and note what each stands for."""
+        entries = await self._parser.exported_posts([record.jf2 for record in records])
+        usable: list[tuple[ExportedPost, ItemToStore]] = []
+        for record, entry in zip(records, entries, strict=True):
+            if entry is None or not record.guid or len(record.guid) > 2 * MAX_IDENTITY:
+                self._report.skipped.append(Skipped("", record.guid, "it is no post that can be read"))
+            else:
+                usable.append((record, _to_store(record, entry, self._now)))
+        by_feed: dict[str, list[tuple[ExportedPost, ItemToStore]]] = {}
+        for record, post in usable:
+            by_feed.setdefault(record.feed if record.feed in self._names.feeds else "", []).append((record, post))
+        # One after the other, so that ids grow as they did there: by them posts of one moment are in order.
+        for feed, found in by_feed.items():
+            await (self._of_feed(feed, found) if feed else self._of_no_feed(found))
+
+    async def _of_feed(self, name: str, posts: Sequence[tuple[ExportedPost, ItemToStore]]) -> None:
+        feed = self._names.feeds[name]
+        if not feed.id:
+            return
+        guids = [record.guid for record, _ in posts]
+        known = await self._imported.claims(feed.id, guids)
+        new = [post for record, post in posts if record.guid not in known]
+        if new and not self._report.dry_run:
+            # The first one of a document is its newest.
+            stored = await PostWriter(self._redis).write(feed, new[::-1], self._now)
+            await self._items.done(feed.id, [item.id for item in stored.new])
+            known = await self._imported.claims(feed.id, guids)
+        alive = {item.id for item in await self._items.timeline_items(list(known.values()))}
+        self._names.posts |= {record.post: known[record.guid] for record, _ in posts if known.get(record.guid) in alive}
+        # What the feed knows as deleted comes back for this user alone.
+        await self._own(
+            [(record, post) for record, post in posts if record.guid in known and known[record.guid] not in alive],
+            feed.id,
+        )
+
+    async def _of_no_feed(self, posts: Sequence[tuple[ExportedPost, ItemToStore]]) -> None:
+        self._names.no_feed |= {record.post for record, _ in posts}
+        here: set[str] = set()
+        if self._origin == self._instance and posts:
+            rows = await self._items.fields([record.post for record, _ in posts], ("feed", "guid"))
+            here = {
+                record.post
+                for (record, _), (feed, guid) in zip(posts, rows, strict=True)
+                if (feed, guid) == (b"", record.guid.encode())
+            }
+        self._names.posts |= {item: item for item in here}
+        await self._own([(record, post) for record, post in posts if record.post not in here], "")
+
+    async def _own(self, posts: Sequence[tuple[ExportedPost, ItemToStore]], feed_id: str) -> None:
+        if not posts or self._report.dry_run:
+            return
+        names = {record.post: f"{self._origin} {record.post}" for record, _ in posts}
+        # As in a document, the newest is given the largest id.
+        ids = await self._imported.ids(self._user, list(names.values())[::-1])
+        await self._imported.write({ids[names[record.post]]: post for record, post in posts}, self._now, feed_id)
+        self._names.posts |= {post: ids[name] for post, name in names.items()}
+
+    # --- timelines
+
+    async def _timeline(self, record: ExportedItems) -> None:
+        counted = self._names.channels[record.channel]
+        ids = {self._names.posts[post]: at for post, at in record.items if post in self._names.posts}
+        there = await members_at(self._redis, set_keys(self._user, record.channel), list(ids)) if ids else set()
+        counted.known += len(there)
+        counted.read += sum(at is not None for _, at in record.items)
+        counted.unread += sum(at is None for _, at in record.items)
+        counted.of_no_feed += sum(post in self._names.no_feed for post, _ in record.items)
+        if not self._report.dry_run:
+            items = await self._items.timeline_items(list(ids))
+            back = [RestoredItem(item, ids[item.id]) for item in items]
+            await restore(self._redis, self._items, self._user, record.channel, back, (), self._now)
+
+    async def _absences(self, record: ExportedAbsences) -> None:
+        if self._report.dry_run:
+            return
+        out = [
+            Absence(self._names.posts[post], at, Reason(reason))
+            for post, _, _, at, reason in record.items
+            if post in self._names.posts
+        ]
+        buried: dict[str, list[tuple[str, int, int]]] = {}
+        for post, feed, guid, at, reason in record.items:
+            if not post and feed in self._names.feeds:
+                buried.setdefault(feed, []).append((guid, at, reason))
+        for feed, rows in buried.items():
+            ids = await self._imported.bury(self._names.feeds[feed].id, [guid for guid, _, _ in rows], self._now)
+            out += [Absence(ids[guid], at, Reason(reason)) for guid, at, reason in rows]
+        if out:
+            await restore(self._redis, self._items, self._user, record.channel, (), out, self._now)
+
+    async def _end(self) -> None:
+        """Have what is followed filled and polled, and the channels in their order where all of them are new."""
+        if self._report.dry_run:
+            return
+        names = self._names
+        if names.made and names.made == sum(uid not in STANDING for uid in names.channels):
+            await self._channels.order(self._user, list(names.channels))
+        for uid, feed in names.follows:
+            await self._following.join(self._user, uid, names.feeds[feed], self._now)
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
+    """The header of an export that is whole and refers to nothing that it doesn't have; and how many lines it has.
+
+    Raises InvalidRequest, naming the line.
+    """
+    header: ExportHeader | None = None
+    ended = 0
+    number = 0
+    names: dict[type, set[str]] = {ExportedChannel: set(), ExportedFeed: {""}, ExportedPost: {""}}
+    for number, record in _records(file):
+        if header is None:
+            if not isinstance(record, ExportHeader):
+                raise InvalidRequest(f"line {number}: found a line of the kind '{record.type}', expected the header")
+            header = record
+        elif isinstance(record, ExportHeader):
+            raise InvalidRequest(f"line {number}: found a second header")
+        elif ended:
+            raise InvalidRequest(f"line {number}: found a line behind the end")
+        _check_names(record, names, number)
+        if isinstance(record, ExportEnd):
+            ended = number
+            if record.lines != number:
+                raise InvalidRequest(f"line {number}: the export had {record.lines} lines, and has {number}")
+    if header is None or not ended:
+        raise InvalidRequest(f"line {number}: the export was cut off here: nothing was imported")
+    return header, number
+
+
+def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: int) -> None:
+    channels, feeds, posts = names[ExportedChannel], names[ExportedFeed], names[ExportedPost]
+    match record:
+        case ExportedChannel():
+            _settings(record.settings, number)
+            channels.add(record.uid)
+        case ExportedFeed():
+            feeds.add(record.feed)
+        case ExportedPost():
+            _require(record.feed in feeds, f"feed '{record.feed}'", number)
+            posts.add(record.post)
+        case ExportedFollow():
+            _require(record.channel in channels and record.feed in feeds, "channel or feed", number)
+        case ExportedItems():
+            _require(
+                record.channel in channels and all(one in posts for one, _ in record.items), "channel or post", number
+            )
+        case ExportedAbsences():
+            known = all(one in posts and feed in feeds for one, feed, _, _, _ in record.items)
+            _require(record.channel in channels and known, "channel, feed or post", number)
+            _require(all(reason in _REASONS for *_, reason in record.items), "reason", number)
+
+
+def _require(known: bool, what: str, number: int) -> None:
+    if not known:
+        raise InvalidRequest(f"line {number}: it names a {what} that no line before it has")
+
+
+def _records(file: BinaryIO) -> Iterator[tuple[int, ExportRecord]]:
+    """The lines with their numbers, from the beginning."""
+    file.seek(0)
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        yield number, read_record(line, number)
+
+
+def _settings(found: Mapping[str, Any], number: int = 0) -> OwnChannelSettings:
+    from pydantic import TypeAdapter, ValidationError  # slow to load, and the web processes don't need it
+
+    try:
+        return TypeAdapter(OwnChannelSettings).validate_python(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidRequest(f"line {number}: the settings can't be used: {where}: {first['msg']}") from None
+
+
+def _to_store(record: ExportedPost, entry: Entry, now: float) -> ItemToStore:
+    """The post as this server would have stored it, but for its place and digest, which are the file's."""
+    link = safe_url(record.link)
+    # What has no link of its own shows another one.
+    entry = entry if link else replace(entry, url=None, fallback_url=entry.url)
+    wire = to_wire(entry)
+    extra = {name: text for name, text in record.extra.items() if name not in OWN_FIELDS}
+    author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
+    return ItemToStore(
+        guid=record.guid,
+        wire=dump(wire),
+        hash=record.hash[:_LONGEST_HASH],
+        score=min(record.score, now),
+        published=wire.get("published", ""),
+        author=author,
+        link=link or "",
+        common=common_identity(replace(entry, guid=extra.get(WRITTEN_GUID) or record.guid, url=link)),
+        extra=extra if sum(map(len, extra.values())) <= _MOST_EXTRA else {},
+    )

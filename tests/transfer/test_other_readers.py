@@ -1,0 +1,153 @@
+"""What other readers export: saved posts and read state, once, however often it is imported."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from microsub.errors import InvalidRequest, ParseError
+from microsub.posts.imported import Imported
+from microsub.redis.protocol import Redis
+from microsub.timelines.pages import mark
+from microsub.transfer.other_readers import BroughtReport, OtherReaders
+from tests.support.parsing import PARSER
+from tests.support.posts import NOON, candidate
+from tests.support.reader import Reader
+from tests.support.readers import instance
+from tests.support.world import World
+
+DATA = Path(__file__).parents[1] / "data" / "other_readers"
+A = "https://a.example/feed"
+
+
+@pytest.fixture
+async def here(real_redis: Redis) -> AsyncIterator[World]:
+    async with instance(real_redis) as made:
+        yield made
+
+
+@pytest.fixture
+async def ann(here: World) -> Reader:
+    """She follows a feed with four posts, of which all but one are unread."""
+    ann = await here.reader("ann", "news")
+    await here.following.follow("ann", "news", A, NOON - 100)
+    await here.publish(A, *(candidate(f"a{n}", at=NOON + n, host="a.example") for n in range(4)))
+    return ann
+
+
+async def bring(
+    here: World, kind: str, path: Path, *, dry_run: bool = False, unread_too: bool = False
+) -> BroughtReport:
+    readers = OtherReaders(here.redis, here.feeds, here.items, Imported(here.redis), here.feed_lists, PARSER)
+    return await readers.run(
+        "ann", kind, path, here.now, all_saved=kind == "starred", unread_too=unread_too, dry_run=dry_run
+    )
+
+
+async def test_starred_posts_of_google_reader(here: World, ann: Reader) -> None:
+    """They come into `saved` with date, author, text and files, cleaned; again, nothing is doubled or comes back."""
+    dry = await bring(here, "starred", DATA / "takeout.json", dry_run=True)
+    assert await ann.items("saved") == []
+    for _ in range(2):
+        report = await bring(here, "starred", DATA / "takeout.json")
+        items = await ann.items("saved")
+        assert [item["name"] for item in items] == ["javascript", "A cast", "A rose & more"]
+    assert dry.posts.channels[0].read == 3
+    assert (report.posts.channels[0].known, report.posts.channels[0].of_no_feed) == (3, 0)
+    assert [one.item for one in report.posts.skipped] == ["takeout.json, post 4", "takeout.json, post 5"]
+    rose = next(item for item in items if "rose" in item["name"])
+    assert rose["url"] == "http://roses.example/1"
+    assert rose["published"] == "2013-06-30T11:00:00+00:00"
+    assert rose["author"] == {"type": "card", "name": "Rosa", "url": "http://roses.example/"}
+    assert rose["content"]["html"] == '<p>Red <a href="http://roses.example/2" rel="noopener noreferrer">roses</a></p>'
+    assert rose["category"] == ["gardens"]
+    assert rose["_is_read"]
+    cast = next(item for item in items if item["name"] == "A cast")
+    assert [one["url"] for one in cast["enclosure"]] == ["http://cast.example/2.mp3", "http://cast.example/2.ogg"]
+    assert cast["author"]["name"] == "Cast"
+    await ann.post(action="timeline", method="unsave", entry=rose["_id"])
+    await bring(here, "starred", DATA / "takeout.json")
+    assert len(await ann.items("saved")) == 2
+    assert (await here.check()).left == ()
+
+
+async def test_a_starred_post_that_is_here_is_saved_itself(here: World, ann: Reader, tmp_path: Path) -> None:
+    """By its link, however it is written there."""
+    post = {
+        "id": "tag:google.com,2005:reader/item/1",
+        "title": "a2",
+        "alternate": [{"href": "http://a.example/a2?utm_medium=rss"}],
+        "origin": {"streamId": f"feed/{A}"},
+    }
+    (tmp_path / "starred.json").write_text(json.dumps({"items": [post]}))
+    await bring(here, "starred", tmp_path / "starred.json")
+    saved = await ann.items("saved")
+    assert [item["_id"] for item in saved] == [item["_id"] for item in await ann.items("news") if item["name"] == "a2"]
+
+
+async def test_entries_of_miniflux(here: World, ann: Reader, tmp_path: Path) -> None:
+    """Found by the digest of the guid or by link: starred ones are saved, read ones become read, others counted."""
+    text = (DATA / "miniflux.json").read_text("utf-8")
+    path = tmp_path / "entries.json"
+    path.write_text(text.replace("HASH", sha256(b"https://a.example/a1").hexdigest()))
+    await here.feeds.ensure("https://later.example/feed", here.now)
+    news = await ann.ids("news")
+    await mark(here.redis, "ann", "news", news[:2], "read", here.now)
+    for _ in range(2):
+        report = (await bring(here, "miniflux", path)).posts
+        states = {item["name"]: item["_is_read"] for item in await ann.items("news")}
+        assert states == {"a3": True, "a2": True, "a1": True, "a0": False}
+        assert sorted(await ann.names("saved")) == ["Kept", "a2"]
+    assert any("1 posts are of feeds that haven't been polled yet" in note for note in report.notes)
+    await bring(here, "miniflux", path, unread_too=True)
+    assert {item["name"] for item in await ann.items("news", is_read="false")} == {"a0", "a2"}
+
+
+async def test_an_export_of_freshrss(here: World, ann: Reader, tmp_path: Path) -> None:
+    """A zip with a list of feeds, favourites, and the posts of each feed with their guids."""
+    path = tmp_path / "freshrss_ann_2026-01-02_export.zip"
+    favourite = _freshrss("1", "https://old.example/feed", "https://old.example/1", "starred", "read")
+    labelled = _freshrss("2", "https://old.example/feed", "https://old.example/2", "unread")
+    known = _freshrss("3", A, "https://elsewhere.example/x", "read", guid="https://a.example/a0")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("feed_2026-01-02_1_2.json", json.dumps({"id": "feed/2", "items": [known]}))
+        archive.writestr("starred_2026-01-02.json", json.dumps({"items": [favourite, labelled]}))
+        archive.write(DATA.parent / "opml" / "freshrss.opml", "feeds_2026-01-02.opml.xml")
+    dry = await bring(here, "freshrss", path, dry_run=True)
+    report = await bring(here, "freshrss", path)
+    assert [one.added for one in (dry.lists[0], report.lists[0])] == [2, 2]
+    assert "blogs" in await ann.channels()
+    assert await ann.names("saved") == ["Post 1"]
+    assert {item["name"]: item["_is_read"] for item in await ann.items("news")}["a0"]
+    assert "1 posts were marked as they are there" in report.posts.notes
+    assert "1 posts aren't saved, and aren't here: left out" in report.posts.notes
+
+
+def _freshrss(number: str, feed: str, link: str, *states: str, guid: str | None = None) -> dict[str, Any]:
+    return {
+        "id": f"tag:google.com,2005:reader/item/{number}",
+        "crawlTimeMsec": "1700000000000",
+        "published": 1_700_000_000,
+        "title": f"Post {number}",
+        "canonical": [{"href": link}],
+        "alternate": [{"href": link, "type": "text/html"}],
+        "categories": ["user/-/state/com.google/reading-list", *(f"user/-/state/com.google/{one}" for one in states)],
+        "origin": {"streamId": "feed/7", "htmlUrl": "https://old.example/", "title": "Old", "feedUrl": feed},
+        "content": {"content": "<p>Text</p>"},
+        "guid": guid or link,
+    }
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"{}", b'{"items": 7}', b"7", b"PK\x03\x04nothing", b"\x00\x00"])
+async def test_what_is_no_export(here: World, ann: Reader, tmp_path: Path, body: bytes) -> None:
+    """It is refused with its name."""
+    path = tmp_path / "file.json"
+    path.write_bytes(body)
+    with pytest.raises((InvalidRequest, ParseError), match=r"file\.json"):
+        await bring(here, "freshrss", path)

@@ -1,0 +1,289 @@
+"""All that is a user's, out of one server and into another, compared item by item."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from microsub.errors import InvalidRequest, ParseError
+from microsub.formats.parse import parse
+from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.posts.entries import items_to_store
+from microsub.posts.imported import Imported
+from microsub.redis import keys
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.protocol import Redis
+from microsub.timelines.pages import mark
+from microsub.timelines.saved import save
+from microsub.transfer.records import VERSION
+from microsub.transfer.reports import ImportReport
+from microsub.transfer.user_export import UserExport
+from microsub.transfer.user_import import UserImport
+from tests.support.parsing import PARSER
+from tests.support.posts import NOON, candidate
+from tests.support.readers import instance, posts
+from tests.support.world import World
+
+A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
+DOCUMENTS = sorted((Path(__file__).parents[1] / "data" / "formats").glob("*.xml"))[:40]
+
+
+@pytest.fixture
+async def there(real_redis: Redis) -> AsyncIterator[World]:
+    async with instance(real_redis) as made:
+        await live(made)
+        yield made
+
+
+@pytest.fixture
+async def here(second_redis_url: str) -> AsyncIterator[World]:
+    connection = Multiplexed(second_redis_url)
+    async with instance(connection, now=NOON + 20_000) as made:
+        yield made
+    await connection.aclose()
+
+
+async def live(world: World) -> None:
+    """A user who has done everything that one can do."""
+    now = world.now
+    ann = await world.reader("ann", "news", "friends", "empty")
+    await ann.post(action="channels", method="order", **{"channels[]": ["friends", "empty", "news"]})
+    own = OwnChannelSettings(keep_read_days=7, unread="boolean", filters=Filters(exclude_words=("advert",)))
+    await world.channels.set_settings("ann", "news", own, now)
+    for url, host in ((A, "a"), (B, "b"), (C, "c")):
+        made = [candidate(f"{host}{n}", at=NOON + n, host=f"{host}.example") for n in range(30)]
+        await world.publish(url, *made, title=f"Blog {host}")
+    for number, document in enumerate(DOCUMENTS):
+        url = f"https://real{number}.example/feed"
+        try:
+            feed = parse(document.read_bytes(), url, None)
+        except ParseError:
+            continue
+        await world.publish(url, *items_to_store(feed, now, url), title=feed.name or "none")
+        await world.following.follow("ann", "friends", url, now - 20 + number / 100, feed.name and feed.name[:20])
+    await world.following.follow("ann", "news", A, now - 50, "My A")
+    await world.following.follow("ann", "news", B, now - 40)
+    await world.following.follow("ann", "friends", C, now - 30)
+    await world.publish(A, *posts("late1", "late2", at=NOON + 9000, host="a.example"))
+    found = await ann.ids("news", limit=100)
+    await mark(world.redis, "ann", "news", found[:7], "read", now)
+    await mark(world.redis, "ann", "news", found[20:25], "unread", now)
+    await save(world.redis, world.items, "ann", found[5:9], now)
+    await ann.post(action="timeline", method="remove", channel="news", **{"entry[]": found[10:13]})
+    await ann.post(action="timeline", method="move", channel="empty", **{"entry[]": found[13:15]})
+    await ann.post(action="mute", channel="friends", url="https://c.example/")
+    await ann.post(action="mute", url="https://muted.example/")
+    await ann.post(action="block", url="https://blocked.example/")
+    await ann.post(action="unfollow", channel="news", url=B)
+    await world.redis.command("DEL", keys.item(found[10]))
+    imported = Imported(world.redis)
+    ids = await imported.ids("ann", ["one", "two"])
+    await imported.write({item: candidate(name, host="own.example") for name, item in ids.items()}, now)
+    for item in await world.items.timeline_items(list(ids.values())):
+        await world.timelines.put("ann", "notifications", item, now)
+
+
+async def export(world: World, user: str = "ann") -> bytes:
+    exporting = UserExport(world.redis, world.channels, world.rules, world.feeds, world.items)
+    found = await world.accounts.user(user)
+    assert found
+    instance_ = await world.applied.name_instance()
+    return b"".join([line async for line in exporting.lines(found, instance_, world.now)])
+
+
+async def bring(world: World, body: bytes, user: str = "ann", *, dry_run: bool = False) -> ImportReport:
+    importing = UserImport(
+        world.redis, world.accounts, world.channels, world.rules, world.feeds, world.items, world.following,
+        Imported(world.redis), world.applier, PARSER, await world.applied.name_instance(),
+    )  # fmt: skip
+    return await importing.run(user, io.BytesIO(body), world.now, dry_run=dry_run)
+
+
+@dataclass
+class Everything:
+    """What a user has, in names that don't depend on the server."""
+
+    world: World
+    user: str
+
+    async def look(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        channels = await self.world.channels.list(self.user)
+        found["channels"] = [(one.uid, one.name, one.unread, one.settings) for one in channels]
+        rules = await self.world.rules.of_channels(self.user, ["global", *(one.uid for one in channels)])
+        found["rules"] = rules
+        for uid, followed in (await self.world.channels.all_subscriptions(self.user)).items():
+            records = await self.world.feeds.get_many(one.feed for one in followed)
+            since = await self.world.channels.unread_from(self.user, uid)
+            found[f"{uid} follows"] = [
+                (one.url, one.name, one.followed_at, records[one.feed].url, records[one.feed].title) for one in followed
+            ]
+            found[f"{uid} since"] = {records[one.feed].url: since.get(one.feed) for one in followed}
+            for key in (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read, keys.gone):
+                flat = await self.world.redis.command("ZRANGE", key(self.user, uid), 0, -1, "WITHSCORES")
+                ids = [item.decode() for item in flat[0::2]]
+                names = await self._names(ids, key is keys.gone)
+                rows = [(*name, float(score)) for name, score in zip(names, flat[1::2], strict=True)]
+                # Posts of several feeds at the same microsecond stand by the digits of their ids.
+                found[f"{uid} {key.__name__}"] = sorted(rows, key=lambda row: (row[-1], str(row)))
+        return found
+
+    async def _names(self, ids: list[str], bare: bool) -> list[Any]:
+        named = []
+        for item in ids:
+            row = await self.world.items.get(item)
+            if row is None:
+                named.append(("gone",))
+                continue
+            data = json.loads(row["Data"])
+            assert data.pop("_id") == item
+            feed = await self.world.feeds.get(data.pop("_source")) if row["feed"] else None
+            kept = {
+                name: text for name, text in row.items() if name in {"hash", "score", "Published", "author", "link"}
+            }
+            named.append((feed and feed.url, row["guid"], *(() if bare else (json.dumps(data), sorted(kept.items())))))
+        return named
+
+
+async def test_a_user_comes_over_whole(there: World, here: World) -> None:
+    """Into an empty server: the same channels, follows, rules, timelines, states and counts, twice; a dry run first."""
+    before = await Everything(there, "ann").look()
+    assert before["news gone"]
+    assert before["friends hidden"]
+    assert before["saved posts"]
+    assert before["notifications posts"]
+    body = await export(there)
+    dry = await bring(here, body, dry_run=True)
+    assert await here.accounts.user("ann") is None
+    report = await bring(here, body)
+    assert report.skipped == []
+    assert [{**vars_(one), "known": 0} for one in dry.channels] == [vars_(one) for one in report.channels]
+    assert await Everything(here, "ann").look() == before
+    again = await bring(here, body)
+    assert await Everything(here, "ann").look() == before
+    assert all(one.known == one.read + one.unread for one in again.channels)
+    assert (await here.check()).left == ()
+    copied, original = (await export(here)).splitlines(), body.splitlines()
+    assert len(copied) == len(original)
+    assert here.web.asked == []
+
+
+async def test_into_the_server_that_it_came_from(there: World) -> None:
+    """Nothing changes; and under another name, the same again, without a second copy of any post of a feed."""
+    before = await Everything(there, "ann").look()
+    body = await export(there)
+    assert all(one.known == one.read + one.unread for one in (await bring(there, body)).channels)
+    assert await Everything(there, "ann").look() == before
+    count = len(await there.redis.command("KEYS", "item:*"))
+    await bring(there, body.replace(b'"me":"https://ann.example/"', b'"me":"https://eve.example/"'), "eve")
+    assert await Everything(there, "eve").look() == before
+    assert len(await there.redis.command("KEYS", "item:*")) == count
+
+
+async def test_what_has_left_does_not_come_back_with_the_first_poll(there: World, here: World) -> None:
+    """The feed still lists what was removed, also what the other server has deleted since."""
+    before = (await Everything(there, "ann").look())["news posts"]
+    await bring(here, await export(there))
+    made = [candidate(f"a{n}", at=NOON + n, host="a.example") for n in range(30)]
+    await here.publish(A, *made, *posts("late1", "late2", at=NOON + 9000, host="a.example"))
+    assert (await Everything(here, "ann").look())["news posts"] == before
+    await here.publish(A, candidate("new", at=NOON + 15_000, host="a.example"))
+    found = (await Everything(here, "ann").look())["news unread"]
+    assert found[-1][1] == "https://a.example/new"
+
+
+async def test_what_was_read_here_stays_read(there: World, here: World) -> None:
+    """An import marks nothing unread, brings nothing back that was removed here, and leaves names and settings."""
+    body = await export(there)
+    await bring(here, body)
+    app = await here.reader("ann")
+    unread = await app.ids("news", is_read="false")
+    await app.post(action="timeline", method="mark_read", channel="news", **{"entry[]": unread})
+    await app.post(action="timeline", method="remove", channel="news", **{"entry[]": unread[:1]})
+    await app.post(action="channels", channel="news", name="Other")
+    await bring(here, body)
+    assert (await app.channels())["news"]["name"] == "Other"
+    assert await app.ids("news", is_read="false") == []
+    assert unread[0] not in await app.ids("news")
+
+
+async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(there: World, here: World) -> None:
+    """After an account was deleted with its posts, an export restores it; others get nothing of it."""
+    body = await export(there)
+    await bring(here, body)
+    before = await Everything(here, "ann").look()
+    for uid in [channel.uid for channel in await here.channels.list("ann")]:
+        for key in keys.CHANNEL_KEYS:
+            await here.redis.command("DEL", key("ann", uid))
+    await here.redis.command("DEL", keys.user("ann"), keys.channels("ann"), keys.imported("ann"))
+    await here.redis.command("SREM", keys.users(), "ann")
+    for name in [*await here.redis.command("KEYS", "item:*"), *await here.redis.command("KEYS", "feed:*:items")]:
+        await here.redis.command("DEL", name)
+    await bring(here, body)
+    after = await Everything(here, "ann").look()
+    assert {name: found for name, found in after.items() if "gone" not in name} == {
+        name: found for name, found in before.items() if "gone" not in name
+    }
+    assert (await here.check()).left == ()
+    eve = await here.reader("eve", "home")
+    await eve.post(action="follow", channel="home", url=A)
+    assert await eve.ids("home") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda lines: lines[:-1], "the export was cut off here"),
+        (lambda lines: [*lines[:-1], lines[-1][:4]], "this is no line of a user's export"),
+        (lambda lines: [*lines[:3], b"\x00\xff", *lines[3:]], "line 4: this is no line"),
+        (lambda lines: [*lines[:3], b"[]", *lines[3:]], "line 4: this is no line"),
+        (lambda lines: lines[1:], "line 1: found a line of the kind 'channel', expected the header"),
+        (lambda lines: [lines[0], *lines], "line 2: found a second header"),
+        (lambda lines: [*lines, lines[1]], "found a line behind the end"),
+        (lambda lines: [line for line in lines if b'"type":"gone"' not in line], "the export had"),
+        (lambda lines: [line for line in lines if b'"type":"post"' not in line], "that no line before it has"),
+        (lambda lines: [line.replace(b'"max_items":7', b'"max_items":-7') for line in lines], "settings can't be used"),
+        (lambda lines: [b'{"type":"user","version":99}', *lines[1:]], f"version 99, and this software reads {VERSION}"),
+        (lambda lines: [], "the export was cut off here"),
+    ],
+)  # fmt: skip
+async def test_a_file_that_cannot_be_used_changes_nothing(there: World, here: World, change: Any, why: str) -> None:
+    """The line is named; a newer version with both versions."""
+    await there.channels.set_settings("ann", "empty", OwnChannelSettings(max_items=7), there.now)
+    lines = change((await export(there)).splitlines())
+    with pytest.raises(InvalidRequest) as caught:
+        await bring(here, b"\n".join(lines) + b"\n" if lines else b"")
+    assert why in str(caught.value)
+    assert await here.accounts.users() == []
+    assert await here.redis.command("KEYS", "item:*") == []
+
+
+async def test_what_a_file_says_is_cleaned(there: World, here: World) -> None:
+    """HTML and addresses of an export are as foreign as those of a feed."""
+    body = (await export(there)).replace(b"<p>words</p>", b"<p onclick='x()'>words<script>x()</script></p>")
+    body = body.replace(b'"url":"https://a.example/a29"', b'"url":"javascript:x()"')
+    await bring(here, body)
+    data = b"".join([row["Data"].encode() for row in [await here.items.get(str(n)) for n in range(1, 400)] if row])
+    assert b"words" in data
+    for bad in (b"onclick", b"<script", b"javascript:"):
+        assert bad not in data
+
+
+async def test_an_export_has_no_secrets_of_its_user(there: World) -> None:
+    """Tokens, sessions and passwords stay."""
+    token = await there.grant("ann", "read")
+    body = await export(there)
+    assert token.encode() not in body
+    assert {json.loads(line)["type"] for line in body.splitlines()} == {
+        *("user", "channel", "rules", "feed", "follow", "post", "items", "gone", "end")
+    }
+
+
+def vars_(one: Any) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__slots__}
