@@ -14,6 +14,8 @@ from typing import Any
 
 from microsub.kit.urls import normalise_profile
 
+STANDING = ("notifications", "saved")
+
 
 class Refused(Exception):
     """A request that is answered with an error: status, code and description."""
@@ -65,10 +67,11 @@ class Channel:
 
 @dataclass
 class User:
-    """A user: channels in order, and the rules of `global`."""
+    """A user: channels in order, the rules of `global`, and the number with which each item came."""
 
     name: str
     channels: dict[str, Channel] = field(default_factory=dict)
+    arrived: dict[str, int] = field(default_factory=dict)
     rules: dict[str, list[str]] = field(default_factory=lambda: {"mute": [], "block": []})
 
 
@@ -88,7 +91,7 @@ class Model:
     FRESH = 10
 
     def __init__(self, users: Iterable[str]) -> None:
-        self.users = {name: User(name, {"notifications": Channel("notifications", "Notifications")}) for name in users}
+        self.users = {name: User(name, {uid: Channel(uid, uid.title()) for uid in STANDING}) for name in users}
         self.feeds: dict[str, Feed] = {}
         self.posts: dict[str, Post] = {}
         self._numbers = iter(range(1, 10**9))
@@ -125,7 +128,7 @@ class Model:
         """Permute the listed channels among the places they hold."""
         for uid in uids:
             self.channel(user, uid)
-        listed = [uid for uid in dict.fromkeys(uids) if uid != "notifications"]
+        listed = [uid for uid in dict.fromkeys(uids) if uid not in STANDING]
         turn = iter(listed)
         places = [next(turn) if uid in listed else uid for uid in user.channels]
         user.channels = {uid: user.channels[uid] for uid in places}
@@ -201,7 +204,38 @@ class Model:
             paging["before"] = self.cursor(shown[0][0])
             if older:
                 paging["after"] = self.cursor(shown[-1][0])
-        return {"items": [self.item(*row) for row in shown], "paging": paging}
+        return {"items": [self.item(*row) | self.kept(user, row[0]) for row in shown], "paging": paging}
+
+    def kept(self, user: User, post: Post) -> dict[str, Any]:
+        """What an item says of being saved."""
+        return {"_saved": True} if post.id in user.channels["saved"].read else {}
+
+    def ids(
+        self, user: User, uid: str, limit: int, oldest: bool, after: str | None, is_read: bool | None
+    ) -> dict[str, Any]:
+        """Items in order of arrival."""
+        rows = {post.id: (post, read) for post, _, read in self.rows(user, uid) if is_read in {None, read}}
+        order = sorted(rows, key=lambda one: user.arrived[one], reverse=not oldest)
+        if after is not None:
+            if not after.isdigit():
+                raise Refused(400, "invalid_request", "'after' is not a cursor of this server")
+            order = [
+                one for one in order if (user.arrived[one] > int(after)) == oldest and user.arrived[one] != int(after)
+            ]
+        shown = order[:limit]
+        paging = {"since": str(max(user.arrived[one] for one in shown))} if shown else {}
+        if len(order) > limit:
+            paging["after"] = str(user.arrived[shown[-1]])
+        items = [{"_id": one, "_is_read": rows[one][1], **self.kept(user, rows[one][0])} for one in shown]
+        return {"items": items, "paging": paging}
+
+    def save(self, user: User, entries: Iterable[str]) -> int:
+        """Put what any channel shows into `saved` as well."""
+        saved = user.channels["saved"]
+        shown = {post.id for post, _, _ in self.rows(user, "global")}
+        new = [entry for entry in dict.fromkeys(entries) if entry in shown and entry not in saved.read]
+        saved.read.update(dict.fromkeys(new, True))
+        return len(new)
 
     def item(self, post: Post, channel: Channel, read: bool) -> dict[str, Any]:
         """An item as it goes over the wire."""
@@ -224,7 +258,7 @@ class Model:
     def mark_before(self, user: User, uid: str, entry: str) -> int:
         """Mark an entry and everything older."""
         changed = 0
-        scope = self.scope(user, uid)
+        scope = [channel for channel in self.scope(user, uid) if uid == "saved" or channel.uid != "saved"]
         known = any(entry in channel.read or entry in channel.gone for channel in scope)
         for channel in scope:
             if entry == "everything":
@@ -253,7 +287,7 @@ class Model:
         changed = 0
         for entry in entries:
             for channel in user.channels.values():
-                if channel is not target and entry in channel.read:
+                if channel is not target and channel.uid != "saved" and entry in channel.read:
                     read = channel.read.pop(entry)
                     channel.gone.add(entry)
                     target.gone.discard(entry)
@@ -286,6 +320,9 @@ class Model:
         blocked = self.matches(post, [*user.rules["block"], *channel.rules["block"]])
         if post.id not in channel.read and post.id not in channel.gone and not blocked:
             channel.read[post.id] = read
+            # One that had left comes once more.
+            if not any(post.id in one.read for one in user.channels.values() if one is not channel):
+                user.arrived[post.id] = next(self._numbers)
 
     def store(self, feed: Feed, guid: str, seconds: float, wire: dict[str, Any]) -> None:
         """Store a post that a poll found, or its edit; a new one goes to all who follow."""
@@ -312,7 +349,7 @@ class Model:
         elif normalise_profile(url) not in {normalise_profile(other) for other in rules}:
             rules.append(url)
         if action == "block":
-            for channel in self.scope(user, uid):
+            for channel in [one for one in self.scope(user, uid) if one.uid != "saved"]:
                 for identifier in [one for one in channel.read if self.matches(self.posts[one], [url])]:
                     del channel.read[identifier]
                     channel.gone.add(identifier)

@@ -30,7 +30,7 @@ from microsub.formats.entry_id import identity
 from microsub.formats.parse import parse
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model import jf2
-from tests.conformance.reference_model import Feed, Model, Refused, User
+from tests.conformance.reference_model import STANDING, Feed, Model, Refused, User
 
 ALL = frozenset({"read", "follow", "mute", "block", "channels"})
 TOKENS = {"alice.full": ("alice", ALL), "bob.full": ("bob", ALL), "alice.read": ("alice", frozenset({"read"}))}
@@ -173,8 +173,8 @@ class Server:
             return self.list_channels(user, Parameters([]))
         if method == "delete":
             channel = self.model.channel(user, p.need("channel"))
-            if channel.uid == "notifications":
-                raise Refused(400, "invalid_request", "'notifications' can't be deleted")
+            if channel.uid in STANDING:
+                raise Refused(400, "invalid_request", f"'{channel.uid}' can't be deleted")
             del user.channels[channel.uid]
             return {}
         if method:
@@ -196,6 +196,12 @@ class Server:
             raise Refused(400, "invalid_request", "'limit' is no number")
         is_read = {"true": True, "false": False, None: None}[p.get("is_read")]
         source = p.get("source")
+        if p.get("method") == "ids":
+            order = p.get("order") or "newest"
+            if order not in {"newest", "oldest"}:
+                raise Refused(400, "invalid_request", "'order' is neither 'newest' nor 'oldest'")
+            uid = p.get("channel") or "global"
+            return self.model.ids(user, uid, int(limit), order == "oldest", p.get("after"), is_read)
         channel = p.need("channel")
         page = self.model.page(user, channel, min(int(limit), 100), p.get("before"), p.get("after"), is_read, source)
         for feed in self.model.feeds.values():
@@ -205,8 +211,12 @@ class Server:
 
     def change_timeline(self, user: User, p: Parameters) -> dict[str, Any]:
         """Mark, remove, move."""
-        method, channel = p.get("method"), p.need("channel")
-        model = self.model
+        method, model = p.get("method"), self.model
+        if method == "save":
+            return {"result": "ok", "updated": model.save(user, p.list("entry"))}
+        if method == "unsave":
+            return {"result": "ok", "updated": model.remove(user, "saved", p.list("entry"))}
+        channel = p.need("channel")
         model.scope(user, channel)
         if method == "mark_read" and p.get("last_read_entry"):
             changed = model.mark_before(user, channel, p.need("last_read_entry"))
@@ -234,6 +244,8 @@ class Server:
     def follow(self, user: User, p: Parameters) -> dict[str, Any]:
         """Follow a feed, or move a subscription."""
         channel = self.model.channel(user, p.need("channel"))
+        if channel.uid == "saved":
+            raise Refused(400, "invalid_request", "'saved' follows nothing")
         url = web_address(p.need("url"))
         if p.get("method") == "update":
             for other in user.channels.values():

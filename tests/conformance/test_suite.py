@@ -57,7 +57,7 @@ def test_a_run_cleans_up_and_can_be_repeated(server: Server, target: Target) -> 
     mine = server.model.create(server.model.user("alice"), "My own")
     first = [(result.requirement.id, result.verdict) for result in run(target, chosen)]
     for user in server.model.users.values():
-        assert list(user.channels) == ["notifications"] + ([mine.uid] if user.name == "alice" else [])
+        assert list(user.channels) == ["notifications", "saved"] + ([mine.uid] if user.name == "alice" else [])
         assert user.rules == {"mute": [], "block": []}
         assert not any(channel.feeds or channel.read for channel in user.channels.values())
     second = [(result.requirement.id, result.verdict) for result in run(target, chosen)]
@@ -72,7 +72,7 @@ def test_channels_of_a_killed_run_are_removed_by_the_next(server: Server, target
         server.model.create(user, "Conformance runs of mine")
     run(target, pick(["channels.list"]))
     for user in users:
-        assert [channel.name for channel in user.channels.values()][1:] == ["Conformance runs of mine"]
+        assert [channel.name for channel in user.channels.values()][2:] == ["Conformance runs of mine"]
 
 
 def test_requirements_are_described_completely() -> None:

@@ -253,6 +253,49 @@ class LostUpdates(Server):
         return self.act(method, user, scopes, parameters)
 
 
+# --- what is kept, and what has arrived
+
+
+@broken_model("saving.save", "saving.shown", "saving.unsave")
+class SavingMoves(Model):
+    """What is saved leaves its place."""
+
+    def save(self, user: User, entries: Iterable[str]) -> int:
+        return super().move(user, "saved", entries)
+
+
+@broken_model("saving.stays", "saving.mark-all")
+class SavedLikeAnyOther(Model):
+    """What leaves any channel leaves `saved` too, and "mark all" marks all."""
+
+    def remove(self, user: User, uid: str, entries: Iterable[str]) -> int:
+        return super().remove(user, "global", entries)
+
+    def mark_before(self, user: User, uid: str, entry: str) -> int:
+        changed = super().mark_before(user, uid, entry)
+        return changed + super().mark_before(user, "saved", entry)
+
+
+@broken_model("arriving.since")
+class ArrivalByPublication(Model):
+    """The order of arrival is that of publication."""
+
+    def ids(self, user: User, *rest: Any) -> dict[str, Any]:
+        user.arrived = {post.id: int(post.time) * 1000 + post.number for post in self.posts.values()}
+        return super().ids(user, *rest)
+
+
+@broken_model("arriving.all")
+class IdsWithoutEnd(Model):
+    """The last item of a reply is the first of the next."""
+
+    def ids(self, user: User, uid: str, limit: int, *rest: Any) -> dict[str, Any]:
+        reply = super().ids(user, uid, limit, *rest)
+        if "after" in reply["paging"]:
+            reply["paging"]["after"] = str(user.arrived[reply["items"][-2]["_id"]])
+        return reply
+
+
 # --- edits
 
 
