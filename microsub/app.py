@@ -34,6 +34,8 @@ from microsub.library.api import PostStoreEndpoint
 from microsub.outputs.api import actions as output_actions
 from microsub.outputs.api.documents import OutputEndpoint
 from microsub.outputs.values import PATH as OUTPUTS
+from microsub.push.callbacks import WebSubEndpoint
+from microsub.push.hubs import PATH as WEBSUB
 from microsub.settings import METRICS_NETWORKS, Network
 from microsub.surface import Services
 from microsub.timelines.api.arguments import Table
@@ -116,6 +118,7 @@ class Application(Starlette):
             Route("/metrics", _metrics(services, monitors)),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
             Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
+            Route(f"{WEBSUB}{{place:path}}", WebSubEndpoint(services.callbacks)),
             *page_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),

@@ -100,6 +100,32 @@ DEAD_LETTERS = Gauge(
     multiprocess_mode="mostrecent",
 )
 
+WEBSUB_REQUESTS = Counter(
+    "microsub_websub_requests",
+    "Requests to WebSub hubs by mode (subscribe, unsubscribe) and end: accepted, refused, or put_off (asked later)",
+    ["mode", "end"],
+)
+WEBSUB_VERIFICATIONS = Counter(
+    "microsub_websub_verifications",
+    "What hubs said at callbacks: subscribed, unsubscribed, denied, or refused (it isn't what was asked for)",
+    ["end"],
+)
+WEBSUB_DELIVERIES = Counter(
+    "microsub_websub_deliveries",
+    "Deliveries of hubs by end: accepted; at the door refused (gone, unsigned, coded, too_large, limited, full) or "
+    "ignored (forged); then stored, unchanged (nothing new), repeated, unreadable or unfollowed",
+    ["end"],
+)
+WEBSUB_POSTS = Counter("microsub_websub_posts", "New posts that hubs brought")
+WEBSUB_MISSED = Counter("microsub_websub_missed", "New posts that polls found although the feed's hub delivers")
+WEBSUB_FEEDS = Gauge(
+    "microsub_websub_feeds",
+    "Followed feeds that name a hub, by state: pushed, subscribed (the hub has yet to deliver, or was slower than a "
+    "poll), or polled (there is no subscription)",
+    ["state"],
+    multiprocess_mode="mostrecent",
+)
+
 TOKEN_CHECKS = Counter(
     "microsub_token_checks",
     "Tokens of users' own providers, by what became of the question: the provider was asked (valid, invalid, "

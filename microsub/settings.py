@@ -186,7 +186,7 @@ class Settings:
         None,
         "an http or https URL without query and credentials, such as https://reader.example",
         "The URL under which the outside world reaches the server. By default made of host and port; then people "
-        "sign in on the machine itself alone.",
+        "sign in on the machine itself alone, and no hub is asked to deliver posts.",
     )
     backend: Path = setting(
         "file",

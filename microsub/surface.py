@@ -22,6 +22,7 @@ from microsub.library.reading import Posts
 from microsub.model.reader import Credential
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.posts.items import Items
+from microsub.push.callbacks import Callbacks
 from microsub.redis.protocol import Redis
 from microsub.search.finding import PostSearch
 from microsub.timelines.channels import Channels
@@ -68,6 +69,7 @@ class Services:
     health: Health
     figures: Figures
     posts: Posts
+    callbacks: Callbacks
     service_tokens: ServiceTokens
     identity: IdentityServices
     outputs: OutputFeeds

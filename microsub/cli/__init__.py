@@ -39,6 +39,7 @@ _SECTIONS = {
         "parse": "microsub.cli.feeds:parse",
         "fetch": "microsub.cli.feeds:fetch",
         "poll": "microsub.cli.feeds:poll",
+        "push": "microsub.cli.push:push",
     },
     "Look after": {
         "config": "microsub.cli.configuration:config",

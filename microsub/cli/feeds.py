@@ -20,6 +20,7 @@ from microsub.cli.options import (
     WORK_FLAGS,
     FiniteRange,
     as_instant,
+    as_push,
     clear_line,
     counted,
     fail,
@@ -292,7 +293,7 @@ def feed() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_stores()
 async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: bool) -> None:
-    """List followed feeds: state, followers, next poll, last error.
+    """List followed feeds: state, followers, next poll, last error, and where a feed names a hub, whether it is pushed.
 
     States: ok; failing, since the last poll failed; gone, since the publisher answered 410 (it isn't polled any more);
     new, not polled yet. Nobody is asked: this is what the polls have found.
@@ -312,6 +313,7 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
 
 
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
+    from microsub.feeds.push_health import push_health
     from microsub.kit.urls import mask_credentials
 
     record = one.record
@@ -326,10 +328,12 @@ def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
         "failures": record.failures,
         "error": record.last_error if one.state in {"failing", "gone"} else None,
         "error_at": as_instant(record.last_error_at) if one.state in {"failing", "gone"} else None,
+        "push": as_push(push_health(record, time.time())),
     }
 
 
 def _feed_line(one: FollowedFeed, now: float) -> str:
+    from microsub.feeds.push_health import push_health
     from microsub.kit.urls import mask_credentials
 
     record = one.record
@@ -337,6 +341,9 @@ def _feed_line(one: FollowedFeed, now: float) -> str:
     if one.state == "failing":
         often = f" ({record.failures} times in a row)" if record.failures > 1 else ""
         parts.append(f"{record.last_error}{often}")
+    if record.hub:
+        health = push_health(record, now)
+        parts.append("pushed" if health.pushed else f"polled: {health.why}")
     if record.next_poll is not None and one.state != "gone":
         parts.append(f"next poll {'now' if record.next_poll <= now else f'in {_duration(record.next_poll - now)}'}")
     return escaped("  ".join(parts))

@@ -24,6 +24,7 @@ from microsub.model.plaintext import escaped, escaped_json, escaped_lines
 from microsub.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
 
 if TYPE_CHECKING:
+    from microsub.feeds.push_health import PushHealth
     from microsub.wiring.stores import Stores
 
 T = TypeVar("T")
@@ -203,6 +204,18 @@ def counted(number: int, noun: str) -> str:
 def as_instant(at: float | None) -> str | None:
     """A Unix time as JSON has it: ISO 8601 in UTC."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def as_push(health: PushHealth) -> dict[str, object]:
+    """How a feed's posts come, as JSON has it."""
+    return {
+        "way": "pushed" if health.pushed else "polled",
+        "why": health.why,
+        "lease_until": as_instant(health.lease_until),
+        "last_delivery": as_instant(health.last_delivery),
+        "posts_pushed": health.posts_pushed,
+        "posts_polled": health.posts_polled,
+    }
 
 
 def print_json(value: object) -> None:

@@ -301,11 +301,16 @@ class Stages:
         self.stored = Stream(redis, "stored")
         self.has_room = _Room(self.stored, bounds or Bounds())
         """Whether polling may go on."""
-        stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
-        self._stages = [stage(self.stored, delivery.handle)]
+        self._redis = redis
+        self._stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
+        self._stages = [self._stage(self.stored, delivery.handle)]
         if completing is not None:
             populate = Populate(feeds, items, completing, self.stored, events, clock=clock, notify=self.wake)
-            self._stages.append(stage(Stream(redis, "incomplete"), populate, at_once=LOOK_UPS_AT_ONCE))
+            self._stages.append(self._stage(Stream(redis, "incomplete"), populate, at_once=LOOK_UPS_AT_ONCE))
+
+    def serve(self, name: str, handle: Handler) -> None:
+        """Have another stream handled too, while what waits for delivery has room."""
+        self._stages.append(self._stage(Stream(self._redis, name), handle, at_once=4, has_room=self.has_room))
 
     async def run(self, grace: float) -> None:
         """Run until `stop`; then finish what is in hand within `grace` seconds, and hand back the rest."""

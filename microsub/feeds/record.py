@@ -23,6 +23,7 @@ from typing import Any
 from microsub.feeds import url_index
 from microsub.kit.urls import canonical_feed_url
 from microsub.redis import keys
+from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import fields as read_fields
 from microsub.redis.replies import reading, text, texts
@@ -33,6 +34,9 @@ KEEP_UNFOLLOWED = 30 * 86400
 
 _TRIES = 10
 """Batches of ids that `page` looks at."""
+
+_LAST_LEFT = 2
+"""What the script replies when a feed with a WebSub subscription has lost its last follower."""
 
 KEEP_FINGERPRINTS = 86400
 """Seconds after which everything that a feed lists is read once more, whatever is remembered of it."""
@@ -277,12 +281,13 @@ class Feeds:
         await self._follower(feed_id, user, uid, "follow")
 
     async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None:
-        """Remove a follower; a feed without followers gets a time to live."""
+        """Remove a follower; a feed without followers gets a time to live, and its hub is told soon."""
         await self._follower(feed_id, user, uid, "unfollow")
 
     async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
         args: list[Arg] = [action, KEEP_UNFOLLOWED, f"{user}/{uid}", secrets.token_hex(8)]
-        await self._redis.script(_FOLLOWERS, _slot(feed_id), args)
+        if await self._redis.script(_FOLLOWERS, _slot(feed_id), args) == _LAST_LEFT:
+            await DueTimes(self._redis, "websub").note({feed_id: 0.0})
 
     async def keep(self, feed_id: str) -> bool:
         """Let the feed stay though nobody follows it; whether that is new."""
@@ -354,11 +359,12 @@ def _fingerprints_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:
 
 
 def _slot(feed_id: str) -> list[str]:
-    """All keys of a feed; the subscribers first, and then their edition."""
+    """All keys of a feed, as lua/feed_followers.lua has them."""
     key_functions = (
         keys.feed_subscribers,
         keys.feed_edition,
         keys.feed,
+        keys.feed_websub,
         keys.feed_items,
         keys.feed_guids,
         keys.feed_outbox,

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from microsub.configuration.model import InstanceSettings
+from microsub.feeds.push_health import push_health
 from microsub.kit.urls import canonical_feed_url
 from microsub.model.moments import is_ahead
 
@@ -282,8 +283,8 @@ def _bounded(gap: float) -> float:
     return min(_LONGEST_GAP, max(_SHORTEST_GAP, gap))
 
 
-def history_of(feed: FeedRecord) -> PollHistory:
-    """What the record tells the schedule."""
+def history_of(feed: FeedRecord, now: float) -> PollHistory:
+    """What the record tells the schedule at a Unix time."""
     return PollHistory(
         interval=feed.interval,
         gap=_number(feed.extra.get("gap")),
@@ -291,10 +292,33 @@ def history_of(feed: FeedRecord) -> PollHistory:
         failures=feed.failures,
         ttl=_number(feed.extra.get("ttl")),
         max_age=_number(feed.extra.get("max_age")),
-        push=feed.extra.get("push") == "1",
+        push=push_health(feed, now).pushed,
         moved_to=feed.moved_to,
         moved_seen=feed.moved_seen,
         moved_since=feed.moved_since,
+    )
+
+
+def pushed_fields(feed: FeedRecord, new: int, now: float) -> dict[str, str]:
+    """What a delivery with so many new posts teaches the schedule, as fields of the record; edits teach nothing."""
+    history = history_of(feed, now)
+    if not new or history.last_change is None:
+        return {}
+    gap, last_change = _learn(replace(history, last_change=min(history.last_change, now)), FeedAnswered(new), now)
+    return {"gap": f"{gap:.3f}", "last_change": f"{last_change:.3f}"}
+
+
+def polled_first(feed: FeedRecord, new: int, now: float) -> dict[str, str | None]:
+    """What it says of the hub that a poll found so many new posts, as fields of the record.
+
+    A hub that delivers is trusted no more, until its next delivery with something new.
+    """
+    health = push_health(feed, now)
+    if not new or not health.subscribed:
+        return {}
+    found: dict[str, str | None] = {"poll_posts": str(health.posts_polled + new)}
+    return found | (
+        {"push": None, "push_why": "a poll found posts before the hub brought them"} if health.pushed else {}
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -39,6 +39,7 @@ from microsub.polling.plan import (
     plan_move,
     plan_next,
     poll_policy,
+    polled_first,
 )
 from microsub.posts.ingest import Ingested
 from microsub.posts.values import EntriesFound
@@ -138,8 +139,12 @@ class Poller:
         clock: Callable[[], float] = time.time,
         random: Callable[[], float] = chance,
         on_refused: Callable[[PollResult], object] | None = None,
+        on_answered: Callable[[FeedRecord, int], Awaitable[None]] | None = None,
     ) -> None:
         """`dead` gets posts that can't be stored.
+
+        `on_answered` gets each feed that answered, as its document describes it, and how many posts the poll found
+        that a trusted hub had not brought.
 
         `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
         told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
@@ -156,6 +161,7 @@ class Poller:
         self._clock = clock
         self._random = random
         self._on_refused = on_refused
+        self._on_answered = on_answered
 
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
         """Poll a feed once, now, due or not, unless it is gone or nobody follows it.
@@ -263,6 +269,7 @@ class Poller:
             return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
         # Before the posts: mutes and blocks ask for the feed's home page too.
         await self._describe(due.feed, description_of(parsed.feed), now)
+        due = replace(due, feed=replace(due.feed, hub=parsed.feed.hub, self_url=parsed.feed.self_url))
         taken = await self._store(due.feed, parsed.items, now, mostly_new=fingerprints is not None)
         outcome = FeedAnswered(
             taken.new, taken.updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds
@@ -343,13 +350,14 @@ class Poller:
     ) -> PollResult:
         """Decide what follows and write it down, the last act of a poll but for a move."""
         now, feed = self._clock(), due.feed
-        history = history_of(feed)
+        history = history_of(feed, now)
         policy = poll_policy(self._settings(), feed.url)
         plan = plan_next(history, outcome, now, self._random(), policy)
         move = plan_move(history, moved_to, now) if isinstance(outcome, FeedAnswered) else None
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
-        changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts}
+        first = polled_first(feed, result.new, now)
+        changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts, **first}
         moves = move is not None and move.move
         calls: Sequence[ScriptCall] = ()
         if due.ending is not None and plan.next_poll is not None and plan.hold_until is None and not moves:
@@ -359,6 +367,8 @@ class Poller:
             result, move = PollResult(feed.id, "overtaken", plan.next_poll, result.host), None
         POLLS.labels(result.outcome).inc()
         _log(result)
+        if written and isinstance(outcome, FeedAnswered) and self._on_answered is not None:
+            await self._on_answered(feed, result.new if history.push else 0)
         if move is not None and move.move and move.moved_to is not None and self._mover is not None:
             moved = await self._mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)

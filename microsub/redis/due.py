@@ -8,6 +8,7 @@ without need costs a look. So an entry is written before the change that needs i
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -42,10 +43,12 @@ class DueTimes:
     Members begin with a user's name, and may go on behind a blank.
     """
 
-    def __init__(self, redis: Redis, what: str, shards: int = SHARDS) -> None:
+    def __init__(self, redis: Redis, what: str, shards: int = SHARDS, *, at_once: int = 1) -> None:
+        """`at_once` members are worked on together; whatever becomes of one, the others are done."""
         self._redis = redis
         self._what = what
         self._shards = shards
+        self._places = asyncio.Semaphore(at_once)
 
     async def note(self, times: Mapping[str, float]) -> None:
         """Plan work: member to Unix time, instead of the time that was planned before."""
@@ -82,13 +85,21 @@ class DueTimes:
             if not begun:
                 return count
             await self._redis.command("ZADD", key, *_pairs(begun))
-            for member, mark in begun.items():
-                again = await work(member)
-                done: list[Command] = [("ZREMRANGEBYSCORE", key, f"{mark:.3f}", f"{mark:.3f}")]
-                if again is not None:
-                    done.append(("ZADD", key, "NX", f"{again:.3f}", member))
-                await self._redis.pipeline(done)
-                count += 1
+            ends = await asyncio.gather(
+                *(self._one(key, member, mark, work) for member, mark in begun.items()), return_exceptions=True
+            )
+            for end in ends:
+                if end is not None:
+                    raise end
+            count += len(begun)
+
+    async def _one(self, key: str, member: str, mark: float, work: Callable[[str], Awaitable[float | None]]) -> None:
+        async with self._places:
+            again = await work(member)
+            done: list[Command] = [("ZREMRANGEBYSCORE", key, f"{mark:.3f}", f"{mark:.3f}")]
+            if again is not None:
+                done.append(("ZADD", key, "NX", f"{again:.3f}", member))
+            await self._redis.pipeline(done)
 
     def _asking(self, shard: int, now: float, most: int, ahead: int) -> Command:
         bounds: tuple[Arg, Arg] = (f"({now + FARTHEST:.3f}", "+inf") if ahead else ("-inf", f"{now:.3f}")

@@ -39,7 +39,7 @@ def lease(what: str) -> str:
 
 def due(what: str, shard: int | str) -> str:
     """Sorted set: what upkeep has to look at, by Unix time: `<user> <channel uid>` (`retention`), user (`follows`), in
-    shards by user name, and a daily job (`daily`). Lifetime: permanent, derived. `redis.due`.
+    shards by user name, feed id (`websub`), and a daily job (`daily`). Lifetime: permanent, derived. `redis.due`.
     """
     return f"due:{what}:{shard}"
 
@@ -186,6 +186,21 @@ def feed_fingerprints(feed_id: str) -> str:
     return f"feed:{{{feed_id}}}:marks"
 
 
+def feed_websub(feed_id: str) -> str:
+    """Hash: what was agreed with the feed's hub: `callback <token>` → JSON with the lease and the secret that signs
+    deliveries; `to` (hub and topic), `tries`, `next`; `seen` (digests of deliveries), `spent` (Unix time until which
+    its processor time is used up). Lifetime: as `feed`. `push.store`.
+    """
+    return f"feed:{{{feed_id}}}:websub"
+
+
+def hub_counts(hub_host: str) -> str:
+    """Hash: what a hub did → how often: asked, verified, ended, denied, refused, delivered, forged, posts, missed.
+    Lifetime: 90 days after the last. `push.store`.
+    """
+    return f"hub:{hub_host}"
+
+
 def feed_copy(digest: str) -> str:
     """String: the feed cache's copy of a document (`cache.copy`), by the SHA-256 of its URL. Lifetime: as long as it
     is of use, an hour at least in the server. `cache.redis_storage`.
@@ -200,8 +215,8 @@ def feed_copies() -> str:
 
 # --- the pipeline ------------------------------------------------------------------------------------------------
 
-STREAMS = ("stored", "incomplete", "dead")
-"""The pipeline's streams: ids for the timelines, ids to be completed, and what failed."""
+STREAMS = ("stored", "incomplete", "pushed", "dead")
+"""The pipeline's streams: ids for the timelines, ids to be completed, deliveries of hubs, and what failed."""
 
 
 def stream(name: str) -> str:

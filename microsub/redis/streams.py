@@ -24,7 +24,7 @@ from microsub.redis.scripts import load
 GROUP = "workers"
 """The only consumer group of each stream: every message is for one of them."""
 
-STAGES = ("stored", "incomplete")
+STAGES = ("stored", "incomplete", "pushed")
 """The streams that stages read: all but the dead letters, which have no group."""
 
 _ADD = load("stream_add")
@@ -96,6 +96,11 @@ class Stream:
     def adding(self, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that `add` makes, to be sent with others."""
         return _ADD, self._keys, [0, 0, "", *_args(messages)]
+
+    async def add_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> bool:
+        """Append messages, all or none; False where the stream is full. Raises StoreFull and StoreUnavailable."""
+        limits: list[Arg] = [bounds.messages, bounds.bytes, ""]
+        return bool(await self._redis.script(_ADD, self._keys, [*limits, *_args(messages)]))
 
     def adding_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that appends messages unless the stream is full.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from microsub.errors import StoreError
+from microsub.feeds.push_health import push_health
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.presence import TO_COME, Presence, ProcessCounts
@@ -86,11 +87,17 @@ class Figures:
 
         states = dict.fromkeys(("ok", "failing", "gone", "new"), 0)
         followers = 0
+        ways = dict.fromkeys(("pushed", "subscribed", "polled"), 0)
         async for feed in followed_feeds(self._feeds):
             states[feed.state] += 1
             followers += feed.followers
+            if feed.record.hub:
+                health = push_health(feed.record, now)
+                ways["pushed" if health.pushed else "subscribed" if health.subscribed else "polled"] += 1
         for state, count in states.items():
             metrics.FEEDS.labels(state).set(count)
+        for way, count in ways.items():
+            metrics.WEBSUB_FEEDS.labels(way).set(count)
         metrics.FOLLOWERS.set(followers)
         metrics.USERS.set(sum(user.disabled is None for user in await self._accounts.users()))
         metrics.DEAD_LETTERS.set(await self._presence.dead_letters())

@@ -36,6 +36,8 @@ from microsub.identity.store.foreign import ForeignTokens
 from microsub.identity.store.sessions import PendingStore, Sessions
 from microsub.library.reading import Posts
 from microsub.parsing.pool import ParsePool
+from microsub.push.callbacks import Callbacks
+from microsub.push.store import Agreements
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
@@ -144,6 +146,7 @@ def _services(
         health=Health(stores.presence, lambda: config.status),
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
+        callbacks=Callbacks(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis)),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
         outputs=stores.outputs,

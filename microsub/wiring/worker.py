@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.errors import NotFound, StoreError
+from microsub.kit.urls import parts_of
 from microsub.settings import Settings
 from microsub.wiring.stores import Stores, delivery, following, ingest, tell_failure
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import PollResult
     from microsub.polling.worker import Worker
+    from microsub.push.subscriber import Subscriber
     from microsub.search.following import FollowTiming, IndexFollower
     from microsub.timelines.retention import Retention
     from microsub.transfer.reports import ImportReport
@@ -50,9 +52,13 @@ def hosts_at_once(wanted: int, descriptors: int) -> int:
 
 @contextlib.asynccontextmanager
 async def open_worker(
-    settings: Settings, stores: Stores, *, on_refused: Callable[[PollResult], object] | None = None
+    settings: Settings,
+    stores: Stores,
+    *,
+    on_refused: Callable[[PollResult], object] | None = None,
+    subscriber: Subscriber | None = None,
 ) -> AsyncIterator[Worker]:
-    """A worker that hasn't begun yet. `on_refused`: see `Poller`."""
+    """A worker that hasn't begun yet. `on_refused`: see `Poller`. `subscriber` hears what polls find."""
     from microsub.delivery.dead_letters import DeadLetters
     from microsub.delivery.stage import Stages
     from microsub.feeds.events import Events
@@ -60,6 +66,8 @@ async def open_worker(
     from microsub.polling.moving import Mover
     from microsub.polling.poll import Poller
     from microsub.polling.worker import Turn, Worker, worker_name
+    from microsub.push.deliveries import STAGE, Deliveries
+    from microsub.push.store import Agreements
     from microsub.wiring.fetching import open_caching_fetcher, open_completing
 
     await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
@@ -72,10 +80,12 @@ async def open_worker(
         events = Events(stores.redis)
         filling = delivery(stores)
         stages = Stages(stores.redis, stores.feeds, stores.items, filling, events, completing, consumer=name)
+        taking_in = ingest(stores, events, stages.wake)
+        stages.serve(STAGE, Deliveries(stores.feeds, Agreements(stores.redis), taking_in, parser).handle)
         poller = Poller(
             stores.feeds,
             stores.items,
-            ingest(stores, events, stages.wake),
+            taking_in,
             DeadLetters(stores.redis),
             events,
             fetcher,
@@ -83,6 +93,7 @@ async def open_worker(
             mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
             settings=stores.in_force.instance_now,
             on_refused=on_refused,
+            on_answered=None if subscriber is None else subscriber.polled,
         )
         try:
             turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
@@ -102,10 +113,13 @@ async def open_worker(
 @contextlib.asynccontextmanager
 async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
     """A worker that polls and cleans up within the block, or until `stop`; ends in ten seconds."""
-    async with open_worker(settings, stores) as worker:
+    async with (
+        open_subscriber(settings, stores) as subscriber,
+        open_worker(settings, stores, subscriber=subscriber) as worker,
+    ):
         polling = asyncio.create_task(worker.run(), name="worker")
         polling.add_done_callback(tell_failure)
-        rounds = [asyncio.create_task(one, name=part) for part, one in upkeep(settings, stores).items()]
+        rounds = [asyncio.create_task(one, name=part) for part, one in upkeep(settings, stores, subscriber).items()]
         for task in rounds:
             task.add_done_callback(tell_failure)
         try:
@@ -168,7 +182,29 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
         return [report for report in reports if urls or report.outcome not in {"unfollowed", "unknown"}]
 
 
-def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None, None]]:
+@contextlib.asynccontextmanager
+async def open_subscriber(settings: Settings, stores: Stores) -> AsyncIterator[Subscriber]:
+    """What keeps subscriptions to hubs, where hubs can reach this server: `MICROSUB_BASE_URL` by https, or loopback."""
+    from microsub.push.hubs import Hubs
+    from microsub.push.store import Agreements
+    from microsub.push.subscriber import Subscriber
+    from microsub.wiring.fetching import open_fetcher
+
+    base = settings.base_url
+    async with open_fetcher(settings) as sender:
+        hubs = Hubs(sender, base) if base is not None and is_reachable(base) else None
+        yield Subscriber(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis), hubs)
+
+
+def is_reachable(base: str) -> bool:
+    """Whether callbacks at `base` are fit for secrets: by https, or on this machine. Pure."""
+    from microsub.kit.http.headers import is_loopback  # with Starlette, which no command needs
+
+    parts = parts_of(base)
+    return parts.scheme == "https" or is_loopback(parts.netloc)
+
+
+def upkeep(settings: Settings, stores: Stores, subscriber: Subscriber) -> dict[str, Coroutine[None, None, None]]:
     """What runs beside polling for ever, by name; of all workers one at a time has its turn.
 
     Only reminding remembers its last round, so that each has its own.
@@ -190,6 +226,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "retention": cleanup.look_for_channels,
         "workers": functools.partial(forget_workers, stores.redis),
         "outputs": functools.partial(_forget_outputs, stores),
+        "websub": subscriber.look_at_all,
     }
     return {
         "retention": cleanup.run_for_ever(),
@@ -201,6 +238,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "figures": figures(stores).publish_for_ever(),
         **({"search": follower(settings, stores).run_for_ever()} if can_search(settings) else {}),
+        "websub": subscriber.run_for_ever(pace),
     }
 
 

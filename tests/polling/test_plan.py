@@ -70,7 +70,7 @@ def test_what_is_planned_is_remembered(outcome: Outcome) -> None:
     before = PollHistory(interval=500, gap=4000.25, last_change=NOW - 9, failures=2, ttl=60, max_age=7)
     plan = plan_next(before, outcome, NOW, 0.5)
     move = plan_move(before, "http://new.test/", NOW)
-    after = history_of(record(fields_of(outcome, plan, move, NOW - 1, NOW)))
+    after = history_of(record(fields_of(outcome, plan, move, NOW - 1, NOW)), NOW)
     assert after == PollHistory(
         interval=None if plan.interval is None else round(plan.interval, 3),
         gap=None if plan.gap is None else round(plan.gap, 3),
@@ -103,7 +103,7 @@ def test_a_hold_that_is_in_force(text: str | None, until: float | None) -> None:
 
 def test_a_record_that_is_no_number() -> None:
     """Corrupt fields count as not known."""
-    history = history_of(FeedRecord("1", URL, extra={"gap": "x", "last_change": "", "ttl": "-", "push": "yes"}))
+    history = history_of(FeedRecord("1", URL, extra={"gap": "x", "last_change": "", "ttl": "-", "push": "yes"}), NOW)
     assert history == PollHistory()
 
 

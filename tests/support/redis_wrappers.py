@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -98,7 +99,8 @@ class Killing(Wrapped):
         self.trips += 1
         if self.kill_at is not None and self.trips >= self.kill_at:
             if self.after and self.trips == self.kill_at:
-                await run()
+                with contextlib.suppress(RedisError):  # what Redis answered nobody gets to know
+                    await run()
             raise self.error
         return await run()
 

@@ -47,6 +47,11 @@ from microsub.polling.worker import Turn, Worker, worker_name
 from microsub.posts.ingest import Ingest, PostWriter
 from microsub.posts.items import Items
 from microsub.posts.values import ItemsStored, ItemToStore
+from microsub.push.callbacks import Callbacks
+from microsub.push.deliveries import STAGE, Deliveries
+from microsub.push.hubs import Hubs
+from microsub.push.store import Agreements
+from microsub.push.subscriber import Subscriber
 from microsub.redis.presence import ProcessCounts
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
@@ -240,7 +245,25 @@ class World(Stores):
             clock=self.clock,
             random=lambda: 0.5,
             on_refused=on_refused,
+            on_answered=self.subscriber.polled,
         )
+
+    @cached_property
+    def agreements(self) -> Agreements:
+        return Agreements(self.redis)
+
+    @cached_property
+    def subscriber(self) -> Subscriber:
+        """What keeps subscriptions; without a `base_url` it has no hubs to ask."""
+        return self.make_subscriber(self.redis)
+
+    def make_subscriber(self, redis: Any) -> Subscriber:
+        hubs = Hubs(self.fetcher, self.base_url) if self.base_url is not None else None
+        return Subscriber(redis, Feeds(redis), self.schedule, Agreements(redis), hubs, clock=self.clock)
+
+    @cached_property
+    def callbacks(self) -> Callbacks:
+        return Callbacks(self.redis, self.feeds, self.schedule, self.agreements, clock=self.clock)
 
     def make_ingest(self, redis: Any) -> Ingest:
         """What takes posts in through that connection."""
@@ -248,7 +271,7 @@ class World(Stores):
 
     def make_stages(self, completing: Completing | None = None) -> Stages:
         """The stages of one worker; nothing is looked up unless `completing` is there."""
-        return Stages(
+        stages = Stages(
             self.redis,
             self.feeds,
             self.items,
@@ -259,6 +282,12 @@ class World(Stores):
             patience=self.patience,
             clock=self.clock,
         )
+        stages.serve(STAGE, lambda message: self.deliveries.handle(message))  # noqa: PLW0108 - made later
+        return stages
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        return Deliveries(self.feeds, self.agreements, self.ingest, self.parser, clock=self.clock)
 
     def make_worker(
         self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None
@@ -379,6 +408,7 @@ class World(Stores):
             health=Health(self.presence),
             figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),
             posts=Posts(self.feeds, self.items, Events(self.redis)),
+            callbacks=self.callbacks,
             service_tokens=self.service_tokens,
             identity=self.identity,
             outputs=self.outputs,

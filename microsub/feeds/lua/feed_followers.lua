@@ -4,9 +4,10 @@
 -- with followers, nor one that is kept anyway, can expire, whichever way two of these calls fall; and a changed list has
 -- another edition, so that a process that caches the list sees by its edition that it is old.
 --
--- KEYS  1 subscribers  2 edition  3 feed  4.. the feed's other keys
+-- KEYS  1 subscribers  2 edition  3 feed  4 what was agreed with its hub  5.. the feed's other keys
 -- ARGV  1 'follow', 'unfollow', 'keep' or 'release'  2 time to live in seconds  3 user/uid  4 the next edition
--- reply 1 where anything changed, else 0; a feed that doesn't exist is neither kept nor released
+-- reply 1 where anything changed, 2 where the last follower left and the hub is to be told, else 0; a feed that doesn't
+--       exist is neither kept nor released
 local changed
 if ARGV[1] == 'follow' or ARGV[1] == 'unfollow' then
   changed = redis.call(ARGV[1] == 'follow' and 'SADD' or 'SREM', KEYS[1], ARGV[3])
@@ -25,5 +26,8 @@ for _, key in ipairs(KEYS) do
   elseif redis.call('TTL', key) == -1 then
     redis.call('EXPIRE', key, ARGV[2])
   end
+end
+if ARGV[1] == 'unfollow' and changed == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
+  changed = changed + redis.call('EXISTS', KEYS[4])
 end
 return changed

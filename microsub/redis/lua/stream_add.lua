@@ -3,13 +3,14 @@
 -- Atomic: all messages or none, and their bytes with them, so that the backlog is never counted wrongly; and the stream is
 -- as full as it was found to be when they come in.
 --
--- KEYS  1 stream  2 bytes of what waits in it  3 where it is noted that messages were left out, for a stream that may be full
--- ARGV  1, 2 messages and bytes from which on it is full  3 random  4.. per message: bytes, n, n names and values in turn
+-- KEYS  1 stream  2 bytes of what waits in it  3 where it is noted that messages were left out, or nothing
+-- ARGV  1, 2 messages and bytes from which on it is full, 0 for never  3 random  4.. per message: bytes, n, n names and values in turn
 -- reply ids, or 0 where it is full
-if KEYS[3] then
+local most = tonumber(ARGV[1])
+if most > 0 then
   local bytes = tonumber(redis.call('GET', KEYS[2]) or 0)
-  if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[1]) or bytes >= tonumber(ARGV[2]) then
-    redis.call('SET', KEYS[3], ARGV[3])
+  if redis.call('XLEN', KEYS[1]) >= most or bytes >= tonumber(ARGV[2]) then
+    if KEYS[3] then redis.call('SET', KEYS[3], ARGV[3]) end
     return 0
   end
 end

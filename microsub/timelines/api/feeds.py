@@ -10,6 +10,8 @@ from typing import Any
 
 from microsub.discovery.links import FeedLink
 from microsub.errors import NotImplementedHere
+from microsub.feeds.push_health import push_health
+from microsub.feeds.record import FeedRecord
 from microsub.fetch import asking_for
 from microsub.kit.http.params import missing
 from microsub.kit.urls import canonical_feed_url, mask_credentials
@@ -22,7 +24,7 @@ from microsub.timelines.follows import in_turns
 async def followed(call: Call) -> Reply:
     """The feeds of a channel, or of all."""
     feeds = await call.services.following.feeds(call.user, arguments.channel(call.params))
-    return {"items": [feed_to_wire(feed) async for feed in in_turns(feeds)]}
+    return {"items": [feed_to_wire(feed, call.now) async for feed in in_turns(feeds)]}
 
 
 async def follow(call: Call) -> Reply:
@@ -30,14 +32,14 @@ async def follow(call: Call) -> Reply:
     uid = arguments.channel(call.params, allow_global=False)
     url = arguments.url(call.params)
     most = (await call.services.identity.quotas.of(call.user)).feeds or 0
-    return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now, most=most))
+    return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now, most=most), call.now)
 
 
 async def update(call: Call) -> Reply:
     """Move a subscription to another channel."""
     target = arguments.channel(call.params, allow_global=False)
     url = arguments.url(call.params)
-    return feed_to_wire(await call.services.following.move(call.user, target, url, call.now))
+    return feed_to_wire(await call.services.following.move(call.user, target, url, call.now), call.now)
 
 
 async def unfollow(call: Call) -> Reply:
@@ -81,8 +83,8 @@ async def preview(call: Call) -> Reply:
     return {"items": items, "paging": {}}
 
 
-def feed_to_wire(followed: Followed) -> dict[str, Any]:
-    """A followed feed as clients read it, credentials masked.
+def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
+    """A followed feed as clients read it at a Unix time, credentials masked.
 
     `url` is as it was given; `_feed_url` is the feed's own, where a page was given or the feed has moved.
     """
@@ -100,6 +102,7 @@ def feed_to_wire(followed: Followed) -> dict[str, Any]:
     if record.photo:
         wire["photo"] = record.photo
     wire.update(_health(followed))
+    wire.update(_push(followed.record, now))
     return wire
 
 
@@ -127,6 +130,17 @@ def _health(followed: Followed) -> dict[str, str]:
     elif record.next_poll:
         health["_next_poll"] = instant(record.next_poll)
     return health
+
+
+def _push(record: FeedRecord, now: float) -> dict[str, str]:
+    """How posts come where the feed names a WebSub hub."""
+    if not record.hub:
+        return {}
+    health = push_health(record, now)
+    times = {"_lease_until": health.lease_until, "_last_delivery": health.last_delivery}
+    said = {name: instant(at) for name, at in times.items() if at is not None}
+    counts = {"_posts_pushed": str(health.posts_pushed), "_posts_polled": str(health.posts_polled)}
+    return {"_push": "pushed" if health.pushed else "polled", "_push_reason": health.why, **said, **counts}
 
 
 TABLE: Table = {

@@ -1,0 +1,85 @@
+"""`microsub push`: which feeds come by themselves, and what their hubs do."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from microsub.cli.groups import Group
+from microsub.cli.options import as_instant, as_push, counted, on_stores, print_json, say
+from microsub.model.plaintext import escaped, on_one_line
+from microsub.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from microsub.feeds.push_health import PushHealth
+    from microsub.push.store import PushStatus
+    from microsub.wiring.stores import Stores
+
+
+@click.group(cls=Group)
+def push() -> None:
+    """Show which feeds come by WebSub, and what their hubs do."""
+
+
+@push.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@on_stores("base_url")
+async def push_status(settings: Settings, stores: Stores, as_json: bool) -> None:
+    """Show, for each followed feed that names a hub, whether its posts are pushed or polled and why, and each hub.
+
+    Pushed: the hub has delivered something, its lease lasts, and no poll found posts first; such feeds are polled once
+    a day. Nobody is asked: this is what stands in the store. Counts of a hub go back for 90 days at most.
+
+    Example: microsub push status --json
+    """
+    from microsub.push.store import Agreements, status_of
+
+    found = await status_of(stores.feeds, Agreements(stores.redis), time.time())
+    if as_json:
+        print_json(_as_json(found))
+        return
+    if settings.base_url is None:
+        say("no hub is asked, because MICROSUB_BASE_URL isn't set", err=True)
+    for feed, health in found.feeds:
+        say(_feed_line(feed.url, health))
+    for host, counts in sorted(found.hubs.items()):
+        say(_hub_line(host, found.of_hub(host), counts))
+    if not found.feeds:
+        say("no followed feed names a hub", err=True)
+
+
+def _as_json(found: PushStatus) -> dict[str, object]:
+    from microsub.kit.urls import mask_credentials
+
+    feeds = [
+        {"id": feed.id, "url": mask_credentials(feed.url), "hub": mask_credentials(feed.hub or ""), **as_push(health)}
+        for feed, health in found.feeds
+    ]
+    hubs = {
+        host: {"feeds": len(of := found.of_hub(host)), "pushed": sum(one.pushed for one in of), "counts": dict(counts)}
+        for host, counts in found.hubs.items()
+    }
+    return {"feeds": feeds, "hubs": hubs}
+
+
+def _feed_line(url: str, health: PushHealth) -> str:
+    from microsub.kit.urls import mask_credentials
+
+    parts = ["pushed" if health.pushed else "polled", mask_credentials(url), on_one_line(health.why)]
+    if health.lease_until is not None:
+        parts.append(f"lease until {as_instant(health.lease_until)}")
+    if health.last_delivery is not None:
+        parts.append(f"last delivery {as_instant(health.last_delivery)}")
+    if health.posts_pushed or health.posts_polled:
+        parts.append(f"{counted(health.posts_pushed, 'post')} pushed, {health.posts_polled} polled")
+    return escaped("  ".join(parts))
+
+
+def _hub_line(host: str, feeds: list[PushHealth], counts: Mapping[str, int]) -> str:
+    done = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    pushed = sum(one.pushed for one in feeds)
+    return escaped(f"hub {host}: {counted(len(feeds), 'feed')}, {pushed} pushed" + (f"; {done}" if done else ""))

@@ -1,0 +1,53 @@
+"""How a feed's posts come: pushed by its hub or found by polls, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from microsub.feeds.record import FeedRecord
+from microsub.model.moments import number
+
+NO_HUB = "the feed names no hub"
+NOT_YET = "the hub was not asked yet; that needs MICROSUB_BASE_URL"
+LAPSED = "the lease is over"
+
+
+@dataclass(frozen=True, slots=True)
+class PushHealth:
+    """What is known of a feed's WebSub subscription. Unix times; None: not known, or there is none.
+
+    A feed is `pushed` once its hub has delivered something, as long as the lease lasts and no poll finds posts first;
+    else it is polled, and `why` says the reason. `posts_pushed` and `posts_polled` count new posts by the way they came
+    since there is a subscription.
+    """
+
+    pushed: bool
+    why: str
+    lease_until: float | None = None
+    last_delivery: float | None = None
+    posts_pushed: int = 0
+    posts_polled: int = 0
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether a lease is in force."""
+        return self.lease_until is not None
+
+
+def push_health(feed: FeedRecord, now: float) -> PushHealth:
+    """The health of a feed's subscription at a Unix time, by its record."""
+    said = feed.extra
+    until = number(said.get("push_until"))
+    in_force = until is not None and now < until
+    pushed = in_force and said.get("push") == "1"
+    why = said.get("push_why") or (NOT_YET if feed.hub else NO_HUB)
+    if until is not None and not in_force:
+        why = LAPSED
+    return PushHealth(
+        pushed,
+        "its hub delivers" if pushed else why,
+        until if in_force else None,
+        number(said.get("push_at")),
+        int(number(said.get("push_posts")) or 0),
+        int(number(said.get("poll_posts")) or 0),
+    )

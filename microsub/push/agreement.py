@@ -1,0 +1,283 @@
+"""Subscriptions of one feed: what was agreed with its hub, and what comes next. Pure.
+
+Spec: https://www.w3.org/TR/websub/#subscribing-and-unsubscribing. A feed has one callback for each time that a hub was
+asked. A renewal asks with a new callback and a new secret, and the earlier ones stay valid until the new ones are
+verified: a renewal that fails breaks nothing that works. All times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from microsub.model.moments import number
+
+if TYPE_CHECKING:
+    from microsub.feeds.record import FeedRecord
+
+HOUR = 3600.0
+DAY = 86_400.0
+
+LEASE_WISHED = 10 * DAY
+"""Asked for; what the hub answers counts."""
+LEASES = (HOUR, 14 * DAY)
+"""Bounds of a lease, whatever the hub says."""
+LEASE_UNSAID = DAY
+"""Of a hub that doesn't say it, as it must."""
+
+LATE = 600.0
+"""For which deliveries are taken beyond the end of a lease: clocks differ."""
+
+PENDING = DAY
+"""For which a hub may verify what it was asked for."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 900.0, 7 * DAY
+"""Between two requests for a subscription that isn't verified: doubled each time."""
+
+END_AGAIN = 6 * HOUR
+"""Between two requests to end a subscription."""
+
+SPARING = 600.0
+BURST = HOUR
+"""Deliveries of a feed use no more processor time than polls may (`polling.plan.SPARING`), an hour's share at once."""
+
+_TOKEN = re.compile(r"([0-9]{1,19})\.([A-Za-z0-9_-]{43})")
+_SIGNATURE = re.compile(r"(sha(?:1|256|384|512))=([0-9a-f]{40,128})", re.IGNORECASE)
+_LONGEST_URL = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The hub that a feed names, and the topic to ask it for."""
+
+    hub: str
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.hub} {self.topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """An address of ours that one hub was given, with the secret that signs deliveries to it.
+
+    `until` is the end of the lease, where the hub has verified; `ending` is when the hub was last asked to end it.
+    """
+
+    token: str = field(repr=False)
+    secret: str = field(repr=False)
+    hub: str
+    topic: str
+    asked: float
+    verified: float | None = None
+    until: float | None = None
+    ending: float | None = None
+
+    @property
+    def wish(self) -> Wish:
+        """What it was asked for."""
+        return Wish(self.hub, self.topic)
+
+    @property
+    def renewal(self) -> float:
+        """When a new one is to take its place: at half the lease."""
+        return ((self.verified or 0.0) + (self.until or 0.0)) / 2
+
+    def is_live(self, now: float) -> bool:
+        """Whether it is verified, and its lease in force."""
+        return self.until is not None and now < self.until
+
+    def takes_deliveries(self, now: float) -> bool:
+        """Whether deliveries to it count."""
+        return self.until is not None and now < self.until + LATE
+
+    def to_json(self) -> str:
+        """All but the token, under which it is kept."""
+        return json.dumps(
+            {name: value for name, value in asdict(self).items() if name != "token" and value is not None}
+        )
+
+    @classmethod
+    def of(cls, token: str, text: str) -> Callback:
+        """The callback read back. Raises ValueError and TypeError."""
+        return cls(token, **json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What is kept of a feed's subscriptions.
+
+    `to` is the wish that was last carried out, '' for none; `tries` counts requests since a hub has last verified, and
+    before `next` none is made; `spent` is until when the feed's share of processor time is used up.
+    """
+
+    callbacks: tuple[Callback, ...] = ()
+    to: str = ""
+    tries: int = 0
+    next: float = 0.0
+    spent: float = 0.0
+
+    def find(self, token: str) -> Callback | None:
+        """The callback with that token; found in constant time for each."""
+        found = [one for one in self.callbacks if hmac.compare_digest(one.token, token)]
+        return found[0] if found else None
+
+    def in_force(self, now: float) -> Callback | None:
+        """The newest verified callback whose lease is in force, and that isn't being ended."""
+        live = [one for one in self.callbacks if one.is_live(now) and one.ending is None]
+        return max(live, key=lambda one: one.verified or 0.0, default=None)
+
+
+def wish_of(feed: FeedRecord) -> Wish | None:
+    """What `feed` wants to be subscribed to; None where it names no hub, or is gone.
+
+    The topic is what the feed calls itself; one that doesn't is known by its address.
+    """
+    topic = feed.self_url or feed.url
+    if feed.gone or not feed.hub or " " in feed.hub + topic or max(len(feed.hub), len(topic)) > _LONGEST_URL:
+        return None
+    return Wish(feed.hub, topic)
+
+
+def new_callback(wish: Wish, now: float) -> Callback:
+    """A callback that nobody can guess: 256 bits each for its address and its secret."""
+    return Callback(secrets.token_urlsafe(32), secrets.token_urlsafe(32), wish.hub, wish.topic, now)
+
+
+def address(feed_id: str, token: str) -> str:
+    """The last part of a callback's path."""
+    return f"{feed_id}.{token}"
+
+
+def parted(text: str) -> tuple[str, str] | None:
+    """Feed id and token of `address`; None for what is none."""
+    match = _TOKEN.fullmatch(text)
+    return None if match is None else (match[1], match[2])
+
+
+# --- what comes next ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PushPlan:
+    """What a look at a feed's subscriptions leads to.
+
+    `over` are callbacks to be forgotten, `end` those whose hub is to be asked to end them; `ask` says whether the hub
+    is asked for a subscription now. `look` is when to look again, None for never.
+    """
+
+    over: tuple[Callback, ...] = ()
+    end: tuple[Callback, ...] = ()
+    ask: bool = False
+    look: float | None = None
+
+
+def plan_push(agreement: Agreement, wish: Wish | None, now: float) -> PushPlan:
+    """Decide what to do about a feed's subscriptions, where its wish is `wish`; None: it needs none."""
+    current = agreement.in_force(now)
+    if current is not None and current.wish != wish:
+        current = None if wish is None else _newest(agreement, wish, now)
+    over = tuple(one for one in agreement.callbacks if _is_over(one, wish, current, now))
+    surplus = [one for one in agreement.callbacks if one.is_live(now) and _is_surplus(one, wish, current)]
+    end = tuple(one for one in surplus if one.ending is None or not one.ending <= now < one.ending + END_AGAIN)
+    looks = [now + END_AGAIN for _ in surplus]
+    if wish is None:
+        return PushPlan(over, end, look=min(looks, default=None))
+    wait = 0.0 if agreement.to != str(wish) else agreement.next
+    if wait > now + LONGEST_PAUSE:
+        wait = now  # a clock was ahead
+    start = wait if current is None else max(wait, current.renewal)
+    looks.append(now + FIRST_PAUSE if start <= now else start)
+    return PushPlan(over, end, start <= now, min(looks))
+
+
+def _newest(agreement: Agreement, wish: Wish, now: float) -> Callback | None:
+    return Agreement(tuple(one for one in agreement.callbacks if one.wish == wish)).in_force(now)
+
+
+def _is_over(one: Callback, wish: Wish | None, current: Callback | None, now: float) -> bool:
+    if one.until is not None:
+        return not one.takes_deliveries(now)
+    # What the hub may still verify stays; what was never verified needs no end.
+    superseded = current is not None and one.asked < (current.verified or 0.0)
+    return one.wish != wish or superseded or not one.asked - DAY < now < one.asked + PENDING
+
+
+def _is_surplus(one: Callback, wish: Wish | None, current: Callback | None) -> bool:
+    """Whether another one has taken its place, or none is wanted; before that it stays."""
+    return one.ending is not None or wish is None or (current is not None and one.token != current.token)
+
+
+def pause_after(tries: int, current: Callback | None, now: float) -> float:
+    """Seconds until a hub that has not verified is asked again; sooner while a lease runs out."""
+    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries, 16))
+    if current is None or current.until is None:
+        return pause
+    return min(pause, max(60.0, (current.until - now) / 4))
+
+
+# --- what hubs say ------------------------------------------------------------------------------------------------
+
+
+def lease_of(said: str | None) -> float:
+    """The lease in seconds that counts, by what the hub says in `hub.lease_seconds`."""
+    seconds = number(said.encode()) if said and re.fullmatch(r"[0-9]{1,12}", said) else None
+    return LEASE_UNSAID if seconds is None else min(LEASES[1], max(LEASES[0], seconds))
+
+
+def is_asked_for(callback: Callback, mode: str, topic: str) -> bool:
+    """Whether what a hub wants verified is what it was asked for (WebSub, 5.3)."""
+    if not hmac.compare_digest(topic.encode(), callback.topic.encode()):
+        return False
+    return mode == ("subscribe" if callback.ending is None else "unsubscribe")
+
+
+def signed(body: bytes, secret: str, header: str) -> bool:
+    """Whether `X-Hub-Signature` is that of the raw body (WebSub, 7.1): `sha256=…` or another SHA."""
+    match = _SIGNATURE.fullmatch(header.strip())
+    if match is None:
+        return False
+    expected = hmac.new(secret.encode(), body, getattr(hashlib, match[1].lower())).hexdigest()
+    return hmac.compare_digest(expected, match[2].lower())
+
+
+def spend(spent: float, seconds: float, now: float) -> float:
+    """Until when the share is used up, after a delivery that took so many seconds of processor time."""
+    return max(now, min(spent, now + BURST)) + seconds * SPARING
+
+
+def has_share(spent: float, now: float) -> bool:
+    """Whether a feed's deliveries may use more processor time now."""
+    return spent <= now + BURST or spent > now + 7 * DAY
+
+
+# --- health -------------------------------------------------------------------------------------------------------
+
+
+def health_of(agreement: Agreement, feed: FeedRecord, why: str, now: float) -> Mapping[str, str | None]:
+    """The record's fields that say how a feed's subscription stands; `why` it isn't pushed, where it isn't.
+
+    Trust in deliveries ends with the subscription that they came by.
+    """
+    current = agreement.in_force(now)
+    if current is None:
+        return {"push": None, "push_until": None, "push_why": why or None, "push_to": agreement.to or None}
+    is_trusted = feed.extra.get("push") == "1" and current.wish == wish_of(feed)
+    return {
+        "push": "1" if is_trusted else None,
+        "push_until": f"{current.until:.3f}",
+        "push_why": None if is_trusted else why or "subscribed; the hub has delivered nothing yet",
+        "push_to": agreement.to or None,
+    }
+
+
+def without(agreement: Agreement, gone: Sequence[Callback]) -> tuple[Callback, ...]:
+    """The callbacks but for those."""
+    tokens = {one.token for one in gone}
+    return tuple(one for one in agreement.callbacks if one.token not in tokens)

@@ -1,0 +1,309 @@
+"""Callbacks: what hubs ask and deliver here, answered at once; the work is left to workers.
+
+Spec: https://www.w3.org/TR/websub/#hub-verifies-intent (verification), #content-distribution (delivery). A delivery is
+identified by its callback alone, and counts for nothing before its signature over the raw body was found right. What is
+answered with success lies in a stream of Redis, whose length is bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from microsub.errors import InvalidRequest, MethodNotAllowed
+from microsub.kit.http.params import urlencoded
+from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.rate_limits import RateLimit, RateLimiter
+from microsub.kit.urls import host_of
+from microsub.metrics import WEBSUB_DELIVERIES, WEBSUB_VERIFICATIONS
+from microsub.push.agreement import (
+    Agreement,
+    Callback,
+    has_share,
+    health_of,
+    is_asked_for,
+    lease_of,
+    parted,
+    signed,
+    without,
+)
+from microsub.push.hubs import PATH
+from microsub.push.store import callback_fields
+from microsub.push.subscriber import DUE, back_to_polling
+from microsub.redis.due import DueTimes
+from microsub.redis.streams import Bounds, Stream
+
+if TYPE_CHECKING:
+    from microsub.feeds.queue import Schedule
+    from microsub.feeds.record import Feeds
+    from microsub.push.store import Agreements
+    from microsub.redis.protocol import Redis
+
+log = structlog.get_logger(__name__)
+
+LARGEST = 10 * 1024 * 1024
+"""Bytes of a delivery, as of a document that is polled (`fetch.FetchLimits`)."""
+
+WAITING = Bounds(messages=5_000, bytes=64 * 1024 * 1024)
+"""Deliveries that may wait for a worker."""
+
+HELD = 32 * 1024 * 1024
+"""Bytes of deliveries that a process reads at the same time."""
+
+MINUTE = 60.0
+OF_CALLBACK = RateLimit("deliveries", "callback", 60)
+BYTES_OF_CALLBACK = RateLimit("bytes of deliveries", "callback", LARGEST, 5 * MINUTE)
+"""The largest document once in the shortest interval of a poll."""
+OF_HUB = RateLimit("deliveries", "hub", 3_000)
+BYTES_OF_HUB = RateLimit("bytes of deliveries", "hub", 64 * 1024 * 1024)
+
+DENIED_PAUSE = 7 * 86_400.0
+"""Until a hub that has refused for good is asked again."""
+_LONGEST_REASON = 120
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackAnswer:
+    """The answer to a hub; `retry_after` in seconds, where it shall come again."""
+
+    status: int
+    text: str = ""
+    retry_after: int | None = None
+
+
+GONE = CallbackAnswer(410, "there is no such subscription (any more)")
+UNKNOWN = CallbackAnswer(404, "nothing of this kind was asked for")
+IGNORED = CallbackAnswer(202)
+
+
+class Callbacks:
+    """Answers hubs. Raises StoreError where Redis doesn't serve us: the hub shall come again."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        feeds: Feeds,
+        schedule: Schedule,
+        agreements: Agreements,
+        *,
+        limiter: RateLimiter | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._feeds = feeds
+        self._schedule = schedule
+        self._agreements = agreements
+        self._limiter = limiter or RateLimiter()
+        self._clock = clock
+        self._stream = Stream(redis, "pushed")
+        self._due = DueTimes(redis, DUE)
+        self._held = 0
+
+    # --- verification
+
+    async def verify(self, place: str, params: Mapping[str, str]) -> CallbackAnswer:
+        """The answer to a GET at the callback `place`, the last part of its path."""
+        found = await self._find(place)
+        mode, topic = params.get("hub.mode", ""), params.get("hub.topic", "")
+        answer = UNKNOWN
+        if found is not None:
+            feed_id, agreement, callback = found
+            if mode == "denied" and topic == callback.topic:
+                answer = await self._denied(feed_id, agreement, callback, params.get("hub.reason", ""))
+            elif (
+                is_wanted(agreement, callback)
+                and is_asked_for(callback, mode, topic)
+                and (challenge := params.get("hub.challenge"))
+            ):
+                is_kept = await self._verified(feed_id, agreement, callback, params.get("hub.lease_seconds"))
+                answer = CallbackAnswer(200, challenge) if is_kept else UNKNOWN
+        if answer is UNKNOWN:
+            WEBSUB_VERIFICATIONS.labels("refused").inc()
+        return answer
+
+    async def _verified(self, feed_id: str, agreement: Agreement, callback: Callback, lease: str | None) -> bool:
+        """Note what a hub has verified; False where it is not asked for any more."""
+        feed, now = await self._feeds.get(feed_id), self._clock()
+        if feed is None:
+            return False
+        others = without(agreement, [callback])
+        if callback.ending is not None:
+            left, changed, what = replace(agreement, callbacks=others), callback_fields(gone=(callback,)), "ended"
+        else:
+            kept = replace(callback, verified=now, until=now + lease_of(lease))
+            left = replace(agreement, callbacks=(*others, kept), tries=0, next=0.0)
+            changed, what = callback_fields(kept) | {"tries": None, "next": None}, "verified"
+        why = "" if what == "verified" else feed.extra.get("push_why", "")
+        health = health_of(left, feed, why, now)
+        if not await self._agreements.write(feed_id, changed, health, read=callback):
+            return False
+        await self._due.note({feed_id: now})  # to end the earlier callbacks; without it that comes some minutes later
+        await back_to_polling(self._schedule, feed, health, now)
+        await self._agreements.count(callback.hub, what)
+        WEBSUB_VERIFICATIONS.labels("subscribed" if what == "verified" else "unsubscribed").inc()
+        log.info("a hub verified a subscription", feed=feed_id, hub=host_of(callback.hub), what=what)
+        return True
+
+    async def _denied(self, feed_id: str, agreement: Agreement, callback: Callback, reason: str) -> CallbackAnswer:
+        """A hub ends a subscription, or refuses one, at any time (WebSub, 5.2)."""
+        feed, now = await self._feeds.get(feed_id), self._clock()
+        if feed is None:
+            return UNKNOWN
+        left = replace(agreement, callbacks=without(agreement, [callback]))
+        said = " ".join(reason.split())[:_LONGEST_REASON]
+        health = health_of(left, feed, "the hub denied the subscription" + (f": {said}" if said else ""), now)
+        changed = callback_fields(gone=(callback,)) | {"next": f"{now + DENIED_PAUSE:.3f}"}
+        if await self._agreements.write(feed_id, changed, health, read=callback):
+            await back_to_polling(self._schedule, feed, health, now)
+            await self._agreements.count(callback.hub, "denied")
+            WEBSUB_VERIFICATIONS.labels("denied").inc()
+            log.info("a hub denied a subscription", feed=feed_id, hub=host_of(callback.hub), why=said)
+        return CallbackAnswer(200)
+
+    # --- delivery
+
+    async def deliver(self, place: str, headers: Mapping[str, str], parts: AsyncIterator[bytes]) -> CallbackAnswer:
+        """The answer to a POST at the callback `place`; `headers` by lower-case name, the body in `parts`."""
+        answer, end = await self._deliver(place, headers, parts)
+        WEBSUB_DELIVERIES.labels(end).inc()
+        return answer
+
+    async def _deliver(
+        self, place: str, headers: Mapping[str, str], parts: AsyncIterator[bytes]
+    ) -> tuple[CallbackAnswer, str]:
+        found, now = await self._find(place), self._clock()
+        # Where the feed isn't wanted any more, the hub may forget the callback (WebSub, 7).
+        if found is None or not found[1].to or not found[2].takes_deliveries(now):
+            return GONE, "gone"
+        feed_id, agreement, callback = found
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length) > LARGEST:
+            return _too_large(), "too_large"
+        if headers.get("content-encoding", "identity").strip().lower() != "identity":
+            return CallbackAnswer(415, "the body is taken as it is, without any coding"), "coded"
+        hub = host_of(callback.hub)
+        if not self._may_come(callback, hub, 0) or not has_share(agreement.spent, now):
+            return _busy(429), "limited"
+        body = await self._read(parts)
+        if body is None:
+            return _busy(503), "full"
+        if len(body) > LARGEST:
+            return _too_large(), "too_large"
+        if not self._may_come(callback, hub, len(body)):
+            return _busy(429), "limited"
+        signature = headers.get("x-hub-signature")
+        if not signature:
+            return CallbackAnswer(403, "X-Hub-Signature is missing: a secret was given"), "unsigned"
+        if not signed(body, callback.secret, signature):
+            await self._agreements.count(callback.hub, "forged")
+            log.warning("a delivery with a wrong signature was ignored", feed=feed_id, hub=hub)
+            return IGNORED, "forged"
+        kind = headers.get("content-type", "")[:200].encode("latin-1", "replace")
+        message = {"feed": feed_id.encode(), "hub": callback.hub.encode(), "type": kind, "body": body}
+        if not await self._stream.add_within(WAITING, [message]):
+            return _busy(503), "full"
+        return CallbackAnswer(202), "accepted"
+
+    def _may_come(self, callback: Callback, hub: str, size: int) -> bool:
+        """Count a delivery, or, once it is read, its bytes; whether they are within the limits."""
+        if size:
+            allowed = self._limiter.count(BYTES_OF_CALLBACK, callback.token, size)
+            return self._limiter.count(BYTES_OF_HUB, hub, size) and allowed
+        allowed = self._limiter.count(OF_CALLBACK, callback.token)
+        return self._limiter.count(OF_HUB, hub) and allowed
+
+    async def _read(self, parts: AsyncIterator[bytes]) -> bytes | None:
+        """The body, as far as it isn't too large; None while there is no room for it."""
+        body = bytearray()
+        try:
+            async for part in parts:
+                if self._held > HELD:
+                    return None
+                self._held += len(part)
+                body += part
+                if len(body) > LARGEST:
+                    break
+            return bytes(body)
+        finally:
+            self._held -= len(body)
+
+    async def _find(self, place: str) -> tuple[str, Agreement, Callback] | None:
+        """Feed, agreement and callback at that place; None where there is none."""
+        named = parted(place)
+        if named is None:
+            return None
+        feed_id, token = named
+        agreement = await self._agreements.get(feed_id)
+        callback = agreement.find(token)
+        return None if callback is None else (feed_id, agreement, callback)
+
+
+def is_wanted(agreement: Agreement, callback: Callback) -> bool:
+    """Whether a hub may verify a callback: to end it always, to begin it while somebody follows the feed."""
+    return bool(agreement.to) or callback.ending is not None
+
+
+def _too_large() -> CallbackAnswer:
+    return CallbackAnswer(413, f"the body is too large: expected at most {LARGEST} bytes")
+
+
+def _busy(status: int) -> CallbackAnswer:
+    return CallbackAnswer(status, "too much was delivered: come again later", retry_after=60)
+
+
+# --- the route: /websub/<feed>.<token> ---------------------------------------------------------------------------
+
+_METHODS = "GET, POST"
+_HEADERS: list[Header] = [
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class WebSubEndpoint(HttpEndpoint):
+    """Answers hubs at every callback. The path is a secret, so no log line has it."""
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        super().__init__()
+        self._callbacks = callbacks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request; what logs it sees a path without the callback."""
+        place = scope["path"].removeprefix(PATH)
+        await super().__call__({**scope, "path": f"{PATH}***", "microsub.callback": place}, receive, send)
+
+    async def answer(self, exchange: HttpExchange) -> HttpReply:
+        """See `HttpEndpoint`."""
+        exchange.action = "websub"
+        scope = exchange.scope
+        place: str = scope["microsub.callback"]
+        if scope["method"] == "GET":
+            params: dict[str, str] = {}
+            for name, value in urlencoded(scope["query_string"]):
+                params.setdefault(name, value)
+            return _reply(await self._callbacks.verify(place, params))
+        if scope["method"] != "POST":
+            raise MethodNotAllowed(scope["method"], _METHODS)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        return _reply(await self._callbacks.deliver(place, headers, _parts(exchange.receive)))
+
+
+async def _parts(receive: Receive) -> AsyncIterator[bytes]:
+    """The body of a request as it comes. Raises InvalidRequest where it breaks off."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise InvalidRequest("the body is incomplete: the connection was closed before its end")
+        yield message.get("body", b"")
+        if not message.get("more_body", False):
+            return
+
+
+def _reply(answer: CallbackAnswer) -> HttpReply:
+    again = [] if answer.retry_after is None else [(b"retry-after", b"%d" % answer.retry_after)]
+    return HttpReply(answer.text.encode(), [*_HEADERS, *again], answer.status)

@@ -1,0 +1,108 @@
+"""Deliveries that were accepted, taken in by workers: parsed as polled documents are, and stored by `posts.ingest`.
+
+Everything may run twice. A delivery's version is the time at which it was accepted, by Redis' clock, which numbers the
+readings of polls too: what a later poll found isn't replaced by an earlier delivery. A hub may send what is new alone,
+so a delivery says nothing of the feed itself, of its validators, nor of posts that it doesn't list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.errors import ParseError, ParsingStopped
+from microsub.fetch import Fetched
+from microsub.kit.digests import short_digest
+from microsub.kit.urls import host_of
+from microsub.metrics import WEBSUB_DELIVERIES, WEBSUB_POSTS
+from microsub.polling.plan import pushed_fields
+from microsub.posts.values import version_of
+from microsub.push.agreement import spend
+from microsub.push.store import DeliveryTaken
+from microsub.redis.replies import text
+
+if TYPE_CHECKING:
+    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.parsing.pool import ParsePool
+    from microsub.posts.ingest import Ingest
+    from microsub.push.store import Agreements
+    from microsub.redis.streams import Message
+
+log = structlog.get_logger(__name__)
+
+STAGE = "pushed"
+"""The stream of accepted deliveries."""
+
+_SOME = 20
+
+
+class Deliveries:
+    """Takes deliveries in."""
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        agreements: Agreements,
+        ingest: Ingest,
+        parser: ParsePool,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._feeds = feeds
+        self._agreements = agreements
+        self._ingest = ingest
+        self._parser = parser
+        self._clock = clock
+
+    async def handle(self, message: Message) -> None:
+        """Take in one delivery; what is wrong with it is counted and never raised. Raises StoreError."""
+        feed = await self._feeds.get(text(message.fields["feed"]))
+        followers = [] if feed is None else await self._feeds.subscribers(feed.id)
+        if feed is None or feed.gone or not followers:
+            end = "unfollowed"
+        else:
+            end = await self._take(feed, message, tuple(islice(dict(followers), _SOME)))
+        WEBSUB_DELIVERIES.labels(end).inc()
+
+    async def _take(self, feed: FeedRecord, message: Message, users: tuple[str, ...]) -> str:
+        body, hub = message.fields["body"], text(message.fields["hub"])
+        digest = short_digest(body)
+        if await self._agreements.has_seen(feed.id, digest):
+            return "repeated"
+        new, brought, seconds = 0, False, 0.0
+        end = "unchanged"
+        received = int(message.id.partition("-")[0]) / 1000
+        if hashlib.sha256(body).hexdigest() != feed.body_hash:
+            kind = message.fields["type"].decode("latin-1") or None
+            document = Fetched(feed.url, feed.url, 200, {}, body, kind, None, None, None)
+            known = await self._feeds.fingerprints(feed)
+            try:
+                found, seconds = await self._parser.posts_in(document, feed.url, known, received, users)
+            except ParseError as error:
+                seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
+                end = "unreadable"
+                log.info("a delivery can't be read", feed=feed.id, hub=host_of(hub), why=error.detail)
+            else:
+                taken = await self._ingest.add(feed, found.items, received, version_of(received))
+                new = taken.new
+                # Handled again after a crash, what it brought isn't new any more.
+                brought = bool(taken.new or taken.updated) or message.deliveries > 1
+                end = "stored" if brought else "unchanged"
+                log.info("feed pushed", feed=feed.id, hub=host_of(hub), new=taken.new, updated=taken.updated)
+        await self._note(feed, hub, digest, new, seconds, brought=brought)
+        return end
+
+    async def _note(self, feed: FeedRecord, hub: str, digest: str, new: int, seconds: float, *, brought: bool) -> None:
+        """Count the delivery, once, and trust its hub where it has brought something."""
+        now = self._clock()
+        spent = spend((await self._agreements.get(feed.id)).spent, seconds, now)
+        record = {"push_at": f"{now:.3f}", **pushed_fields(feed, new, now)} | ({"push": "1"} if brought else {})
+        if await self._agreements.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
+            WEBSUB_POSTS.inc(new)
+            await self._agreements.count(hub, "delivered")
+            await self._agreements.count(hub, "posts", new)

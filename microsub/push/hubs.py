@@ -1,0 +1,109 @@
+"""Requests to hubs: subscribe and unsubscribe.
+
+Spec: https://www.w3.org/TR/websub/#subscriber-sends-subscription-request. A hub is whatever a publisher names: its
+address passes the guard like any other, at each hop, and so does what it redirects to. Callback and secret go by https,
+or to a network that the admin lists. Few requests go to one hub at a time, with pauses; nobody waits long for a turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+from microsub.fetch import Answered, FetchFailed, HopError, HostPace, Sender, Sending, SendLimits
+from microsub.kit.urls import host_of, parts_of
+from microsub.metrics import WEBSUB_REQUESTS
+from microsub.push.agreement import LEASE_WISHED, Callback, address
+
+LIMITS = SendLimits(total=10.0, body=16 * 1024)
+REDIRECTS = 5
+_AGAIN = frozenset({307, 308})
+"""Redirects that keep method and body (RFC 9110, 15.4); no others are followed."""
+
+PATH = "/websub/"
+_LONGEST_REASON = 120
+
+
+@dataclass(frozen=True, slots=True)
+class HubAnswer:
+    """What a hub said to a request: `accepted`, or `why` not.
+
+    `put_off`: nobody was asked, because it isn't this hub's turn. `lasting`: the same request would end as this one.
+    `retry_after` is in seconds.
+    """
+
+    accepted: bool
+    why: str = ""
+    put_off: bool = False
+    lasting: bool = False
+    retry_after: float | None = None
+
+
+class Hubs:
+    """Asks hubs. `base` is the URL under which the world reaches this server."""
+
+    def __init__(self, sender: Sender, base: str, pace: HostPace | None = None) -> None:
+        self._sender = sender
+        self._base = base
+        self._pace = pace or HostPace(at_once=4, interval=0.05, burst=20)
+
+    async def ask(self, feed_id: str, callback: Callback, mode: str) -> HubAnswer:
+        """Send `subscribe` or `unsubscribe` for a callback. What hubs do wrong is an answer, never raised."""
+        form = {
+            "hub.callback": f"{self._base}{PATH}{address(feed_id, callback.token)}",
+            "hub.mode": mode,
+            "hub.topic": callback.topic,
+        }
+        if mode == "subscribe":
+            form |= {"hub.lease_seconds": f"{LEASE_WISHED:.0f}", "hub.secret": callback.secret}
+        answer = await self._follow(callback.hub, form)
+        end = "accepted" if answer.accepted else "put_off" if answer.put_off else "refused"
+        WEBSUB_REQUESTS.labels(mode, end).inc()
+        return answer
+
+    async def _follow(self, url: str, form: dict[str, str]) -> HubAnswer:
+        for _ in range(REDIRECTS + 1):
+            try:
+                async with self._pace.turn(host_of(url)):
+                    answer = await self._send(url, form)
+            except HopError as error:
+                return HubAnswer(False, error.detail, put_off=True, retry_after=error.retry_after)
+            if isinstance(answer, FetchFailed):
+                why = f"the hub can't be asked: {answer.detail}"
+                return HubAnswer(False, why, put_off=answer.ours, lasting=answer.lasting)
+            location = answer.headers.get("location")
+            if answer.status not in _AGAIN or not location:
+                return _said(answer)
+            try:
+                url = urljoin(answer.final_url, location)
+            except ValueError:
+                return HubAnswer(False, "the hub redirects to what is no address", lasting=True)
+        return HubAnswer(False, f"the hub redirects more than {REDIRECTS} times", lasting=True)
+
+    async def _send(self, url: str, form: dict[str, str]) -> Answered | FetchFailed:
+        """Send to `url`; an address of http that may not be trusted with secrets is asked by https."""
+        answer = await self._sender.send(Sending(url, "POST", form, accept="*/*", limits=LIMITS))
+        if isinstance(answer, FetchFailed) and answer.reason == "blocked" and (secure := _by_https(url)):
+            return await self._sender.send(Sending(secure, "POST", form, accept="*/*", limits=LIMITS))
+        return answer
+
+
+def _by_https(url: str) -> str | None:
+    try:
+        parts = parts_of(url)
+        is_plain = parts.scheme.lower() == "http" and parts.port in {None, 80}
+    except ValueError:
+        return None
+    return parts._replace(scheme="https", netloc=parts.netloc.removesuffix(":80")).geturl() if is_plain else None
+
+
+def _said(answer: Answered) -> HubAnswer:
+    """202 is what the spec has; older hubs say 204."""
+    if 200 <= answer.status < 300:
+        return HubAnswer(True)
+    text = " ".join(answer.body.decode("utf-8", "replace").split())[:_LONGEST_REASON]
+    plain = (answer.content_type or "").startswith("text/plain")
+    why = f"the hub answered {answer.status}" + (f": {text}" if plain and text else "")
+    after = answer.headers.get("retry-after", "")
+    seconds = float(after) if after.isdigit() and len(after) < 9 else None
+    return HubAnswer(False, why, lasting=400 <= answer.status < 500 and answer.status != 429, retry_after=seconds)

@@ -1,0 +1,127 @@
+"""What was agreed with hubs, in Redis: by feed, and counts by hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from microsub.feeds.push_health import PushHealth, push_health
+from microsub.feeds.record import KEEP_UNFOLLOWED, FeedRecord, Feeds, set_or_deleted
+from microsub.kit.urls import host_of
+from microsub.model.moments import number
+from microsub.push.agreement import Agreement, Callback
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import fields, reading, texts
+from microsub.redis.scripts import load
+
+_WRITE, _DELIVERED = load("websub_write"), load("websub_delivered")
+
+_CALLBACK = "callback "
+"""What the name of a callback's field begins with; its token follows."""
+
+SEEN = 50
+"""Deliveries of a feed whose bodies are known again."""
+
+COUNTS_KEPT = 90 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTaken:
+    """What taking in a delivery came to: `new` posts, and until when the feed has `spent` its processor time."""
+
+    digest: str
+    new: int
+    spent: float
+
+
+class Agreements:
+    """Subscriptions by feed, all of them in the feed's own slot, and what hubs did."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def get(self, feed_id: str) -> Agreement:
+        """What was agreed for a feed; an empty agreement where nothing was."""
+        key = keys.feed_websub(feed_id)
+        found = fields(await self._redis.command("HGETALL", key))
+        with reading(key):
+            callbacks = tuple(
+                Callback.of(name.removeprefix(_CALLBACK), value)
+                for name, value in found.items()
+                if name.startswith(_CALLBACK)
+            )
+            times = {name: number(found.get(name)) or 0.0 for name in ("next", "spent")}
+            return Agreement(callbacks, found.get("to", ""), int(found.get("tries", "0")), **times)
+
+    async def write(
+        self,
+        feed_id: str,
+        agreed: Mapping[str, str | None],
+        health: Mapping[str, str | None],
+        *,
+        read: Callback | None = None,
+    ) -> bool:
+        """Set fields of the agreement and of the feed's record, or delete those that are None.
+
+        False, and nothing is written, where the feed has gone, or the callback isn't as it was `read`.
+        """
+        expected = ("", "") if read is None else (_CALLBACK + read.token, read.to_json())
+        args: list[Arg] = [KEEP_UNFOLLOWED, *expected, len(agreed), *set_or_deleted(agreed), *set_or_deleted(health)]
+        return bool(await self._redis.script(_WRITE, [keys.feed(feed_id), keys.feed_websub(feed_id)], args))
+
+    async def has_seen(self, feed_id: str, digest: str) -> bool:
+        """Whether a delivery with that digest was taken in lately."""
+        seen = await self._redis.command("HGET", keys.feed_websub(feed_id), "seen")
+        return digest.encode() in (seen or b"").split()
+
+    async def delivered(self, feed_id: str, taken: DeliveryTaken, record: Mapping[str, str]) -> bool:
+        """Note a delivery, with fields of the feed's record; False where it was noted before."""
+        flat = [part for pair in record.items() for part in pair]
+        args: list[Arg] = [taken.digest, SEEN, taken.new, f"{taken.spent:.3f}", *flat]
+        return bool(await self._redis.script(_DELIVERED, [keys.feed(feed_id), keys.feed_websub(feed_id)], args))
+
+    async def with_callbacks(self, feed_ids: list[str]) -> list[str]:
+        """Those of the feeds for which anything was agreed. One round trip."""
+        found = await self._redis.pipeline([("EXISTS", keys.feed_websub(feed_id)) for feed_id in feed_ids])
+        return [feed_id for feed_id, there in zip(feed_ids, found, strict=True) if there]
+
+    async def count(self, hub: str, what: str, more: int = 1) -> None:
+        """Add to what the hub at a URL did: asked, verified, denied, refused, delivered, forged, posts, missed."""
+        key = keys.hub_counts(host_of(hub))
+        await self._redis.pipeline([("HINCRBY", key, what, more), ("EXPIRE", key, COUNTS_KEPT)])
+
+    async def counts(self, hubs: list[str]) -> dict[str, dict[str, int]]:
+        """The counts of hubs, by host. One round trip."""
+        hosts = list(dict.fromkeys(map(host_of, hubs)))
+        rows = await self._redis.pipeline([("HGETALL", keys.hub_counts(host)) for host in hosts])
+        return {
+            host: dict(zip(texts(row[0::2]), map(int, row[1::2]), strict=True))
+            for host, row in zip(hosts, rows, strict=True)
+        }
+
+
+def callback_fields(*changed: Callback, gone: tuple[Callback, ...] = ()) -> dict[str, str | None]:
+    """The fields of an agreement that hold these callbacks; those that are `gone` hold none."""
+    found: dict[str, str | None] = {_CALLBACK + one.token: None for one in gone}
+    return found | {_CALLBACK + one.token: one.to_json() for one in changed}
+
+
+@dataclass(frozen=True, slots=True)
+class PushStatus:
+    """Followed feeds that name a hub with their health, and what each hub, by host, did in the last months."""
+
+    feeds: tuple[tuple[FeedRecord, PushHealth], ...]
+    hubs: Mapping[str, Mapping[str, int]]
+
+    def of_hub(self, host: str) -> list[PushHealth]:
+        """The health of all feeds of a hub."""
+        return [health for feed, health in self.feeds if host_of(feed.hub or "") == host]
+
+
+async def status_of(feeds: Feeds, agreements: Agreements, now: float) -> PushStatus:
+    """The status of all followed feeds that name a hub."""
+    found = [one for one in (await feeds.get_many(await feeds.all_ids())).values() if one.hub]
+    followed = [one for one in found if await feeds.subscribers(one.id)]
+    counts = await agreements.counts([one.hub for one in followed if one.hub])
+    return PushStatus(tuple((one, push_health(one, now)) for one in followed), counts)

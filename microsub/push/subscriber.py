@@ -1,0 +1,213 @@
+"""Subscriptions are made, renewed and ended when they are due, by workers.
+
+Each look at a feed decides by what stands in Redis (`agreement.plan_push`), and may be repeated at any step. A callback
+is written before a hub hears of it, so that its verification is known; what isn't verified is asked for again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
+from microsub.kit.urls import host_of
+from microsub.metrics import WEBSUB_MISSED
+from microsub.push.agreement import (
+    Agreement,
+    Callback,
+    Wish,
+    health_of,
+    new_callback,
+    pause_after,
+    plan_push,
+    wish_of,
+    without,
+)
+from microsub.push.store import callback_fields
+from microsub.redis.due import DueTimes
+
+if TYPE_CHECKING:
+    from microsub.feeds.queue import Schedule
+    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.push.hubs import HubAnswer, Hubs
+    from microsub.push.store import Agreements
+    from microsub.redis.protocol import Redis
+
+log = structlog.get_logger(__name__)
+
+DUE = "websub"
+"""The kind of work, as `redis.due` has it."""
+
+LOOKS_AT_ONCE = 16
+"""Feeds whose hubs are asked together."""
+
+BETWEEN_LOOKS = 2.0
+"""Seconds between two looks for what is due."""
+
+_FARTHEST = 1.5 * 86_400
+"""Seconds ahead of which no look is planned: `redis.due` plans none further."""
+
+_PUT_OFF = 30.0
+_LASTING = 86_400.0
+"""Until a hub is asked again that has refused for a reason that stays, and the longest `Retry-After` that counts."""
+_BATCH = 500
+
+
+class Subscriber:
+    """Keeps the subscriptions of all followed feeds. `hubs` None: this server can't be reached, and ends them all."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        feeds: Feeds,
+        schedule: Schedule,
+        agreements: Agreements,
+        hubs: Hubs | None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._feeds = feeds
+        self._schedule = schedule
+        self._agreements = agreements
+        self._hubs = hubs
+        self._clock = clock
+        self._due = DueTimes(redis, DUE, at_once=LOOKS_AT_ONCE)
+
+    async def polled(self, feed: FeedRecord, missed: int) -> None:
+        """Hear that a poll read `feed`, and found so many posts that its hub should have delivered first."""
+        if missed and feed.hub:
+            WEBSUB_MISSED.inc(missed)
+            await self._agreements.count(feed.hub, "missed", missed)
+        wish = wish_of(feed)
+        if self._hubs is not None and feed.extra.get("push_to", "") != (str(wish) if wish else ""):
+            await self._due.note({feed.id: self._clock()})
+
+    async def visit(self, feed_id: str) -> float | None:
+        """Do what is due for a feed; when to look again, None for never. Raises StoreError."""
+        feed = await self._feeds.get(feed_id)
+        if feed is None:
+            return None
+        agreement = await self._agreements.get(feed_id)
+        wish = wish_of(feed) if self._hubs is not None and await self._feeds.subscribers(feed_id) else None
+        now = self._clock()
+        plan = plan_push(agreement, wish, now)
+        if wish is None or agreement.to != str(wish):
+            agreement = replace(agreement, to=str(wish or ""), tries=0, next=0.0)
+        agreement = replace(agreement, callbacks=without(agreement, plan.over))
+        why = feed.extra.get("push_why", "") if wish is not None else ""
+        if plan.over or not _says(feed, health_of(agreement, feed, why, now)):
+            await self._write(feed, agreement, why, gone=plan.over)
+        for callback in plan.end:
+            agreement = await self._end(feed, agreement, callback)
+        look = plan.look
+        if plan.ask and wish is not None:
+            look = await self._ask(feed, agreement, wish)
+        return None if look is None else min(look, now + _FARTHEST)
+
+    async def look_at_all(self, now: float) -> None:
+        """Note, for each feed that names a hub or has a subscription, that it is due, where nothing is noted."""
+        ids = await self._feeds.all_ids()
+        for start in range(0, len(ids), _BATCH):
+            batch = ids[start : start + _BATCH]
+            there = set(await self._agreements.with_callbacks(batch))
+            records = (await self._feeds.get_many(batch)).values()
+            wanted = [one.id for one in records if one.id in there or (one.hub and self._hubs is not None)]
+            await self._due.note_missing(dict.fromkeys(wanted, now))
+
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+        """Do what is due, again and again, until cancelled."""
+
+        async def one_round(now: float) -> None:
+            await self._due.visit(now, self.visit)
+
+        await for_ever(one_round, DUE, replace(pace, between=min(pace.between, BETWEEN_LOOKS)))
+
+    async def run_once(self) -> int:
+        """Do what is due now; for how many feeds."""
+        return await self._due.visit(self._clock(), self.visit)
+
+    async def _ask(self, feed: FeedRecord, agreement: Agreement, wish: Wish) -> float:
+        assert self._hubs is not None
+        now = self._clock()
+        callback = new_callback(wish, now)
+        pause = pause_after(agreement.tries, agreement.in_force(now), now)
+        asked = replace(
+            agreement, callbacks=(*agreement.callbacks, callback), tries=agreement.tries + 1, next=now + pause
+        )
+        if not await self._write(feed, asked, "the hub was asked, and has not verified yet", callback):
+            return now + _PUT_OFF
+        answer = await self._hubs.ask(feed.id, callback, "subscribe")
+        if answer.accepted:
+            await self._agreements.count(wish.hub, "asked")
+            log.info("a hub was asked for a subscription", feed=feed.id, hub=host_of(wish.hub))
+            return asked.next
+        return await self._refused(feed, callback, agreement, answer)
+
+    async def _refused(self, feed: FeedRecord, callback: Callback, before: Agreement, answer: HubAnswer) -> float:
+        """Forget what a hub didn't take; what was agreed before stays."""
+        now = self._clock()
+        if answer.put_off:
+            wait, tries = _PUT_OFF + (answer.retry_after or 0.0), before.tries
+        else:
+            least = _LASTING if answer.lasting else min(answer.retry_after or 0.0, _LASTING)
+            wait = max(pause_after(before.tries, before.in_force(now), now), least)
+            tries = before.tries + 1
+            await self._agreements.count(callback.hub, "refused")
+            log.info("a hub refused a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)
+        left = replace(before, tries=tries, next=now + wait)
+        # A hub that verified before its answer went wrong has taken it.
+        await self._write(feed, left, answer.why, gone=(callback,), read=callback)
+        return now + wait
+
+    async def _end(self, feed: FeedRecord, agreement: Agreement, callback: Callback) -> Agreement:
+        """Ask a hub to end a subscription. Until it verifies that, or the lease is over, what it delivers is taken."""
+        now = self._clock()
+        ending = replace(callback, ending=now)
+        callbacks = tuple(ending if one.token == callback.token else one for one in agreement.callbacks)
+        after = replace(agreement, callbacks=callbacks)
+        why = feed.extra.get("push_why", "")
+        if not await self._agreements.write(
+            feed.id, callback_fields(ending), health_of(after, feed, why, now), read=callback
+        ):
+            return agreement
+        if self._hubs is not None:
+            answer = await self._hubs.ask(feed.id, ending, "unsubscribe")
+            log.info("a hub was asked to end a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)
+        return after
+
+    async def _write(
+        self,
+        feed: FeedRecord,
+        agreement: Agreement,
+        why: str,
+        *changed: Callback,
+        gone: tuple[Callback, ...] = (),
+        read: Callback | None = None,
+    ) -> bool:
+        now = self._clock()
+        said = {
+            "to": agreement.to or None,
+            "tries": str(agreement.tries) if agreement.tries else None,
+            "next": f"{agreement.next:.3f}" if agreement.next else None,
+        }
+        health = health_of(agreement, feed, why, now)
+        agreed = {**said, **callback_fields(*changed, gone=gone)}
+        written = await self._agreements.write(feed.id, agreed, health, read=read)
+        if written:
+            await back_to_polling(self._schedule, feed, health, now)
+        return written
+
+
+def _says(feed: FeedRecord, health: Mapping[str, str | None]) -> bool:
+    """Whether the record says that of the subscription already."""
+    return all(feed.extra.get(name) == value for name, value in health.items())
+
+
+async def back_to_polling(schedule: Schedule, feed: FeedRecord, health: Mapping[str, str | None], now: float) -> None:
+    """Have a feed polled at once whose deliveries were trusted, and are no more."""
+    if feed.extra.get("push") == "1" and health.get("push") is None and not feed.gone:
+        await schedule.bump([(feed.id, host_of(feed.url))], now)

@@ -1,0 +1,312 @@
+"""Hubs and strangers at callbacks change nothing that they shouldn't, and cost no more than polling would."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+import structlog.testing
+
+from microsub.fetch import Fetcher, FetchSettings, SendLimits
+from microsub.push import callbacks, hubs
+from microsub.push.agreement import DAY
+from microsub.push.hubs import Hubs
+from microsub.push.subscriber import Subscriber
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Bounds, backlogs
+from tests.support.hub import HubSubscriber
+from tests.support.push import BASE, Push, pushing
+from tests.support.web import Answer
+
+
+@pytest.fixture
+async def push(redis: Redis) -> AsyncIterator[Push]:
+    async with pushing(redis) as made:
+        yield made
+
+
+async def subscribed(push: Push) -> HubSubscriber:
+    await push.subscribe()
+    (one,) = push.hub.subscriptions.values()
+    return one
+
+
+async def waiting(push: Push) -> int:
+    return (await backlogs(push.it.redis, ["pushed"]))["pushed"].messages
+
+
+async def test_a_replay_changes_nothing(push: Push) -> None:
+    """A signed body that comes again doesn't undo the edit that came in between, however often."""
+    one = await subscribed(push)
+    first = push.document("second")
+    edited = first.replace(b"About second", b"About second, edited")
+    assert await push.deliver(first) == [202]
+    push.it.clock.advance(5)
+    assert await push.deliver(edited) == [202]
+    before = await push.it.texts()
+    assert "edited" in before[0]
+    for _ in range(3):
+        push.it.clock.advance(60)
+        assert (await push.hub.deliver(one.callback, first, one.secret)).status_code == 202
+        await push.it.stages.run_once()
+    assert await push.it.texts() == before
+
+
+async def test_a_signature_of_another_subscription_is_worth_nothing(push: Push) -> None:
+    """Each callback has its own secret, so what is signed for one feed is forged for any other."""
+    one = await subscribed(push)
+    other = push.site.url("/other", "other.test")
+    push.site.serve_document("/other", push.hub.document(other, "other"))
+    await push.poll(await push.it.follow(other, "bob"))
+    await push.look()
+    two = push.hub.subscriptions[other, push.hub.callbacks[1]]
+    reply = await push.hub.deliver(two.callback, push.document("crossed"), one.secret)
+    await push.it.stages.run_once()
+    assert reply.status_code == 202
+    assert await push.it.texts("bob") == [text for text in await push.it.texts("bob") if "crossed" not in text]
+    assert await push.shown() == ["first"]
+
+
+async def test_callbacks_cannot_be_guessed(push: Push) -> None:
+    """Known feeds with other tokens, tokens of other feeds, and nonsense: 410 or 404, whatever is signed."""
+    one = await subscribed(push)
+    token = one.callback.rpartition(".")[2]
+    places = [
+        f"1.{secrets.token_urlsafe(32)}",
+        f"2.{token}",
+        f"1.{token[:-1]}",
+        f"1.{token}x",
+        token,
+        "1.",
+        "",
+        "..%2f",
+    ]
+    for place in places:
+        url = f"{BASE}/websub/{place}"
+        assert (await push.hub.deliver(url, push.document("guessed"), one.secret)).status_code == 410
+        query = {"hub.mode": "subscribe", "hub.topic": push.topic, "hub.challenge": "x"}
+        assert (await push.hub.http.get(url, params=query)).status_code == 404
+    assert await waiting(push) == 0
+
+
+async def test_late_deliveries_are_gone(push: Push) -> None:
+    """Beyond the lease, and some minutes for clocks that differ, nothing is taken."""
+    one = await subscribed(push)
+    push.it.clock.advance(10 * DAY + 300)
+    assert (await push.hub.deliver(one.callback, push.document("in time"), one.secret)).status_code == 202
+    push.it.clock.advance(600)
+    assert (await push.hub.deliver(one.callback, push.document("late"), one.secret)).status_code == 410
+    await push.it.stages.run_once()
+    assert await push.shown() == ["in time", "first"]
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+async def test_oversize_deliveries_are_refused(push: Push, is_declared: bool) -> None:
+    """As large as a polled document may be, and no larger; nothing of them is kept."""
+    one = await subscribed(push)
+    body = b" " * (callbacks.LARGEST + 1)
+
+    async def parts() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 1 << 16):
+            yield body[start : start + (1 << 16)]
+
+    content = body if is_declared else parts()
+    headers = {"x-hub-signature": "sha256=" + "0" * 64}
+    reply = await push.hub.http.post(one.callback, content=content, headers=headers)
+    assert (reply.status_code, await waiting(push)) == (413, 0)
+
+
+async def test_compressed_deliveries_are_refused(push: Push) -> None:
+    """The signature is over what came, and nothing is unpacked: no bomb either."""
+    one = await subscribed(push)
+    reply = await push.hub.deliver(one.callback, b"x", one.secret, **{"content-encoding": "gzip"})
+    assert (reply.status_code, await waiting(push)) == (415, 0)
+
+
+async def test_a_flood_is_stopped_at_the_door(push: Push) -> None:
+    """Sixty deliveries a minute for a callback; then 429, and no byte of it is read or kept."""
+    one = await subscribed(push)
+    statuses = [(await push.hub.deliver(one.callback, b"%d" % number, one.secret)).status_code for number in range(100)]
+    assert statuses == [202] * 60 + [429] * 40
+    assert await waiting(push) == 60
+    await push.it.stages.run_once()
+    assert await push.shown() == ["first"]
+    assert await push.it.redis.command("XLEN", "stream:{dead}") == 0, "what can't be read is no dead letter"
+
+
+async def test_a_flood_of_bytes_is_stopped_too(push: Push) -> None:
+    """As many bytes as polls could bring: one largest document in five minutes, wrong signatures included."""
+    one = await subscribed(push)
+    body = b" " * (3 * 1024 * 1024)
+    statuses = [(await push.hub.deliver(one.callback, body, "wrong")).status_code for _ in range(6)]
+    assert statuses == [202, 202, 202, 429, 429, 429]
+
+
+async def test_one_hubs_flood_leaves_other_hubs_alone(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of a hub holds for all its callbacks together, and for no other hub."""
+    monkeypatch.setattr(callbacks, "OF_HUB", replace(callbacks.OF_HUB, most=10))
+    one = await subscribed(push)
+    for number in range(20):
+        await push.hub.deliver(one.callback, b"%d" % number, one.secret)
+    topic = push.site.url("/other", "other.test")
+    elsewhere = push.site.url("/hub", "otherhub.test")
+    push.site.serve_document(
+        "/other", push.hub.document(topic, "other").replace(push.hub.url.encode(), elsewhere.encode())
+    )
+    await push.poll(await push.it.follow(topic))
+    await push.look()
+    assert await push.hub.publish(topic, push.hub.document(topic, "by the other hub", "other")) == [202]
+    assert await push.hub.publish(push.topic, push.document("flood")) == [429]
+
+
+async def test_while_too_much_waits_hubs_shall_come_again(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue is bounded: 503 with a time, and what was answered with 202 is all there."""
+    monkeypatch.setattr(callbacks, "WAITING", Bounds(messages=2, bytes=1 << 20))
+    one = await subscribed(push)
+    replies = [await push.hub.deliver(one.callback, push.document(f"post {n}"), one.secret) for n in range(4)]
+    assert [reply.status_code for reply in replies] == [202, 202, 503, 503]
+    assert replies[-1].headers["retry-after"] == "60"
+    await push.it.stages.run_once()
+    assert {"post 0", "post 1"} <= set(await push.shown())
+    assert await push.hub.publish(push.topic, push.document("after all")) == [202]
+
+
+async def test_heavy_documents_use_no_more_processor_time_than_polls_may(
+    push: Push, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A six-hundredth of the time: after one that took ten seconds, none for about an hour."""
+    one = await subscribed(push)
+    read = push.it.parser.posts_in
+
+    async def heavy(*given: object) -> object:
+        found, _ = await read(*given)  # type: ignore[arg-type]
+        return found, 10.0
+
+    monkeypatch.setattr(push.it.parser, "posts_in", heavy)
+    assert await push.deliver(push.document("heavy")) == [202]
+    assert await push.deliver(push.document("heavier")) == [429]
+    push.it.clock.advance(3600)
+    assert await push.deliver(push.document("an hour later")) == [202]
+    assert "an hour later" in await push.shown()
+    assert one.callback
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x00\xff" * 500,
+        b"<html>out of order</html>",
+        b"{",
+        b"<rss>",
+        b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b 'c'>]>",
+    ],
+)
+async def test_nonsense_is_no_failure_of_anything(push: Push, body: bytes) -> None:
+    """It is counted; the feed's health, trust and posts stay as they are."""
+    feed = await push.subscribe()
+    before = await push.it.record(feed)
+    assert await push.deliver(body) == [202]
+    after = await push.it.record(feed)
+    assert (after.failures, after.last_error, after.body_hash) == (0, None, before.body_hash)
+    assert not (await push.health(feed)).pushed
+    assert await push.shown() == ["first"]
+
+
+async def test_hubs_in_private_networks_are_not_asked(push: Push) -> None:
+    """Neither named by a feed, nor by a redirect: the guard looks at every hop."""
+    fetcher = Fetcher(FetchSettings(), resolver=push.it.resolver)
+    strict = Subscriber(
+        push.it.redis, push.it.feeds, push.it.schedule, push.it.agreements, Hubs(fetcher, BASE), clock=push.it.clock
+    )
+    push.it.__dict__["subscriber"] = strict
+    feed = await push.subscribe()
+    assert push.hub.requests == []
+    assert "hub.test has no public address" in (await push.health(feed)).why
+    await fetcher.aclose()
+
+
+async def test_a_redirect_into_a_private_network_is_not_followed(push: Push) -> None:
+    """The first hop may be asked, the second is none of the networks that the admin lists."""
+    networks = (ip_network("127.0.0.1/32"),)
+
+    async def resolver(host: str, _port: int) -> list[str]:
+        return ["127.0.0.2" if host == "inside.test" else "127.0.0.1"]
+
+    fetcher = Fetcher(FetchSettings(allow_private_networks=networks), resolver=resolver)
+    push.hub.answer = lambda asked, form: Answer(
+        status=307, headers=[("Location", asked.here("/inside", "inside.test"))]
+    )
+    push.it.__dict__["subscriber"] = Subscriber(
+        push.it.redis, push.it.feeds, push.it.schedule, push.it.agreements, Hubs(fetcher, BASE), clock=push.it.clock
+    )
+    feed = await push.subscribe()
+    assert push.site.count("/inside") == 0
+    assert "inside.test has no public address" in (await push.health(feed)).why
+    await fetcher.aclose()
+
+
+async def test_redirects_without_end_are_given_up(push: Push) -> None:
+    """Five are followed."""
+    push.hub.answer = lambda asked, form: Answer(status=308, headers=[("Location", push.hub.path)])
+    feed = await push.subscribe()
+    assert push.site.count(push.hub.path) == 6
+    assert (await push.health(feed)).why == "the hub redirects more than 5 times"
+
+
+async def test_secrets_go_to_no_public_hub_in_the_clear(push: Push) -> None:
+    """An http hub on the internet is asked by https instead, or not at all."""
+    asked: list[str] = []
+
+    class Door(Fetcher):
+        async def send(self, sending: object) -> object:  # type: ignore[override]
+            asked.append(sending.url)  # type: ignore[attr-defined]
+            return await super().send(sending)  # type: ignore[arg-type]
+
+    async def public(_host: str, _port: int) -> list[str]:
+        return ["203.0.114.1"]
+
+    fetcher = Door(FetchSettings(), resolver=public)
+    callback = (await push.agreement(await push.subscribe())).callbacks[0]
+    answer = await Hubs(fetcher, BASE).ask("1", replace(callback, hub="http://hub.test:8080/"), "subscribe")
+    assert (asked, answer.accepted) == (["http://hub.test:8080/"], False)
+    assert "https is needed" in answer.why
+    await fetcher.aclose()
+
+
+async def test_a_hub_that_hangs_holds_up_no_other(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty feeds of a hub that never answers, and one of another: that one is subscribed at once."""
+    monkeypatch.setattr(hubs, "LIMITS", SendLimits(total=0.2, body=1000))
+
+    async def hang(asked: object) -> None:
+        await asked.hang()  # type: ignore[attr-defined]
+
+    push.site.serve("/hung", hang)
+    hung = push.site.url("/hung", "hung.test")
+    for number in range(20):
+        topic = push.site.url(f"/{number}", "many.test")
+        document = push.hub.document(topic, str(number)).replace(push.hub.url.encode(), hung.encode())
+        push.site.serve_document(f"/{number}", document)
+        await push.poll(await push.it.follow(topic))
+    feed = await push.subscribe()
+    assert (await push.health(feed)).subscribed
+    assert await push.deliver(push.document("second")) == [202]
+
+
+async def test_no_log_line_has_a_callback_or_a_secret(push: Push) -> None:
+    """Whatever happens at a callback, the path and what signs stay out of the log."""
+    with structlog.testing.capture_logs() as lines:
+        one = await subscribed(push)
+        await push.deliver(push.document("second"))
+        await push.hub.deliver(one.callback, b"x", "wrong")
+        await push.hub.deliver(one.callback, b"x", None)
+        await push.hub.http.put(one.callback, content=b"x")
+        await push.hub.http.get(f"{one.callback}?hub.mode=unsubscribe")
+        await push.hub.deny(one.callback, push.topic, "because")
+    text = repr(lines)
+    assert "a delivery with a wrong signature was ignored" in text
+    for secret in (one.callback, one.callback.rpartition(".")[2], one.secret):
+        assert secret not in text

@@ -1,0 +1,248 @@
+"""When a hub is trusted, and what a feed costs and misses where it isn't."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.kit.urls import host_of
+from microsub.push.agreement import DAY, HOUR
+from tests.support.push import Push
+from tests.support.web import Answer
+
+
+async def wait_of(push: Push, feed: object) -> float:
+    """Seconds from a poll that finds nothing new to the next one."""
+    await push.poll(feed)  # type: ignore[arg-type]
+    next_poll = (await push.it.record(feed)).next_poll  # type: ignore[arg-type]
+    assert next_poll is not None
+    return next_poll - push.it.now
+
+
+async def test_polled_once_a_day_after_the_first_delivery(push: Push) -> None:
+    """A hub that has only promised changes nothing."""
+    feed = await push.subscribe()
+    assert await wait_of(push, feed) < 12 * HOUR
+    await push.deliver(push.publish("second"))
+    assert await wait_of(push, feed) > 19 * HOUR
+
+
+async def test_a_delivery_with_nothing_new_earns_no_trust(push: Push) -> None:
+    """A hub that repeats what polls have found saves nobody a poll."""
+    feed = await push.subscribe()
+    assert await push.deliver(push.document()) == [202]
+    assert not (await push.health(feed)).pushed
+
+
+async def test_a_poll_that_finds_a_post_first_ends_the_trust(push: Push) -> None:
+    """Back to the feed's own interval, with the reason; counted for the hub; the next delivery earns trust again."""
+    feed = await push.subscribe()
+    await push.deliver(push.publish("second"))
+    push.publish("third", "fourth")
+    await push.poll(feed)
+    health = await push.health(feed)
+    assert (health.pushed, health.subscribed) == (False, True)
+    assert health.why == "a poll found posts before the hub brought them"
+    assert (health.posts_pushed, health.posts_polled) == (1, 2)
+    assert await wait_of(push, feed) < 12 * HOUR
+    counts = (await push.it.agreements.counts([push.hub.url]))[host_of(push.hub.url)]
+    assert counts == {"asked": 1, "verified": 1, "delivered": 1, "posts": 1, "missed": 2}
+    await push.deliver(push.publish("fifth"))
+    assert (await push.health(feed)).pushed
+    assert (await push.shown())[0] == "fifth"
+
+
+async def test_deliveries_teach_how_often_a_feed_posts(push: Push) -> None:
+    """Once the hub is gone, the feed is polled as its pushed posts deserve."""
+    feed = await push.subscribe()
+    before = (await push.it.record(feed)).extra["gap"]
+    for hour in range(5):
+        push.it.clock.advance(HOUR)
+        await push.deliver(push.publish(f"hour {hour}"))
+    after = await push.it.record(feed)
+    assert float(after.extra["gap"]) < float(before)
+    assert float(after.extra["last_change"]) == pytest.approx(push.it.now, abs=60)
+
+
+async def test_trust_ends_with_the_lease(push: Push) -> None:
+    """A hub that died is noticed by the lease at the latest, and the feed is polled as ever."""
+    feed = await push.subscribe()
+    await push.deliver(push.publish("second"))
+    push.hub.answer = lambda asked, form: Answer(status=503)
+    push.it.clock.advance(11 * DAY)
+    await push.look()
+    health = await push.health(feed)
+    assert (health.pushed, health.subscribed) == (False, False)
+    assert health.why == "the hub answered 503"
+    assert await wait_of(push, feed) < 25 * HOUR
+    record = await push.it.record(feed)
+    assert record.extra.get("push") is None
+
+
+async def test_a_hub_that_never_verifies_is_asked_ever_less(push: Push) -> None:
+    """Doubled pauses up to a week: some ten requests in a month, and one callback waits at a time."""
+    push.hub.verifies = False
+    feed = await push.subscribe()
+    for _ in range(30 * 24):
+        push.it.clock.advance(HOUR)
+        await push.look()
+        assert len((await push.agreement(feed)).callbacks) <= 8
+    assert 8 <= len(push.hub.asked_for("subscribe")) <= 14
+    assert await wait_of(push, feed) < 25 * HOUR
+
+
+@pytest.mark.parametrize("status", [400, 404, 410, 429, 500, 503])
+async def test_a_hub_that_refuses_is_asked_ever_less(push: Push, status: int) -> None:
+    """The reason stands in the feed's health, no callback is kept, and the feed is polled as ever."""
+    times: list[float] = []
+
+    def refuse(asked: object, form: object) -> Answer:
+        times.append(push.it.now)
+        return Answer(b"no", status, headers=[("Content-Type", "text/plain"), ("Retry-After", "7200")])
+
+    push.hub.answer = refuse  # type: ignore[assignment]
+    feed = await push.subscribe()
+    assert (await push.health(feed)).why == f"the hub answered {status}: no"
+    assert (await push.agreement(feed)).callbacks == ()
+    push.it.clock.advance(HOUR)
+    await push.look()
+    assert len(times) == 1, "Retry-After holds"
+    for _ in range(7 * 24):
+        push.it.clock.advance(HOUR)
+        await push.look()
+    assert 4 <= len(times) <= (8 if status in {400, 404, 410} else 10)
+
+
+async def test_another_hub_or_topic_is_subscribed_before_the_first_is_left(push: Push) -> None:
+    """The publisher changes the topic: the earlier subscription works until the new one is verified."""
+    feed = await push.subscribe()
+    first = push.topic
+    moved = push.site.url("/moved", "blog.test")
+    push.site.serve_document("/feed", push.hub.document(moved, "first"))
+    await push.poll(feed)
+    push.hub.verifies = False
+    await push.look()
+    assert await push.hub.publish(first, push.document("by the first")) == [202]
+    push.hub.verifies = True
+    push.it.clock.advance(HOUR)
+    await push.look()
+    await push.look()
+    assert [one.topic for one in push.hub.subscriptions.values()] == [moved]
+    assert not (await push.health(feed)).pushed
+    assert await push.hub.publish(moved, push.document("by the second")) == [202]
+    await push.it.stages.run_once()
+    assert await push.shown() == ["by the second", "by the first", "first"]
+    assert (await push.health(feed)).pushed
+
+
+async def test_a_feed_that_names_no_hub_any_more_is_unsubscribed(push: Push) -> None:
+    """And the health says so."""
+    feed = await push.subscribe()
+    push.site.serve_document("/feed", push.document().replace(b'rel="hub"', b'rel="none"'))
+    await push.poll(feed)
+    await push.look()
+    await push.look()
+    assert push.hub.callbacks == []
+    assert (await push.health(feed)).why == "the feed names no hub"
+
+
+async def test_a_subscription_follows_a_feed_that_moved_or_merged(push: Push) -> None:
+    """Moved: the same feed, and the same subscription. Merged: the other feed has its own, this one's is ended."""
+    feed = await push.subscribe()
+    new = push.site.url("/new", "blog.test")
+    await push.it.mover.move(await push.it.record(feed), new, push.it.now)
+    assert await push.deliver(push.document("after the move")) == [202]
+    assert (await push.shown())[0] == "after the move"
+    other = push.site.url("/other", "other.test")
+    push.site.serve_document("/other", push.hub.document(other, "other"))
+    await push.poll(await push.it.follow(other, "bob"))
+    await push.look()
+    await push.it.mover.move(await push.it.record(feed), other, push.it.now)
+    await push.look()
+    await push.look()
+    assert [one.topic for one in push.hub.subscriptions.values()] == [other]
+    assert await push.hub.publish(other, push.hub.document(other, "merged", "other")) == [202]
+    await push.it.stages.run_once()
+    assert (await push.shown())[0] == "merged"
+
+
+async def test_a_feed_that_is_gone_is_unsubscribed(push: Push) -> None:
+    """410 Gone ends the subscription too."""
+    feed = await push.subscribe()
+    push.site.serve("/feed", Answer(status=410))
+    await push.poll(feed)
+    push.it.clock.advance(2 * DAY)
+    await push.look()
+    await push.look()
+    assert push.hub.callbacks == []
+
+
+async def test_a_removed_user_leaves_no_subscription(push: Push) -> None:
+    """What nobody follows any more is ended by the repair of follows at the latest."""
+    feed = await push.subscribe()
+    await push.it.accounts.disable_user("alice", push.it.now)
+    await push.it.follow_repair.run(push.it.now)
+    await push.look()
+    await push.look()
+    assert (push.hub.callbacks, (await push.agreement(feed)).callbacks) == ([], ())
+    report = await push.it.check()
+    assert report.is_clean, report.as_text()
+
+
+async def test_without_a_base_url_nobody_is_asked_and_all_is_ended(push: Push) -> None:
+    """A server that hubs can't reach any more lets its subscriptions run out."""
+    feed = await push.subscribe()
+    await push.deliver(push.publish("second"))
+    push.it.base_url = None
+    push.it.__dict__.pop("subscriber")
+    push.it.clock.advance(2 * DAY)
+    await push.look()
+    assert len(push.hub.requests) == 1
+    assert not (await push.health(feed)).pushed
+    push.it.clock.advance(15 * DAY)
+    await push.look()
+    await push.look()
+    assert (await push.agreement(feed)).callbacks == ()
+
+
+@pytest.mark.parametrize("jump", [-40 * DAY, 40 * DAY, -400 * DAY, 4000 * DAY])
+async def test_a_clock_that_jumps_costs_a_renewal_at_most(push: Push, jump: float) -> None:
+    """Wrong for a moment and right again: the feed ends subscribed, with one subscription."""
+    feed = await push.subscribe()
+    push.it.clock.advance(jump)
+    await push.look()
+    await push.poll(feed)
+    await push.look()
+    push.it.clock.advance(-jump)
+    for _ in range(3 * 24):
+        push.it.clock.advance(HOUR)
+        await push.look()
+    await push.poll(feed)
+    push.hub.clock = lambda: 0.0
+    assert (await push.health(feed)).subscribed
+    assert 202 in await push.deliver(push.document("second"))
+    assert "second" in await push.shown()
+
+
+async def test_the_daily_look_finds_what_was_lost(push: Push) -> None:
+    """The list of what is due is derived: without it every feed with a hub is looked at again within a day."""
+    feed = await push.follow()
+    await push.poll(feed)
+    for shard in range(16):
+        await push.it.redis.command("DEL", f"due:websub:{shard}")
+    assert await push.look() == 0
+    await push.it.subscriber.look_at_all(push.it.now)
+    assert await push.look() == 1
+    assert (await push.health(feed)).subscribed
+
+
+async def test_the_store_is_clean_at_every_step(push: Push) -> None:
+    """`microsub check` knows the keys, with and without followers."""
+    feed = await push.subscribe()
+    await push.deliver(push.publish("second"))
+    assert (await push.it.check()).is_clean
+    await push.it.following.unfollow("alice", "home", push.topic, push.it.now)
+    assert (await push.it.check()).is_clean
+    await push.look()
+    ttl = await push.it.redis.command("TTL", f"feed:{{{feed.id}}}:websub")
+    assert 0 < ttl <= 30 * DAY or ttl == -2
+    assert (await push.it.check()).is_clean

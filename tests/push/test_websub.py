@@ -1,0 +1,358 @@
+"""What WebSub demands of subscribers (https://www.w3.org/TR/websub/): docs/reference/websub.md names each test."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from microsub.push.agreement import DAY, HOUR, signed
+from tests.support.push import BASE, Push
+from tests.support.web import Answer
+
+
+async def test_a_feed_is_subscribed_and_its_posts_arrive(push: Push) -> None:
+    """Discovery, request, verification, delivery: the post is in the timeline, and nobody has polled for it."""
+    feed = await push.subscribe()
+    asked = push.site.count("/feed")
+    assert await push.deliver(push.document("second")) == [202]
+    assert await push.shown() == ["second", "first"]
+    assert push.site.count("/feed") == asked
+    health = await push.health(feed)
+    assert (health.pushed, health.posts_pushed, health.posts_polled) == (True, 1, 0)
+
+
+async def test_the_request_is_a_form_with_all_that_a_hub_needs(push: Push) -> None:
+    """5.1: a POST, form-encoded (the hub sees to that), with callback, mode, topic, lease and secret."""
+    await push.subscribe()
+    (form,) = push.hub.requests
+    assert set(form) == {"hub.callback", "hub.mode", "hub.topic", "hub.lease_seconds", "hub.secret"}
+    assert form["hub.mode"] == "subscribe"
+    assert form["hub.topic"] == push.topic
+    assert form["hub.callback"].startswith(f"{BASE}/websub/")
+    assert 32 <= len(form["hub.secret"].encode()) < 200
+
+
+async def test_the_topic_is_what_the_feed_calls_itself(push: Push) -> None:
+    """4: `rel=self`, not the address that was asked."""
+    topic = "https://canonical.test/feed"
+    push.site.serve_document("/feed", push.hub.document(topic, "first"))
+    await push.poll(await push.it.follow(push.topic))
+    await push.look()
+    assert [form["hub.topic"] for form in push.hub.requests] == [topic]
+
+
+async def test_link_headers_come_first(push: Push) -> None:
+    """4: what HTTP names counts before what the document names."""
+    headers = [("Link", f'<{push.hub.url}>; rel="hub"'), ("Link", '<https://real.test/>; rel="self"')]
+    body = push.document().replace(push.hub.url.encode(), b"https://other.test/")
+    push.site.serve("/feed", Answer(body, headers=[("Content-Type", "application/rss+xml"), *headers]))
+    await push.poll(await push.it.follow(push.topic))
+    await push.look()
+    assert [form["hub.topic"] for form in push.hub.requests] == ["https://real.test/"]
+
+
+async def test_pages_and_json_feeds_are_subscribed_too(push: Push) -> None:
+    """4: a page names its hub in its head; a JSON Feed has `hubs`."""
+    page, json = push.site.url("/page", "page.test"), push.site.url("/json", "json.test")
+    html = (
+        f'<!DOCTYPE html><title>P</title><link rel="hub" href="{push.hub.url}"><link rel="self" href="{page}">'
+        '<body class="h-feed"><div class="h-entry"><a class="u-url p-name" href="/1">one</a></div>'
+    )
+    push.site.serve_document("/page", html.encode(), "text/html")
+    push.site.serve_document(
+        "/json",
+        f'{{"version": "https://jsonfeed.org/version/1.1", "title": "J", "feed_url": "{json}",'
+        f'"hubs": [{{"type": "WebSub", "url": "{push.hub.url}"}}], "items": []}}'.encode(),
+        "application/feed+json",
+    )
+    for url in (page, json):
+        await push.poll(await push.it.follow(url))
+    await push.look()
+    assert {form["hub.topic"] for form in push.hub.requests} == {page, json}
+    body = html.replace("</div>", '</div><div class="h-entry"><a class="u-url p-name" href="/2">two</a></div>')
+    assert await push.hub.publish(page, body.encode(), "text/plain") == [202]
+    await push.it.stages.run_once()
+    assert "two" in await push.shown()
+
+
+async def test_each_request_has_a_callback_and_a_secret_of_its_own(push: Push) -> None:
+    """5.1: unguessable, and unique for each subscription."""
+    for name in ("a", "b", "c"):
+        topic = push.site.url(f"/{name}", "blog.test")
+        push.site.serve_document(f"/{name}", push.hub.document(topic, name))
+        await push.poll(await push.it.follow(topic))
+    await push.look()
+    for member in ("hub.callback", "hub.secret"):
+        assert len({form[member] for form in push.hub.requests}) == 3
+    assert all(len(urlsplit(form["hub.callback"]).path.rpartition(".")[2]) == 43 for form in push.hub.requests)
+
+
+@pytest.mark.parametrize("status", ["307 Temporary Redirect", "308 Permanent Redirect"])
+async def test_redirects_are_followed_with_the_post(push: Push, status: str) -> None:
+    """5.1: 307 and 308 keep method and body."""
+    push.site.serve("/old", lambda asked: asked.redirect(push.hub.path, status))
+    push.site.serve_document("/feed", push.document().replace(b"/hub", b"/old"))
+    feed = await push.it.follow(push.topic)
+    await push.poll(feed)
+    await push.look()
+    assert (await push.health(feed)).subscribed
+    assert await push.deliver(push.document("second")) == [202]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_other_redirects_are_refusals(push: Push, status: int) -> None:
+    """5.1: a redirect that may lose the form is not followed."""
+    push.hub.answer = lambda asked, form: Answer(status=status, headers=[("Location", "/elsewhere")])
+    feed = await push.subscribe()
+    assert push.site.count("/elsewhere") == 0
+    assert (await push.health(feed)).why == f"the hub answered {status}"
+
+
+async def test_202_says_nothing_yet(push: Push) -> None:
+    """5.1: before the verification there is no subscription, and deliveries count for nothing."""
+    push.hub.verifies = False
+    feed = await push.subscribe()
+    health = await push.health(feed)
+    assert (health.subscribed, health.why) == (False, "the hub was asked, and has not verified yet")
+    (form,) = push.hub.requests
+    reply = await push.hub.deliver(form["hub.callback"], push.document("early"), form["hub.secret"])
+    assert reply.status_code == 410
+    await push.it.stages.run_once()
+    assert await push.shown() == ["first"]
+
+
+async def test_a_verification_gets_the_challenge_back(push: Push) -> None:
+    """5.3: 2xx, the challenge alone, as text that no browser takes for a page."""
+    push.hub.verifies = False
+    await push.subscribe()
+    (form,) = push.hub.requests
+    query = {
+        "hub.mode": "subscribe",
+        "hub.topic": push.topic,
+        "hub.challenge": "<b>é1</b>",
+        "hub.lease_seconds": "7200",
+    }
+    reply = await push.hub.http.get(form["hub.callback"], params=query)
+    assert (reply.status_code, reply.text) == (200, "<b>é1</b>")
+    assert reply.headers["content-type"].startswith("text/plain")
+    assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("mode", "topic", "challenge"),
+    [
+        ("subscribe", "https://other.test/", "x"),
+        ("unsubscribe", "", "x"),
+        ("SUBSCRIBE", "", "x"),
+        ("publish", "", "x"),
+        ("", "", "x"),
+        ("subscribe", "", ""),
+        ("denied", "https://other.test/", ""),
+    ],
+)
+async def test_what_was_not_asked_for_is_404(push: Push, mode: str, topic: str, challenge: str) -> None:
+    """5.3.1: mode and topic must be what was asked for."""
+    push.hub.verifies = False
+    feed = await push.subscribe()
+    (form,) = push.hub.requests
+    query = {
+        "hub.mode": mode,
+        "hub.topic": topic or push.topic,
+        "hub.challenge": challenge,
+        "hub.lease_seconds": "9999",
+    }
+    reply = await push.hub.http.get(form["hub.callback"], params=query)
+    assert (reply.status_code, (await push.health(feed)).subscribed) == (404, False)
+    assert reply.text != "x"
+
+
+@pytest.mark.parametrize(
+    ("granted", "counts"), [(60, HOUR), (HOUR, HOUR), (5 * DAY, 5 * DAY), (400 * DAY, 14 * DAY), (0, HOUR)]
+)
+async def test_the_lease_of_the_hub_counts(push: Push, granted: float, counts: float) -> None:
+    """5.1: the hub says how long, within an hour and fourteen days."""
+    push.it.now = push.it.now
+    push.hub.lease = int(granted)
+    feed = await push.subscribe()
+    assert (await push.health(feed)).lease_until == pytest.approx(push.it.now + counts, abs=0.01)
+
+
+async def test_a_lease_is_renewed_at_half_of_it_with_a_new_callback(push: Push) -> None:
+    """5.1: the earlier callback works until the new one is verified, and is ended then."""
+    feed = await push.subscribe()
+    (old,) = push.hub.asked_for("subscribe")
+    push.it.clock.advance(4.9 * DAY)
+    await push.look()
+    assert len(push.hub.asked_for("subscribe")) == 1
+    push.it.clock.advance(0.2 * DAY)
+    push.hub.verifies = False
+    await push.look()
+    new = push.hub.asked_for("subscribe")[1]
+    assert new["hub.callback"] != old["hub.callback"]
+    assert new["hub.secret"] != old["hub.secret"]
+    assert await push.deliver(push.document("by the old one")) == [202]
+    assert "by the old one" in await push.shown()
+    push.hub.verifies = True
+    push.it.clock.advance(HOUR)
+    await push.look()
+    await push.look()
+    assert [form["hub.callback"] for form in push.hub.asked_for("unsubscribe")] == [old["hub.callback"]]
+    assert len(push.hub.callbacks) == 1
+    assert await push.deliver(push.document("by the new one")) == [202]
+    assert (await push.shown())[0] == "by the new one"
+    assert len((await push.agreement(feed)).callbacks) <= 2
+
+
+async def test_a_renewal_that_fails_breaks_nothing(push: Push) -> None:
+    """A hub that refuses the renewal still delivers by the first callback, until its lease is over."""
+    feed = await push.subscribe()
+    assert await push.deliver(push.document("second")) == [202]
+    push.hub.answer = lambda asked, form: Answer(b"no more", 500)
+    for _ in range(9):
+        push.it.clock.advance(DAY)
+        await push.look()
+        push.names.insert(0, f"day {push.it.now}")
+        assert await push.deliver(push.document()) == [202]
+        assert (await push.health(feed)).pushed
+    push.it.clock.advance(2 * DAY)
+    assert not (await push.health(feed)).pushed
+    assert await push.hub.publish(push.topic, push.document("late")) == []
+
+
+async def test_a_denial_ends_it_and_is_not_asked_again_at_once(push: Push) -> None:
+    """5.2: at any time, without a challenge: 2xx, and the feed is polled."""
+    feed = await push.subscribe()
+    await push.deliver(push.document("second"))
+    (callback,) = push.hub.callbacks
+    reply = await push.hub.deny(callback, push.topic, "out of\nbusiness")
+    assert reply.status_code == 200
+    health = await push.health(feed)
+    assert (health.pushed, health.subscribed) == (False, False)
+    assert health.why == "the hub denied the subscription: out of business"
+    assert (await push.hub.deliver(callback, push.document("third"), "x")).status_code == 410
+    for _ in range(6):
+        push.it.clock.advance(DAY)
+        await push.look()
+    assert len(push.hub.asked_for("subscribe")) == 1
+    push.it.clock.advance(1.2 * DAY)
+    await push.look()
+    assert len(push.hub.asked_for("subscribe")) == 2
+
+
+async def test_when_the_last_follower_leaves_the_hub_is_told(push: Push) -> None:
+    """5.1, 5.3: unsubscribed, verified, and then 410."""
+    feed = await push.subscribe()
+    await push.it.feeds.subscribe(feed.id, "bob", "home")
+    await push.it.following.unfollow("alice", "home", push.topic, push.it.now)
+    await push.look()
+    assert push.hub.asked_for("unsubscribe") == []
+    await push.it.feeds.unsubscribe(feed.id, "bob", "home")
+    (callback,) = push.hub.callbacks
+    await push.look()
+    assert [form["hub.callback"] for form in push.hub.asked_for("unsubscribe")] == [callback]
+    assert push.hub.verified[-1][:2] == ("unsubscribe", 200)
+    assert push.hub.callbacks == []
+    assert (await push.agreement(feed)).callbacks == ()
+    assert (await push.hub.deliver(callback, push.document("late"), "x")).status_code == 410
+
+
+async def test_nobody_else_ends_a_subscription(push: Push) -> None:
+    """5.3: an unsubscription that wasn't asked for isn't confirmed."""
+    feed = await push.subscribe()
+    (callback,) = push.hub.callbacks
+    query = {"hub.mode": "unsubscribe", "hub.topic": push.topic, "hub.challenge": "x"}
+    assert (await push.hub.http.get(callback, params=query)).status_code == 404
+    assert (await push.health(feed)).subscribed
+
+
+async def test_who_follows_again_is_subscribed_again(push: Push) -> None:
+    """After an end, the next poll asks the hub again."""
+    feed = await push.subscribe()
+    await push.it.following.unfollow("alice", "home", push.topic, push.it.now)
+    await push.look()
+    await push.it.following.follow("alice", "home", push.topic, push.it.now)
+    await push.poll(feed)
+    await push.look()
+    assert len(push.hub.asked_for("subscribe")) == 2
+    assert await push.deliver(push.document("second")) == [202]
+    assert (await push.shown())[0] == "second"
+
+
+@pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
+async def test_signatures_of_every_method_count(push: Push, method: str) -> None:
+    """7.1: over the raw body, whatever is in it."""
+    push.hub.method = method
+    await push.subscribe()
+    body = push.document("second").replace(b"<title>Invented", "<title>Prüfung\r\n\x00".encode("latin-1"))
+    assert await push.hub.publish(push.topic, body) == [202]
+    assert await push.deliver(push.document("third")) == [202]
+    assert (await push.shown())[0] == "third"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["sha256=" + "0" * 64, "sha256=", "md5=" + "0" * 32, "sha1=zz", "0" * 64, "sha256", "crc=1", "sha512=" + "a" * 128],
+)
+async def test_a_wrong_signature_is_ignored_with_2xx(push: Push, header: str) -> None:
+    """7.1: who sent it learns nothing by the answer."""
+    feed = await push.subscribe()
+    (one,) = push.hub.subscriptions.values()
+    reply = await push.hub.deliver(one.callback, push.document("forged"), None, **{"x-hub-signature": header})
+    assert (reply.status_code, reply.text) == (202, "")
+    await push.it.stages.run_once()
+    assert await push.shown() == ["first"]
+    assert not (await push.health(feed)).pushed
+
+
+async def test_a_missing_signature_is_refused(push: Push) -> None:
+    """7.1: a secret was given, so what isn't signed is no delivery."""
+    await push.subscribe()
+    (one,) = push.hub.subscriptions.values()
+    assert (await push.hub.deliver(one.callback, push.document("unsigned"), None)).status_code == 403
+    await push.it.stages.run_once()
+    assert await push.shown() == ["first"]
+
+
+async def test_a_delivery_is_known_by_its_callback_alone(push: Push) -> None:
+    """7: `Link` headers, also of another feed, mean nothing."""
+    feed = await push.subscribe()
+    (one,) = push.hub.subscriptions.values()
+    lies = {"link": '<https://evil.test/hub>; rel="hub", <https://victim.test/feed>; rel="self"'}
+    assert (await push.hub.deliver(one.callback, push.document("second"), one.secret, **lies)).status_code == 202
+    await push.it.stages.run_once()
+    assert await push.shown() == ["second", "first"]
+    record = await push.it.record(feed)
+    assert (record.hub, record.self_url) == (push.hub.url, push.topic)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/html", "application/octet-stream", "", "text/plain; charset=latin-1", "application/atom+xml"]
+)
+async def test_the_content_type_may_be_wrong(push: Push, content_type: str) -> None:
+    """7: hubs send Atom as text/html."""
+    await push.subscribe()
+    assert await push.hub.publish(push.topic, push.document("second"), content_type) == [202]
+    await push.it.stages.run_once()
+    assert await push.shown() == ["second", "first"]
+
+
+async def test_a_hub_may_send_what_is_new_alone(push: Push) -> None:
+    """7: a diff; what it doesn't list stays, and so does what the feed says of itself."""
+    feed = await push.subscribe()
+    before = await push.it.record(feed)
+    diff = push.hub.document(push.topic, "second").replace(push.hub.links(push.topic).encode(), b"")
+    assert await push.deliver(diff.replace(b"Invented", b"Diff")) == [202]
+    assert await push.shown() == ["second", "first"]
+    after = await push.it.record(feed)
+    assert (after.hub, after.self_url, after.title) == (before.hub, before.self_url, before.title)
+    await push.look()
+    assert len(push.hub.requests) == 1
+
+
+def test_a_signature_is_over_bytes() -> None:
+    """The vector of RFC 4231, 4.3, with the key as text."""
+    digest = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    assert signed(b"what do ya want for nothing?", "Jefe", f"sha256={digest}")
+    assert signed(b"what do ya want for nothing?", "Jefe", f"SHA256={digest.upper()}")
+    assert not signed(b"what do ya want for nothing!", "Jefe", f"sha256={digest}")

@@ -1,0 +1,86 @@
+"""One feed whose publisher names a hub, and what happens between the two and a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from microsub.feeds.push_health import PushHealth, push_health
+from microsub.feeds.record import FeedRecord
+from microsub.push.agreement import Agreement
+from microsub.redis.protocol import Redis
+from tests.support.hub import Hub, hub
+from tests.support.polling import World, world
+from tests.support.web import Publisher, publisher
+
+BASE = "https://reader.example"
+
+
+@dataclass
+class Push:
+    """One feed that Alice follows, whose publisher names a hub."""
+
+    it: World
+    site: Publisher
+    hub: Hub
+    names: list[str] = field(default_factory=lambda: ["first"])
+
+    @property
+    def topic(self) -> str:
+        return self.site.url("/feed", "blog.test")
+
+    def document(self, *more: str) -> bytes:
+        """The feed with more posts, which are the newest."""
+        self.names[:0] = more
+        return self.hub.document(self.topic, *self.names)
+
+    def publish(self, *more: str) -> bytes:
+        """The same, for polls to find too."""
+        body = self.document(*more)
+        self.site.serve_document("/feed", body)
+        return body
+
+    async def follow(self, user: str = "alice") -> FeedRecord:
+        self.publish()
+        return await self.it.follow(self.topic, user)
+
+    async def poll(self, feed: FeedRecord) -> None:
+        await self.it.poll(await self.it.record(feed))
+
+    async def subscribe(self) -> FeedRecord:
+        """A feed that was polled, and whose hub has verified the subscription."""
+        feed = await self.follow()
+        await self.poll(feed)
+        await self.look()
+        return feed
+
+    async def look(self) -> int:
+        """Do what is due for subscriptions, and what hubs make of it."""
+        done = await self.it.subscriber.run_once()
+        await self.hub.settle()
+        return done
+
+    async def deliver(self, body: bytes) -> list[int]:
+        """Have the hub deliver, and the workers take it in."""
+        statuses = await self.hub.publish(self.topic, body)
+        await self.it.stages.run_once()
+        return statuses
+
+    async def health(self, feed: FeedRecord) -> PushHealth:
+        return push_health(await self.it.record(feed), self.it.now)
+
+    async def shown(self) -> list[str]:
+        """The names in Alice's timeline, the newest first."""
+        return [text.split('"name":"')[1].partition('"')[0] for text in await self.it.texts()]
+
+    async def agreement(self, feed: FeedRecord) -> Agreement:
+        return await self.it.agreements.get(feed.id)
+
+
+@asynccontextmanager
+async def pushing(redis: Redis) -> AsyncIterator[Push]:
+    """A world that hubs can reach, a publisher, and a hub that asks the application in this process."""
+    async with world(redis, base_url=BASE) as it, publisher() as site, hub(site, it.client) as made:
+        made.clock = it.clock
+        yield Push(it, site, made)
