@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import against_feedparser, busy, fanout, load, report, workers
+from benchmarks import against_feedparser, busy, fanout, load, report, searching, workers
 from benchmarks.cases import Case, ask, cases, write_marks
 from benchmarks.load import Load, Target
 from benchmarks.parsing import parse_costs
@@ -34,6 +34,7 @@ PARTS = {
     "fanout": "bench fanout",
     "workers": "bench workers",
     "busy": "bench busy",
+    "search": "bench search",
 }
 """What can be measured, in this order, and the marks between which pages of the documentation show it."""
 
@@ -98,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "fanout": lambda: fanning_out(quick=options.quick),
         "workers": lambda: working_together(quick=options.quick),
         "busy": lambda: reading_meanwhile(quick=options.quick),
+        "search": lambda: search(quick=options.quick),
     }
     measured: dict[str, Part] = {}
     for name in (name for name in PARTS if name in wanted):
@@ -213,6 +215,15 @@ def reading_meanwhile(*, quick: bool) -> Part:
         mark=PARTS["busy"],
         figures=figures,
     )
+
+
+def search(*, quick: bool) -> Part:
+    """What an index of posts costs, and what who asks it waits."""
+    if not compare.is_linux():
+        return Part("search: left out; it needs Linux", {})
+    found = searching.measure(quick=quick)
+    figures = f"{this_machine()}\n\n{searching.text(found)}"
+    return Part(figures, searching.document(found), met=found.met, mark=PARTS["search"], figures=figures)
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:

@@ -74,6 +74,16 @@ FEEDS = Gauge(
 FOLLOWERS = Gauge("microsub_followers", "Followers of all feeds together", multiprocess_mode="mostrecent")
 USERS = Gauge("microsub_users", "Users who aren't disabled", multiprocess_mode="mostrecent")
 
+SEARCH_POSTS = Gauge(
+    "microsub_search_posts", "Posts in this machine's index; 0 while it can't be read", multiprocess_mode="mostrecent"
+)
+SEARCH_BYTES = Gauge("microsub_search_bytes", "Size of this machine's index of posts", multiprocess_mode="mostrecent")
+SEARCH_BEHIND = Gauge(
+    "microsub_search_behind_seconds",
+    "Age of the oldest change of a post that this machine's index doesn't have yet",
+    multiprocess_mode="mostrecent",
+)
+
 BACKEND_REFUSED = Gauge(
     "microsub_backend_refused",
     "1 while backend.json can't be used and the configuration before it stays active, else 0",

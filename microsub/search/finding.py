@@ -7,9 +7,10 @@ go on.
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -23,17 +24,26 @@ from microsub.model.reader import Grant, PageRows, PostSearchRequest, Row
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields
+from microsub.redis.scripts import BATCH, batches
 from microsub.search.index import Match, QueryTooSlow, Span, row_at
 from microsub.search.query import PostQuery, expression, parsed
 from microsub.search.replica import IndexReader
 from microsub.search.words import folded
 from microsub.timelines.channels import Channels
-from microsub.timelines.pages import ShownItems, shown
+from microsub.timelines.pages import ShownItems, item_ids, shown
 from microsub.timelines.reading import ReaderViews
 
-FIRST_BLOCK = 200
-BLOCK = 1000
-"""Matches that are tested against the user's timelines in one round trip: most pages need no more than the first."""
+FIRST_DEPTH = 200
+"""Matches that are looked at first, and tested against the user's timelines in one round trip; mostly these do."""
+
+DEPTH = 1000
+"""Matches of each further look."""
+
+OWN_DEPTHS = (2000, 20_000)
+"""The same for users with few items, whose ids SQLite is told, so that it hands out none of others."""
+
+MOST_OWN = 5000
+"""Items of such a user at most."""
 
 WALK_SECONDS = 0.3
 """For which one request walks; then the page is as long as it is."""
@@ -57,6 +67,14 @@ class _Walk:
     last: int | None = None
     broken_off: bool = False
     """More may lie behind `last`."""
+
+    def take(self, matches: Sequence[Match], seen: ShownItems, query: PostQuery) -> None:
+        """Take in those of the matches that the user sees, in the state that the query wants."""
+        self.names.update(seen.names)
+        for match in matches:
+            row = seen.rows.get(str(match.item))
+            if row is not None and _is_wanted(row, query):
+                self.found.append((match, row))
 
 
 class PostSearch:
@@ -152,26 +170,32 @@ class PostSearch:
     ) -> _Walk:  # fmt: skip
         walk = _Walk()
         deadline = self._steady() + WALK_SECONDS
-        size = BLOCK if ranked else FIRST_BLOCK
+        depths: Iterator[int] = iter((FIRST_DEPTH,))
+        own: list[int] | None = None
         while True:
-            block = await self._index.matches(found, span, size, upward=upward, ranked=ranked)
-            seen = await self._shown(user, uid, block, now)
-            walk.names.update(seen.names)
-            walk.found += [
-                (match, row) for match in block
-                if (row := seen.rows.get(str(match.item))) is not None and _is_wanted(row, query)
-            ]  # fmt: skip
-            walk.broken_off = len(block) == size
-            if not walk.broken_off or len(walk.found) >= enough:
+            depth = next(depths, None)
+            if depth is None:  # the newest matches weren't enough
+                own = await item_ids(self._redis, user, uid, MOST_OWN)
+                depths = (
+                    itertools.repeat(DEPTH)
+                    if own is None
+                    else itertools.chain(OWN_DEPTHS, itertools.repeat(OWN_DEPTHS[-1]))
+                )
+                depth = next(depths)
+            block = await self._index.matches(found, span, depth, among=own, upward=upward, ranked=ranked)
+            walk.broken_off, walk.last = block.last is not None, block.last
+            # None as well: the channel may be unknown.
+            for part in [*batches(block.matches, BATCH if own is None else FIRST_DEPTH)] or [block.matches]:
+                seen = await self._shown(user, uid, part, now)
+                walk.take(part, seen, query)
+                if len(walk.found) >= enough:
+                    return walk
+            if block.last is None or self._steady() > deadline:
                 return walk
-            walk.last = block[-1].row
-            if self._steady() > deadline:
-                return walk
-            span = Span(walk.last, span.below) if upward else Span(span.above, walk.last)
-            size = BLOCK
+            span = Span(block.last, span.below) if upward else Span(span.above, block.last)
 
     async def _shown(self, user: str, uid: str, block: Sequence[Match], now: float) -> ShownItems:
-        """Which of the matches the user sees; asked even for none, since the channel may be unknown."""
+        """Which of the matches the user sees."""
         ids = [str(match.item) for match in block]
         seen = await shown(self._redis, user, uid, ids)
         if seen.behind and await self._reading.has_caught_up(Grant(user, frozenset(), behind=True), uid, now):

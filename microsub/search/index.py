@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +78,14 @@ class Match:
     row: int
     item: int
     rank: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Matches in their order; more may lie behind the row `last`, and none where that is None."""
+
+    matches: Sequence[Match]
+    last: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +164,10 @@ class Generation:
             return posts, rows - posts
 
     def matches(
-        self, expression: str, span: Span, limit: int, *, upward: bool = False, ranked: bool = False,
-        seconds: float = float("inf"),
-    ) -> list[Match]:  # fmt: skip
-        """Up to `limit` posts of the span that match, the newest first; `upward` the oldest first.
+        self, expression: str, span: Span, depth: int, *, among: Collection[int] | None = None, upward: bool = False,
+        ranked: bool = False, seconds: float = float("inf"),
+    ) -> Block:  # fmt: skip
+        """The `depth` newest matches of the span, or the oldest ones (`upward`); of these only the items `among`.
 
         Raises QueryTooSlow after so many seconds, and IndexUnusable.
         """
@@ -168,19 +176,29 @@ class Generation:
             if row is not None:
                 conditions.append(condition)
                 values.append(row)  # type: ignore[arg-type]
-        rank = f"bm25(words, {WEIGHTS})" if ranked else "0.0"
-        order = "ASC" if upward else "DESC"
-        # Rows are asked for one by one: FTS5 has them in order already, and mustn't be the inner loop.
+        wanted = "1" if among is None else f"rows.item IN ({','.join(map(str, among))})"
+        rank = f"printf(' %.9g', bm25(words, {WEIGHTS}))" if ranked else "' 0'"
+        found = f"CASE WHEN {wanted} THEN rows.row || ' ' || rows.item || {rank} END"
+        order, last = ("ASC", "max") if upward else ("DESC", "min")
+        # FTS5 has its rows in order already, and mustn't be the inner loop. All comes in one row: between two rows
+        # Python would have to wait for its turn, as often as there are matches, while the event loop is busy.
         text = (
-            f"SELECT rows.row, rows.item, {rank} FROM words CROSS JOIN rows ON rows.row = words.rowid "  # noqa: S608
-            f"WHERE {' AND '.join(conditions)} AND rows.item IS NOT NULL ORDER BY words.rowid {order} LIMIT ?"
+            f"SELECT group_concat(found, ' '), count(*), {last}(row) FROM ("  # noqa: S608
+            f"SELECT rows.row AS row, {found} AS found FROM words CROSS JOIN rows ON rows.row = words.rowid "
+            f"WHERE {' AND '.join(conditions)} AND rows.item IS NOT NULL ORDER BY words.rowid {order} LIMIT ?)"
         )
         self._deadline = time.monotonic() + seconds
         try:
             with _explained(self.path):
-                return [Match(*row) for row in self._database.execute(text, (*values, limit))]
+                listed, count, reached = self._database.execute(text, (*values, depth)).fetchone()
         finally:
             self._deadline = float("inf")
+        parts = (listed or "").split()
+        matches = [
+            Match(int(row), int(item), float(rank))
+            for row, item, rank in zip(parts[0::3], parts[1::3], parts[2::3], strict=True)
+        ]
+        return Block(matches, reached if count == depth else None)
 
     def missing(self, ids: Sequence[int]) -> list[int]:
         """Those of the item ids that it doesn't have."""

@@ -17,7 +17,7 @@ import fcntl
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -27,7 +27,7 @@ from typing import TypeVar
 import structlog
 
 from microsub.errors import SearchUnavailable
-from microsub.search.index import Generation, IndexUnusable, Match, Span
+from microsub.search.index import Block, Generation, IndexUnusable, Span
 
 T = TypeVar("T")
 
@@ -160,12 +160,13 @@ class IndexReader:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def matches(
-        self, expression: str, span: Span, limit: int, *, upward: bool = False, ranked: bool = False
-    ) -> list[Match]:
+        self, expression: str, span: Span, depth: int, *, among: Collection[int] | None = None, upward: bool = False,
+        ranked: bool = False,
+    ) -> Block:  # fmt: skip
         """See `Generation.matches`. Raises SearchUnavailable and QueryTooSlow."""
         return await self._asked(
             lambda generation: generation.matches(
-                expression, span, limit, upward=upward, ranked=ranked, seconds=SECONDS
+                expression, span, depth, among=among, upward=upward, ranked=ranked, seconds=SECONDS
             )
         )
 

@@ -206,6 +206,18 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownI
     return ShownItems(rows, names, behind)
 
 
+async def item_ids(redis: Redis, user: str, uid: str, most: int) -> list[int] | None:
+    """The ids of all that the channel, or any channel (`global`), shows; None where these are more than `most`.
+
+    One that stands in several channels may come repeatedly.
+    """
+    patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts)]
+    reply = await redis.script(load("timeline_ids"), [keys.channels(user)], [*patterns, uid, most])
+    if reply == 0:
+        raise await absent(redis, user, uid)
+    return None if reply is None else [int(item) for item in reply.split()]
+
+
 # --- the items of a page -------------------------------------------------------------------------------------------
 
 UNTRACKED_LIFE = 2.0

@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -15,6 +16,10 @@ from microsub.feeds.push_health import push_health
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.presence import TO_COME, Presence, ProcessCounts
+
+if TYPE_CHECKING:
+    from microsub.feeds.events import Events
+    from microsub.search.replica import IndexReader
 
 log = structlog.get_logger(__name__)
 
@@ -58,11 +63,22 @@ async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
 class Figures:
     """Sets the gauges of `metrics` from what is in Redis, and adds up what processes counted."""
 
-    def __init__(self, feeds: Feeds, accounts: Accounts, presence: Presence, counts: ProcessCounts) -> None:
+    def __init__(
+        self,
+        feeds: Feeds,
+        accounts: Accounts,
+        presence: Presence,
+        counts: ProcessCounts,
+        index: IndexReader | None = None,
+        events: Events | None = None,
+    ) -> None:
+        """With `index` and `events` it says as well how the index of posts fares."""
         self._feeds = feeds
         self._accounts = accounts
         self._presence = presence
         self._counts = counts
+        self._index = index
+        self._events = events
         self._looked_at: float | None = None
         self._looking = asyncio.Lock()
 
@@ -101,6 +117,12 @@ class Figures:
         metrics.FOLLOWERS.set(followers)
         metrics.USERS.set(sum(user.disabled is None for user in await self._accounts.users()))
         metrics.DEAD_LETTERS.set(await self._presence.dead_letters())
+        if self._index is not None and self._events is not None:
+            index = await self._index.figures()
+            metrics.SEARCH_POSTS.set(index.posts)
+            metrics.SEARCH_BYTES.set(index.bytes)
+            waiting = await self._events.since(index.cursor, 1)
+            metrics.SEARCH_BEHIND.set(max(0.0, now - waiting[0].at) if waiting else 0.0)
         metrics.WORKERS.set(sum(not name.endswith(TO_COME) for name in await self._presence.alive(now)))
 
     async def publish_for_ever(self) -> None:

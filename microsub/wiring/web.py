@@ -78,8 +78,10 @@ async def open_app(
             services = _services(stores, reading, fetcher, parser, config, identity, lists)
             services = replace(services, token_use=used, public_url=settings.public_url)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
-            async with _searching(settings, stores, reading) as search:
-                services = replace(services, post_search=search)
+            async with _index(settings, stores) as index:
+                if index is not None:
+                    search = PostSearch(stores.redis, stores.channels, stores.feeds, reading, index)
+                    services = replace(services, post_search=search, figures=figures(stores, index))
                 yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
         finally:
             parser.stop()
@@ -90,8 +92,8 @@ async def open_app(
 
 
 @contextlib.asynccontextmanager
-async def _searching(settings: Settings, stores: Stores, reading: ReaderViews) -> AsyncIterator[PostSearch | None]:
-    """The search in posts, where it is on. Where no worker of this machine writes the index, this process does."""
+async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReader | None]:
+    """This machine's index of posts, where it is on. Where no worker of the machine writes it, this process does."""
     if not can_search(settings):
         yield None
         return
@@ -99,7 +101,7 @@ async def _searching(settings: Settings, stores: Stores, reading: ReaderViews) -
     writing = asyncio.create_task(follower(settings, stores, STANDING_BY).run_for_ever(), name="search")
     writing.add_done_callback(tell_failure)
     try:
-        yield PostSearch(stores.redis, stores.channels, stores.feeds, reading, index)
+        yield index
     finally:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)

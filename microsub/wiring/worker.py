@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.polling.worker import Worker
     from microsub.push.subscriber import Subscriber
     from microsub.search.following import FollowTiming, IndexFollower
+    from microsub.search.replica import IndexReader
     from microsub.timelines.retention import Retention
     from microsub.transfer.reports import ImportReport
     from microsub.upkeep.figures import Figures
@@ -269,12 +270,14 @@ async def _forget_outputs(stores: Stores, now: float) -> None:
     await stores.outputs.forget_removed(names, now - RESTORABLE)
 
 
-def figures(stores: Stores) -> Figures:
+def figures(stores: Stores, index: IndexReader | None = None) -> Figures:
     """The service that counts users and feeds, and what processes have counted."""
+    from microsub.feeds.events import Events
     from microsub.redis.presence import ProcessCounts
     from microsub.upkeep.figures import Figures
 
-    return Figures(stores.feeds, stores.accounts, stores.presence, ProcessCounts(stores.redis))
+    counts = ProcessCounts(stores.redis)
+    return Figures(stores.feeds, stores.accounts, stores.presence, counts, index, Events(stores.redis))
 
 
 def rebuilding(stores: Stores) -> Rebuilding:

@@ -221,7 +221,7 @@ async def test_a_walk_that_takes_too_long_says_where_to_go_on(
     await server.publish(OTHER, *posts(*(f"tide {n}" for n in range(300)), host="other.example"))
     await built(replica)
     monkeypatch.setattr(finding, "WALK_SECONDS", -1.0)
-    monkeypatch.setattr(finding, "FIRST_BLOCK", 10)
+    monkeypatch.setattr(finding, "FIRST_DEPTH", 10)
     page = await alice.get(action="search", channel="home", query="tide")
     assert [item["name"] for item in page["items"]] == ["tide z"]
     pages, found = 1, ["tide z"]
@@ -235,6 +235,25 @@ async def test_a_walk_that_takes_too_long_says_where_to_go_on(
         page = await alice.get(action="search", channel="home", query="tide", before=page["paging"]["before"])
         upward += [item["name"] for item in page["items"]]
     assert upward == ["tide z"]
+
+
+@pytest.mark.parametrize("most_own", [0, 5000])
+async def test_who_has_few_of_the_matches_finds_them_all(
+    most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind thousands of others', by ids that SQLite is told, or by tests in Redis; of unfollowed feeds too."""
+    monkeypatch.setattr(finding, "MOST_OWN", most_own)
+    bob = await server.reader("bob", "home")
+    await bob.post(action="follow", channel="home", url=OTHER)
+    await server.publish(OTHER, *posts(*(f"tide {n}" for n in range(3000)), host="other.example"))
+    await server.publish(FEED, *posts(*(f"tide z{n}" for n in range(25)), at=NOON - 5000))
+    await alice.post(action="timeline", method="mark_read", channel="home", last_read_entry="everything")
+    await alice.post(action="unfollow", channel="home", url=FEED)
+    await built(replica)
+    assert await names(alice, "tide") == [f"tide z{n}" for n in range(25)]
+    assert await names(alice, "tide is:unread") == []
+    assert len(await names(alice, "tide", sort="relevance")) == 25
+    assert (await alice.get(404, action="search", channel="nowhere", query="tide"))["error"] == "not_found"
 
 
 async def test_a_user_searches_so_often_and_no_more(alice: Reader, server: World, replica: Replica) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from microsub.conformance.requirement import DESIGN, Chapter, client
-from microsub.conformance.timeline import urls
+from microsub.conformance.timeline import Item, urls
 from microsub.conformance.verdict import Skip, expect, same
 from microsub.conformance.world import World
 
@@ -68,13 +68,45 @@ def missing_page(w: World) -> None:
 
 @searching.requirement("items", source=DESIGN)
 def items(w: World) -> None:
-    """A search in a channel gives items, or 400 not_implemented."""
-    channel, _ = w.filled(w.blogs.eight)
-    reply = w.user.post("search", channel=channel, query="Number")
-    if reply.status == 400:
-        reply.refused(400, "not_implemented")
+    """A search in a channel gives the items that hold the words, as the timeline has them, or 400 not_implemented."""
+    channel, everything = w.filled(w.blogs.eight)
+    one = str(everything[2].get("name"))
+    same(_matching(w, channel, "Number", len(everything)), everything, "the items that hold the word")
+    same(_matching(w, channel, f'"{one}"', 1), everything[2:3], f"the items that hold the phrase {one!r}")
+    same(_matching(w, channel, "zyzzyva", 0), [], "the items that hold a word which nobody wrote")
+
+
+@searching.requirement("items-elsewhere", source=DESIGN)
+def items_elsewhere(w: World) -> None:
+    """A search finds the items of its channel alone, 'global' those of all, and none that were removed."""
+    channel, everything = w.filled(w.blogs.eight)
+    _matching(w, channel, "Number", len(everything))
+    same(_matching(w, w.channel(), "Number", 0), [], "the items of an empty channel")
+    found = _found(w, "global", f'"{everything[0].get("name")}"') or []
+    expect(everything[0].get("_id") in [item.get("_id") for item in found], "the item in 'global'", found)
+    w.user.post("timeline", method="remove", channel=channel, entry=str(everything[0].get("_id"))).done()
+    same(_matching(w, channel, "Number", len(everything) - 1), everything[1:], "the items after one was removed")
+    w.user.post("search", channel="nowhere-at-all", query="Number").refused(404, "not_found")
+
+
+def _matching(w: World, channel: str, query: str, count: int) -> list[Item]:
+    """The items that a search finds, as soon as they are so many: an index may be a little behind."""
+
+    def probe() -> list[Item] | None:
+        found = _found(w, channel, query)
+        return found if found is not None and len(found) == count else None
+
+    return w.until(probe, f"{count} items that match {query!r}")
+
+
+def _found(w: World, channel: str, query: str) -> list[Item] | None:
+    """What a search in items finds; None while the server can't search. Raises Skip where it never can."""
+    reply = w.user.post("search", channel=channel, query=query, limit=100)
+    if reply.status == 503:
+        return None
+    if reply.status == 400 and reply.json_object().get("error") == "not_implemented":
         raise Skip("the server has no search in items")
-    expect(len(reply.listed("items")) > 0, "items that hold the word", reply.text)
+    return reply.listed("items")
 
 
 @previewing.requirement("items")

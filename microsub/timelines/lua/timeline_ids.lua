@@ -1,0 +1,25 @@
+-- The ids of all items that a channel, or any channel of a user, shows, where these are few.
+--
+-- Atomic: the ids are of one moment. Writes nothing.
+--
+-- KEYS  1 channels
+-- ARGV  1, 2 patterns: channel, posts  3 uid or 'global'  4 how many ids at most
+-- reply 0 no such channel or user; nothing where there are more; else 'id id …', one that stands in several channels
+--       repeatedly
+local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+if #uids == 0 then return 0 end
+if ARGV[3] ~= 'global' then
+  local head = redis.call('HMGET', (string.gsub(ARGV[1], '%*', ARGV[3])), 'name', 'removed')
+  if not head[1] or head[2] then return 0 end
+  uids = { ARGV[3] }
+end
+local left = tonumber(ARGV[4])
+for _, uid in ipairs(uids) do
+  left = left - redis.call('ZCARD', (string.gsub(ARGV[2], '%*', uid)))
+  if left < 0 then return false end
+end
+local found = {}
+for _, uid in ipairs(uids) do
+  found[#found + 1] = table.concat(redis.call('ZRANGE', (string.gsub(ARGV[2], '%*', uid)), 0, -1), ' ')
+end
+return table.concat(found, ' ')
