@@ -161,11 +161,6 @@ def last_touched(copy: CachedCopy) -> float:
 # --- what becomes of it --------------------------------------------------------------------------------------------
 
 
-def digest_of(body: bytes) -> str:
-    """By what bodies are compared."""
-    return sha256_hex(body)
-
-
 def is_feed(body: bytes, content_type: str | None) -> bool:
     """Whether a document begins like a feed, not like a web page that may hold one."""
     from microsub.formats.parse import sniff  # with the parsers of all formats: what only asks doesn't need them
@@ -175,7 +170,7 @@ def is_feed(body: bytes, content_type: str | None) -> bool:
 
 def taken(url: str, old: CachedDocument | None, reply: Fetched, feed: bytes | None, now: float) -> CachedCopy:
     """The copy after a 200. `feed` is the packed feed, where the document was parsed."""
-    digest = digest_of(reply.body)
+    digest = sha256_hex(reply.body)
     same = old if old is not None and old.digest == digest else None
     document = CachedDocument(
         final_url=reply.final_url,

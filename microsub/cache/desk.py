@@ -20,7 +20,6 @@ from microsub.cache.copy import (
     DamagedCopy,
     Failure,
     broken,
-    digest_of,
     failed,
     from_bytes,
     is_fresh,
@@ -35,6 +34,7 @@ from microsub.cache.copy import (
 from microsub.cache.storage import Storage, UrlLock
 from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
+from microsub.kit.digests import sha256_hex
 from microsub.kit.urls import canonical_feed_url, mask_credentials
 from microsub.logs import LibraryLogger
 from microsub.metrics import FEED_CACHE_ANSWERS
@@ -297,7 +297,7 @@ class Desk:
         self, key: str, old: CachedDocument | None, reply: Fetched, judge: Judge, now: float
     ) -> CachedCopy:
         try:
-            if old is not None and old.digest == digest_of(reply.body):
+            if old is not None and old.digest == sha256_hex(reply.body):
                 feed = old.packed_feed
             else:
                 feed = await judge(reply, old)

@@ -143,9 +143,9 @@ class Delivery:
             await self._add(news.feed, _of(items, news.new), [news.target], now)
             await self._take_back(news.new, [news.target], now)
             return
-        asking = self._feeds.asking_edition(news.feed)
+        asking = self._feeds.audience.asking(news.feed)
         known, edition = await self._items.timeline_items_of(news.feed, ids, asking)
-        places = await self._feeds.audience_at(news.feed, edition)
+        places = await self._feeds.audience.at(news.feed, edition)
         items = {item.id: item for item in known}
         await self._deliver(news.feed, _of(items, news.new), places, now)
         await self._recheck(_of(items, news.edited), places, now)

@@ -38,17 +38,12 @@ class OldPost:
     sourced: bool
 
 
-def old_post(body: bytes, item_id: str, published: str) -> OldPost:
-    """`to_jf2`, with the document first, as parser processes have it."""
-    return to_jf2(item_id, body, published)
-
-
-def to_jf2(item_id: str, data: bytes, published: str = "") -> OldPost:
+def old_post(body: bytes, item_id: str, published: str = "") -> OldPost:
     """Read one item; `published` is for one without a date. Raises ParseError, naming `item_id`."""
-    if len(data) > MAX_BYTES:
-        raise ParseError(item_id, f"its JSON has {len(data)} bytes, more than any post")
+    if len(body) > MAX_BYTES:
+        raise ParseError(item_id, f"its JSON has {len(body)} bytes, more than any post")
     try:
-        node = orjson.loads(data)
+        node = orjson.loads(body)
     except ValueError as error:
         raise ParseError(item_id, f"its JSON can't be read: {error}") from error
     if not isinstance(node, dict):

@@ -86,11 +86,19 @@ class Schedule:
 
     async def add(self, feed_id: str, host: str, due: float) -> None:
         """Have a feed polled at `due`, or earlier where it was due earlier already."""
-        await self._add([(feed_id, host)], due)
+        await self.bump([(feed_id, host)], due)
 
     async def bump(self, feeds: Iterable[tuple[str, str]], now: float) -> None:
-        """Make (feed, host) pairs due at once; spacing and holds of hosts stay in force."""
-        await self._add(feeds, now)
+        """Make (feed, host) pairs due at that time; spacing and holds of hosts stay in force."""
+        by_host: defaultdict[str, list[str]] = defaultdict(list)
+        for feed_id, host in feeds:
+            by_host[host] += (feed_id, _time(now))
+        if not by_host:
+            return
+        times = await self._redis.scripts(
+            [(_HOST, _host_keys(host), ["", HOST_RECORD, "add", *pairs]) for host, pairs in by_host.items()]
+        )
+        await self._hosts_due([(host, text(time)) for host, time in zip(by_host, times, strict=True)])
 
     async def set_right(self, now: float, lease: float = LEASE) -> int:
         """Make due at once what was planned while a clock was ahead; how many feeds.
@@ -113,7 +121,7 @@ class Schedule:
                 [("HDEL", keys.host(host), "free", "hold") for host in {host for _, host in wrong}]
                 + [("ZADD", keys.hosts_due(), "XX", _time(now + lease), host) for host in taken]
             )
-            await self._add(wrong, now)
+            await self.bump(wrong, now)
             count += len(wrong)
         return count
 
@@ -228,17 +236,6 @@ class Schedule:
         """The end of the host's newest hold, which may be over; None where there was none lately."""
         reply = await self._redis.command("HGET", keys.host(host), "hold")
         return float(reply) if reply is not None else None
-
-    async def _add(self, feeds: Iterable[tuple[str, str]], due: float) -> None:
-        by_host: defaultdict[str, list[str]] = defaultdict(list)
-        for feed_id, host in feeds:
-            by_host[host] += (feed_id, _time(due))
-        if not by_host:
-            return
-        times = await self._redis.scripts(
-            [(_HOST, _host_keys(host), ["", HOST_RECORD, "add", *pairs]) for host, pairs in by_host.items()]
-        )
-        await self._hosts_due([(host, text(time)) for host, time in zip(by_host, times, strict=True)])
 
     async def _hosts_due(self, times: Iterable[tuple[str, str]]) -> None:
         await self._redis.script(_LEASE, _LEASE_KEYS, ["due", *(part for pair in times for part in pair)])

@@ -14,9 +14,8 @@ until then anybody may announce it: the next poll, the next program that describ
 from __future__ import annotations
 
 import secrets
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -129,7 +128,7 @@ class Feeds:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._audience = Audience(redis)
+        self.audience = Audience(redis)
 
     async def ensure(self, url: str, now: float) -> FeedRecord:
         """The feed of that URL in canonical form, created where there is none. Safe to run twice."""
@@ -189,7 +188,7 @@ class Feeds:
             return None
         _, fields, edition, fingerprints = reply
         feed = record_of(feed_id, fields)
-        places = await self._audience.at(feed_id, edition)
+        places = await self.audience.at(feed_id, edition)
         return FeedToRead(feed, frozenset(user for user, _ in places), _fingerprints_of(feed, fingerprints))
 
     async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
@@ -323,17 +322,6 @@ class Feeds:
         """User and channel uid of everyone who follows the feed, in a fixed order."""
         return list(as_places(await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))))
 
-    def asking_edition(self, feed_id: str) -> Command:
-        """The command whose reply `audience_at` takes, to be sent with others."""
-        return self._audience.asking(feed_id)
-
-    async def audience_at(self, feed_id: str, edition: bytes | None) -> Places:
-        """`subscribers` for a caller that has just read their edition; see `feeds.record`.
-
-        They come from memory, or for a list that changed by one round trip.
-        """
-        return await self._audience.at(feed_id, edition)
-
     async def subscriber_count(self, feed_id: str) -> int:
         """How many distinct users follow the feed."""
         return len({user for user, _ in await self.subscribers(feed_id)})
@@ -400,9 +388,6 @@ def record_of(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
     return FeedRecord(id=feed_id, **{"url": "", **values}, extra=extra)
 
 
-REMEMBERED = 300.0
-"""Seconds after which a list is read again in any case."""
-
 MOST = 200_000
 """Subscribers in all the lists that a process remembers, about 200 bytes each."""
 
@@ -413,29 +398,25 @@ Places = tuple[tuple[str, str], ...]
 @dataclass(frozen=True, slots=True)
 class _Known:
     edition: bytes | None
-    until: float
     places: Places
 
 
 class Audience:
-    """The subscribers of feeds. `clock` is monotonic, in seconds."""
+    """The subscribers of feeds."""
 
-    def __init__(self, redis: Redis, *, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, redis: Redis, *, most: int = MOST) -> None:
         self._redis = redis
         self._most = most
-        self._clock = clock
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._held = 0
 
-    async def of(self, feed_id: str) -> Places:
-        """The feed's subscribers after the call: one round trip, two for a list that changed."""
-        edition = await self._edition(feed_id) if feed_id in self._known else None
-        return await self.at(feed_id, edition)
-
     async def at(self, feed_id: str, edition: bytes | None) -> Places:
-        """The same for who has just read the edition: no round trip, or one for a list that changed."""
+        """The feed's subscribers, for a caller that has just read their edition.
+
+        They come from memory, or for a list that changed by one round trip.
+        """
         known = self._known.get(feed_id)
-        if known is not None and known.until > self._clock() and known.edition == edition:
+        if known is not None and known.edition == edition:
             self._known.move_to_end(feed_id)
             return known.places
         # The edition first: a change between the two makes the list count as old next time, never as new.
@@ -443,16 +424,12 @@ class Audience:
             [("GET", keys.feed_edition(feed_id)), ("SMEMBERS", keys.feed_subscribers(feed_id))]
         )
         places = as_places(members)
-        self._keep(feed_id, _Known(edition, self._clock() + REMEMBERED, places))
+        self._keep(feed_id, _Known(edition, places))
         return places
 
     def asking(self, feed_id: str) -> Command:
         """The command whose reply `at` takes, to be sent with others."""
         return "GET", keys.feed_edition(feed_id)
-
-    async def _edition(self, feed_id: str) -> bytes | None:
-        edition: bytes | None = await self._redis.command(*self.asking(feed_id))
-        return edition
 
     def _keep(self, feed_id: str, known: _Known) -> None:
         if old := self._known.pop(feed_id, None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -29,8 +28,6 @@ from tests.support.replay import replay
 W = What
 A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
 EDITED = 1000.0
-
-Doc = Mapping[str, Any]
 
 
 def ch(uid: str, *feeds: Any, **more: Any) -> dict[str, Any]:

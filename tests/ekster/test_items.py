@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from microsub.ekster import OldPost, guid_of, source_among, to_jf2
+from microsub.ekster import OldPost, guid_of, old_post, source_among
 from microsub.errors import ParseError
 from microsub.formats.entry_id import identity
 from microsub.formats.wire import to_wire
 
 
 def read(item_id: str = "61", **fields: Any) -> OldPost:
-    return to_jf2(item_id, json.dumps({"type": "entry", "name": "N", **fields}).encode())
+    return old_post(json.dumps({"type": "entry", "name": "N", **fields}).encode(), item_id)
 
 
 def test_all_fields_come_over_cleaned() -> None:
@@ -56,7 +56,7 @@ def test_older_forms_are_understood() -> None:
 def test_what_cant_be_read_is_refused_by_its_id(text: str) -> None:
     """Broken JSON, other JSON, nothing in it."""
     with pytest.raises(ParseError) as caught:
-        to_jf2("6162", text.encode("utf-8", "surrogatepass"))
+        old_post(text.encode("utf-8", "surrogatepass"), "6162")
     assert caught.value.url == "6162"
 
 

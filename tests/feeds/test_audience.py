@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from microsub.feeds.record import REMEMBERED, Audience, Feeds, Places
+from microsub.feeds.record import Audience, Feeds, Places
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON
@@ -14,13 +14,6 @@ from tests.support.posts import NOON
 pytestmark = pytest.mark.fake_too
 
 URL = "https://blog.example/feed"
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -45,9 +38,9 @@ def reads_of(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-async def audience(redis: Redis, feeds: Feeds, feed: str) -> Places:
+async def places(redis: Redis, audience: Audience, feed: str) -> Places:
     """Who follows the feed, as delivery asks for it."""
-    return await feeds.audience_at(feed, await redis.command(*feeds.asking_edition(feed)))
+    return await audience.at(feed, await redis.command(*audience.asking(feed)))
 
 
 async def test_a_list_is_read_once(redis: Redis, feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +48,7 @@ async def test_a_list_is_read_once(redis: Redis, feed: str, monkeypatch: pytest.
     read = reads_of(redis, monkeypatch)
     feeds = Feeds(redis)
     for _ in range(3):
-        assert await audience(redis, feeds, feed) == (("ann", "home"), ("bob", "home"))
+        assert await places(redis, feeds.audience, feed) == (("ann", "home"), ("bob", "home"))
         await Feeds(redis).subscribe(feed, "ann", "home")
         await Feeds(redis).unsubscribe(feed, "eve", "home")
     assert read == [keys.feed_subscribers(feed)]
@@ -64,14 +57,14 @@ async def test_a_list_is_read_once(redis: Redis, feed: str, monkeypatch: pytest.
 async def test_what_another_process_changes_counts_at_once(redis: Redis, feed: str) -> None:
     """A follower more and a follower less, made elsewhere, are in the very next answer."""
     here, elsewhere = Feeds(redis), Feeds(redis)
-    assert len(await audience(redis, here, feed)) == 2
+    assert len(await places(redis, here.audience, feed)) == 2
     await elsewhere.subscribe(feed, "eve", "news")
-    assert await audience(redis, here, feed) == (("ann", "home"), ("bob", "home"), ("eve", "news"))
+    assert await places(redis, here.audience, feed) == (("ann", "home"), ("bob", "home"), ("eve", "news"))
     await elsewhere.unsubscribe(feed, "ann", "home")
-    assert await audience(redis, here, feed) == (("bob", "home"), ("eve", "news"))
+    assert await places(redis, here.audience, feed) == (("bob", "home"), ("eve", "news"))
     await elsewhere.unsubscribe(feed, "bob", "home")
     await elsewhere.unsubscribe(feed, "eve", "news")
-    assert await audience(redis, here, feed) == ()
+    assert await places(redis, here.audience, feed) == ()
 
 
 async def test_a_change_while_a_list_is_read_is_not_missed(redis: Redis, feed: str) -> None:
@@ -86,21 +79,9 @@ async def test_a_change_while_a_list_is_read_is_not_missed(redis: Redis, feed: s
         return [edition, members]
 
     redis.pipeline = between  # type: ignore[method-assign]
-    assert len(await audience.of(feed)) == 2
+    assert len(await places(redis, audience, feed)) == 2
     redis.pipeline = pipeline  # type: ignore[method-assign]
-    assert len(await audience.of(feed)) == 3
-
-
-async def test_what_a_hand_changes_counts_after_a_while(redis: Redis, feed: str) -> None:
-    """redis-cli knows no editions; a list is read again after its time in any case."""
-    clock = Clock()
-    audience = Audience(redis, clock=clock)
-    assert len(await audience.of(feed)) == 2
-    await redis.command("SADD", keys.feed_subscribers(feed), "eve/home")
-    clock.now = REMEMBERED - 1
-    assert len(await audience.of(feed)) == 2
-    clock.now = REMEMBERED
-    assert len(await audience.of(feed)) == 3
+    assert len(await places(redis, audience, feed)) == 3
 
 
 async def test_memory_is_bounded(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +93,7 @@ async def test_memory_is_bounded(redis: Redis, monkeypatch: pytest.MonkeyPatch) 
     audience = Audience(redis, most=4)
     read = reads_of(redis, monkeypatch)
     for feed in ("1", "2", "1", "2", "3", "3", "1"):
-        await audience.of(feed)
+        await places(redis, audience, feed)
     assert read == [keys.feed_subscribers(feed) for feed in ("1", "2", "3", "1")]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from microsub.feeds.record import FeedRecord
 from tests.hostile.machine import GROWTH
 from tests.hostile.publisher import Act, Publisher
-from tests.support.polling import World
 
 DAY = 86_400
 
@@ -55,6 +54,3 @@ class Case:
     brief: bool = False
     spins: bool = False
     growth: int = GROWTH
-
-
-Follow = Callable[[World], Awaitable[None]]
