@@ -33,7 +33,7 @@ from microsub.transfer.feed_lists import LOOSE, adapted
 from microsub.transfer.outlines import MOST_BYTES
 
 PATH = "/opml"
-PATHS = (PATH, f"{PATH}/", f"{PATH}/{{user}}")
+PATHS = (PATH, f"{PATH}/")
 
 _WRITING = ("follow", "channels")
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
@@ -47,7 +47,7 @@ _AS_LIST: list[Header] = [
 
 
 class FeedListEndpoint(HttpEndpoint):
-    """Answers every request to `PATHS`; the path may name the user, as that of the Microsub endpoint may."""
+    """Answers every request to `PATHS`."""
 
     def __init__(self, services: Services) -> None:
         super().__init__()
@@ -69,8 +69,7 @@ class FeedListEndpoint(HttpEndpoint):
         return await self._import(exchange, params, user, now)
 
     async def _user(self, scope: Scope, params: Params, needed: tuple[str, ...], now: float) -> str:
-        owner = scope["path"].removeprefix(PATH).strip("/") or None
-        grant = await self._credentials.checked(await self._credentials.presented(scope, params, owner), now)
+        grant = await self._credentials.checked(await self._credentials.presented(scope, params, None), now)
         await self._services.identity.quotas.count(grant.user, now)
         for name in needed:
             if name not in grant.scopes:

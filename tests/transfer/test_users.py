@@ -222,6 +222,7 @@ async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(there
         for key in keys.CHANNEL_KEYS:
             await here.redis.command("DEL", key("ann", uid))
     await here.redis.command("DEL", keys.user("ann"), keys.channels("ann"), keys.imported("ann"))
+    await here.redis.command("DEL", keys.arrivals("ann"), keys.arrivals_more("ann"))
     await here.redis.command("SREM", keys.users(), "ann")
     for name in [*await here.redis.command("KEYS", "item:*"), *await here.redis.command("KEYS", "feed:*:items")]:
         await here.redis.command("DEL", name)

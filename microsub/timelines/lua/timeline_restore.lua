@@ -4,10 +4,12 @@
 -- becomes unread. What has left here stays out, but where it may return; what stands here isn't taken out.
 --
 -- KEYS  1 channel  2-7 posts, unread, read, hidden, hidden-read, gone  8, 9 muted (channel, global)  10, 11 blocked
--- ARGV  1 now  2 how many items come back  3.. per item: id, score, time of reading or '', lines of URLs (author,
+--       12, 13 arrivals
+-- ARGV  1 now  2 how many items come back  3.. per item, newest first: id, score, time of reading or '', lines of URLs (author,
 --       sources); then per id that is to stay out: id, time in whole seconds, reason
 -- reply how many came in, or -1: no such channel
 -- include: reasons
+-- include: arrivals
 -- include: enter
 -- include: leave
 -- include: rules
@@ -53,4 +55,5 @@ while at <= #ARGV do
   at = at + 3
   if not stands(id) then redis.call('ZADD', sets.gone, 'NX', gone_at(seconds, reason), id) end
 end
+note_arrivals(KEYS[12], KEYS[13], ARGV[1])
 return count
