@@ -47,6 +47,7 @@ def output() -> None:
 @click.argument("name")
 @click.option("--title", default=None, help="As readers show it.  [default: NAME]")
 @click.option("--channel", default=None, metavar="UID", help="Pass on all posts of this channel.")
+@click.option("--search", default=None, metavar="QUERY", help="Pass on what this search finds.")
 @click.option(
     "--max-impressions", type=click.IntRange(0, 10_000), default=0, help="How often an item is shown.  [default: any]"
 )
@@ -64,6 +65,10 @@ async def output_create(settings: Settings, stores: Stores, user: str, name: str
     await wiring.backend.require_user(settings, stores, user, enabled=True)
     if given["channel"] is not None:
         await stores.channels.get(user, given["channel"])
+    if given["search"] is not None:
+        from microsub.search.query import parsed
+
+        parsed(given["search"], time.time())
     made = await stores.outputs.create(user, name, replace(OutputConfig(), **given), time.time())
     await _changed(settings, stores)
     _print_addresses(made, settings, as_json)

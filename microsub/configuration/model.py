@@ -62,6 +62,7 @@ Url = Annotated[str, Fits(_no_url, URL, _HTTP, 100_000)]
 Rule = Annotated[str, Fits(_no_url, URL, _HTTP)]
 Profile = Annotated[str, Fits(unfit_profile, PROFILE, _HTTP)]
 Title = Annotated[str, Fits(blank, "text that is not blank", r"\S", 200)]
+Query = Annotated[str, Fits(blank, "text that is not blank", r"\S", 10_000)]
 Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
 Refused = Annotated[str, Fits(_no_stranger, f"{_DOMAIN}, or a profile URL")]
 
@@ -304,8 +305,11 @@ class OutputConfig:
 
     title: Maybe[Title] = declared("As readers show it; its name by default.")
     channel: Maybe[Name] = declared("A channel, all of whose posts come in, beside those that are put in by hand.")
+    search: Maybe[Query] = declared(
+        "A search, as `action=search` has them: what it finds comes in, in the channel or, without one, in all of them."
+    )
     filters: Filters = field(
-        default_factory=Filters, metadata={"description": "Which posts of the channel come in; by default all."}
+        default_factory=Filters, metadata={"description": "Which of these posts come in; by default all."}
     )
     max_impressions: int = number(
         "How often an item is shown: after so many full replies it is imported, and leaves the feed. 0: without limit.",

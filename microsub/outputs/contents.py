@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import orjson
+import structlog
 
 from microsub.configuration.model import encode
-from microsub.errors import NotFound
+from microsub.errors import MicrosubError, NotFound
 from microsub.feeds.record import Feeds
 from microsub.formats.documents.values import FeedDocument, is_iri
 from microsub.formats.wire import from_wire
 from microsub.kit.digests import short_digest
 from microsub.model.filters import Filter, Searched
 from microsub.model.jf2 import Card, Entry
+from microsub.model.reader import GLOBAL
 from microsub.outputs.store import ARCHIVE, OutputFeeds
 from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputRow
 from microsub.posts.items import Items
@@ -39,6 +41,12 @@ _MOST_REFUSED = 20_000
 
 MostItems = Callable[[str], Awaitable[int]]
 """User to how many items one of their output feeds may have; 0: as many as there can be."""
+
+
+FindItems = Callable[[str, str, str, float], Awaitable[Sequence[str]]]
+"""User, channel uid or `global`, query and time to the ids of the newest items that match. Raises MicrosubError."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,19 @@ class Contents:
 class OutputContents:
     """Puts items into output feeds, and makes documents of them. Times are Unix seconds."""
 
-    def __init__(self, store: OutputFeeds, items: Items, feeds: Feeds, most: MostItems) -> None:
+    def __init__(
+        self,
+        store: OutputFeeds,
+        items: Items,
+        feeds: Feeds,
+        most: MostItems,
+        *,
+        find: FindItems | None = None,
+        hubs: Sequence[str] = (),
+    ) -> None:
+        """Without `find` searches bring nothing in. `hubs` are named in every document."""
+        self._find = find
+        self._hubs = tuple(hubs)
         self._store = store
         self._items = items
         self._feeds = feeds
@@ -102,9 +122,11 @@ class OutputContents:
     # --- by itself
 
     async def refresh(self, feed: OutputFeed, now: float) -> None:
-        """Take in what came to the feed's channel, and publish afresh what was edited."""
-        if feed.settings.channel:
-            await self._take_in(feed, feed.settings.channel, now)
+        """Take in what came to the feed's channel or search, and publish afresh what was edited."""
+        if feed.settings.search is not None:
+            await self._take_in(feed, await self._found(feed, feed.settings.search, now), now)
+        elif feed.settings.channel is not None:
+            await self._take_in(feed, await self._store.newest(feed, feed.settings.channel, _WINDOW), now)
         known = {row.item: row.hash for row in await self._store.rows(feed, now, _WINDOW)}
         known |= await self._store.imported(feed, _WINDOW)
         found = await self._items.fields(list(known), ("hash",))
@@ -115,9 +137,19 @@ class OutputContents:
         if gone := known.keys() - there.keys():
             await self._store.edit(feed, "drop", dict.fromkeys(gone, ""), now)
 
-    async def _take_in(self, feed: OutputFeed, uid: str, now: float) -> None:
+    async def _found(self, feed: OutputFeed, query: str, now: float) -> Sequence[str]:
+        """What the feed's search finds; where it can't be searched just now, what comes in comes in later."""
+        if self._find is None:
+            return ()
+        try:
+            return await self._find(feed.user, feed.settings.channel or GLOBAL, query, now)
+        except MicrosubError as error:
+            log.info("an output feed's search found nothing", user=feed.user, feed=feed.name, why=str(error))
+            return ()
+
+    async def _take_in(self, feed: OutputFeed, ids: Sequence[str], now: float) -> None:
         filters = orjson.dumps(encode(feed.settings.filters)).decode()
-        offered = await self._store.offered(feed, uid, _WINDOW)
+        offered = await self._store.never_in(feed, ids)
         hashes = await self._wanted([item for item in offered if (filters, item) not in self._refused])
         if feed.settings.filters:
             hashes = await self._fitting(filters, hashes)
@@ -176,6 +208,7 @@ class OutputContents:
             addresses=addresses,
             updated=datetime.fromtimestamp(feed.modified, UTC),
             complete=feed.is_limited,
+            hubs=self._hubs,
             stylesheet=stylesheet,
         )
         names = [] if feed.is_limited else archive_names(rows)

@@ -245,9 +245,12 @@ class OutputFeeds:
         editions = await self._redis.command("HMGET", keys.output_editions(feed.user, feed.name), *ids)
         return {item: text(edition or b"").partition(" ")[2] for item, edition in zip(ids, editions, strict=True)}
 
-    async def offered(self, feed: OutputFeed, uid: str, limit: int) -> list[str]:
-        """Those of the newest items of a channel of the user that were never in the feed."""
-        ids = texts(await self._redis.command("ZREVRANGE", keys.posts(feed.user, uid), 0, limit - 1))
+    async def newest(self, feed: OutputFeed, uid: str, limit: int) -> list[str]:
+        """The newest items of a channel of the feed's user."""
+        return texts(await self._redis.command("ZREVRANGE", keys.posts(feed.user, uid), 0, limit - 1))
+
+    async def never_in(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that were never put into the feed."""
         if not ids:
             return []
         known = await self._redis.command("ZMSCORE", keys.output_edited(feed.user, feed.name), *ids)
@@ -333,6 +336,7 @@ def _fields(settings: OutputConfig) -> dict[str, str]:
     return {
         "title": settings.title or "",
         "channel": settings.channel or "",
+        "search": settings.search or "",
         "filters": orjson.dumps(filters).decode() if filters else "",
         "max_impressions": str(settings.max_impressions or ""),
         "max_age": str(settings.max_age or ""),
@@ -348,6 +352,7 @@ def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
         settings = OutputConfig(
             title=found.get("title"),
             channel=found.get("channel"),
+            search=found.get("search"),
             filters=Filters.of(orjson.loads(found.get("filters", "{}"))),
             max_impressions=int(found.get("max_impressions", 0)),
             max_age=int(found.get("max_age", 0)),

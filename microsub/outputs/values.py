@@ -73,7 +73,7 @@ class OutputFeed:
     def as_dict(self, base: str, size: tuple[int, int]) -> Mapping[str, object]:
         """For JSON: the feed on the server at `base`, with so many items published and imported."""
         settings = self.settings
-        chosen = {"channel": settings.channel, "filters": encode(settings.filters)}
+        chosen = {"channel": settings.channel, "search": settings.search, "filters": encode(settings.filters)}
         return {
             "name": self.name,
             "title": self.title,

@@ -48,6 +48,9 @@ MOST_OWN = 5000
 WALK_SECONDS = 0.3
 """For which one request walks; then the page is as long as it is."""
 
+MOST_NEWEST = 100
+"""Items of one request."""
+
 MOST_RANKED = 3000
 """The newest matches in the user's timelines, among which the best are looked for."""
 
@@ -121,6 +124,11 @@ class PostSearch:
             ) from None
         finally:
             give_back()
+
+    async def newest(self, user: str, uid: str, text: str, now: float) -> list[str]:
+        """Ids of the newest items that match, a hundred at most. Raises as `page` does."""
+        reply = await self.page(user, uid, PostSearchRequest(text, MOST_NEWEST), now)
+        return [item["_id"] for item in orjson.loads(reply)["items"]]
 
     async def _newest(
         self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float

@@ -80,8 +80,11 @@ async def open_app(
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _index(settings, stores) as index:
                 if index is not None:
-                    search = PostSearch(stores.redis, stores.channels, stores.feeds, reading, index)
-                    services = replace(services, post_search=search, figures=figures(stores, index))
+                    # Each has its limits: who asks for output feeds doesn't keep their users from searching.
+                    own, finding = (_post_search(stores, reading, index) for _ in range(2))
+                    contents = output_contents(stores, identity.quotas.output_items, finding.newest)
+                    services = replace(services, post_search=own, output_contents=contents)
+                    services = replace(services, figures=figures(stores, index))
                 yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
         finally:
             parser.stop()
@@ -106,6 +109,10 @@ async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReade
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         index.close()
+
+
+def _post_search(stores: Stores, reading: ReaderViews, index: IndexReader) -> PostSearch:
+    return PostSearch(stores.redis, stores.channels, stores.feeds, reading, index)
 
 
 def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:

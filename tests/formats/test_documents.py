@@ -25,7 +25,7 @@ from microsub.formats.documents.values import FeedDocument, files, is_iri, media
 from microsub.formats.entry_id import says_no_more
 from microsub.formats.html.text import html_to_text
 from microsub.formats.parse import parse
-from microsub.model.jf2 import Entry, Feed
+from microsub.model.jf2 import Card, Entry, Feed
 
 DATA = Path(__file__).parents[1] / "data" / "formats"
 CORPUS = Path("/work/shared/corpus/feeds")
@@ -284,3 +284,10 @@ def test_a_page_comes_back_as_it_was(path: Path) -> None:
             assert there.author.name == here.author.name
         if here.name and not says_no_more(here.name, text_of(here)):
             assert there.name == " ".join(here.name.split())
+
+
+@pytest.mark.parametrize("form", sorted(RULES))
+def test_what_only_looks_like_text_is_no_title(form: str) -> None:
+    """Characters that XML forbids, alone in a title or a name: what a format requires is there all the same."""
+    empty = Entry(guid="urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-000000000002", name="\x00", author=Card(name="\x01 "))
+    RULES[form](FORMATS[form].write(document(empty)))

@@ -113,8 +113,9 @@ async def test_conditional_by_date(alice: Publisher) -> None:
     reply = await alice.get(addresses["atom"])
     stamp = reply.headers["last-modified"]
     assert parsedate_to_datetime(stamp).timestamp() == int(alice.server.now)
-    assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 304
+    assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 200, "in the same second"
     alice.server.now += 60
+    assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 304
     await alice.add(ids["a"])
     assert (await alice.get(addresses["atom"], if_modified_since=stamp)).status_code == 200
     assert (await alice.get(addresses["atom"], if_modified_since="yesterday")).status_code == 200

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from microsub.configuration.model import Quotas, UserSettings
+from microsub.errors import SearchUnavailable
+from microsub.formats.parse import parse
+from microsub.outputs import OutputContents
+from microsub.wiring.stores import output_contents, unlimited
 from tests.outputs.conftest import Publisher
 from tests.support.readers import FEED, OTHER, posts
 
@@ -102,6 +106,41 @@ async def test_a_channel_goes_out_through_filters(alice: Publisher) -> None:
     (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
     assert await alice.shown(feed["addresses"]["json"]) == ["a", "c"]
     assert await alice.shown(feed["addresses"]["json"]) == ["a", "c"]
+
+
+async def test_what_a_search_finds_goes_out(alice: Publisher) -> None:
+    """In a channel or all of them; while it can't be searched, what was found stays."""
+    server, ids = alice.server, await alice.items()
+    asked: list[tuple[str, str, str]] = []
+
+    async def find(user: str, uid: str, query: str, _now: float) -> list[str]:
+        asked.append((user, uid, query))
+        if len(asked) == 2:
+            raise SearchUnavailable("no index yet")
+        return [ids["a"], ids["c"]]
+
+    contents = output_contents(server, find=find)
+    object.__setattr__(server.services, "output_contents", contents)
+    addresses = await alice.make(search="tea OR rain", channel="home")
+    for _ in range(3):
+        assert await alice.shown(addresses["json"]) == ["a", "c"]
+    assert asked == [("alice", "home", "tea OR rain")] * 3
+    refused = await alice.reader.post(400, action="outputs", method="change", output="picks", search="OR")
+    assert "'OR'" in refused["error_description"]
+
+
+async def test_hubs_are_named_where_subscribers_look(alice: Publisher) -> None:
+    """In the headers and in the document, as soon as the server knows one."""
+    server = alice.server
+    hubbed = OutputContents(server.outputs, server.items, server.feeds, unlimited, hubs=["https://hub.example/"])
+    addresses = await alice.make()
+    assert "link" not in (await alice.get(addresses["rss"])).headers
+    object.__setattr__(server.services, "output_contents", hubbed)
+    for form in ("rss", "atom", "json", "html"):
+        reply = await alice.get(addresses[form])
+        assert reply.headers["link"] == f'<https://hub.example/>; rel="hub", <{addresses[form]}>; rel="self"'
+        feed = parse(reply.content, addresses[form], reply.headers["content-type"])
+        assert (feed.hub, feed.self_url) == ("https://hub.example/", addresses[form])
 
 
 async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from microsub.formats.documents import page, xml
-from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, title
+from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, printable, title
 from microsub.formats.wire import dump, timestamp
 from microsub.model.jf2 import Card, Enclosure, Entry
 
@@ -39,7 +39,7 @@ def json_feed(document: FeedDocument) -> bytes:
         "next_url": document.previous.get("json"),
         "hubs": [{"type": "WebSub", "url": hub} for hub in document.hubs],
     }
-    return dump(_stated(head) | {"items": [_item(entry) for entry in document.entries]})
+    return dump(_stated(head) | {"items": [_item(printable(entry)) for entry in document.entries]})
 
 
 def _item(entry: Entry) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Literal
 
-from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, title
+from microsub.formats.documents.values import FeedDocument, body, files, link, media_type, printable, title
 from microsub.formats.wire import timestamp
 from microsub.formats.xml.media import kind_of
 from microsub.model.jf2 import Card, Enclosure, Entry
@@ -41,7 +41,7 @@ def _page(document: FeedDocument) -> Iterator[str]:
         yield f'<p class="p-summary">{escape(document.description)}</p>'
     addresses = (f'<a href="{escape(feeds[form])}">{_NAMES[form]}</a>' for form in _ALTERNATES)
     yield f"<p>Follow: {', '.join(addresses)}</p>"
-    for entry in document.entries:
+    for entry in map(printable, document.entries):
         yield from _entry(entry)
     if older := document.previous.get("html"):
         yield f'<p><a rel="prev-archive" href="{escape(older)}">Older posts</a></p>'

@@ -6,13 +6,13 @@ import html
 import mimetypes
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import quote
 
 from microsub.formats.xml.media import kind_of
 from microsub.kit.urls import ascii_host, parts_of
-from microsub.model.jf2 import Enclosure, Entry
+from microsub.model.jf2 import Content, Enclosure, Entry
 
 _ABSOLUTE = re.compile(r"(?:https?://|urn:[a-z0-9][a-z0-9-]{0,31}:|tag:[^\s:/]+,\d{4}[^\s:]*:)[^\s<>\"{}|\\^`]+", re.I)
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -53,6 +53,19 @@ def is_iri(text: str) -> bool:
 def allowed(text: str) -> str:
     """`text` without the characters that XML 1.0 forbids (https://www.w3.org/TR/xml/#charsets)."""
     return _NO_XML.sub("", text)
+
+
+def printable(entry: Entry) -> Entry:
+    """The entry without texts in which there is nothing to read: titles, summaries, names and tags of blanks alone."""
+    author = entry.author and replace(entry.author, name=_text(entry.author.name))
+    content = entry.content and Content(_text(entry.content.html), _text(entry.content.text))
+    tags = tuple(filter(None, map(_text, entry.category)))
+    name, summary = _text(entry.name), _text(entry.summary)
+    return replace(entry, name=name, summary=summary, content=content, author=author, category=tags)
+
+
+def _text(text: str | None) -> str | None:
+    return allowed(text or "").strip() or None
 
 
 def uri(address: str) -> str:

@@ -23,6 +23,7 @@ from microsub.formats.documents.values import (
     is_playable,
     link,
     media_type,
+    printable,
     title,
     uri,
 )
@@ -55,7 +56,7 @@ def rss(document: FeedDocument) -> bytes:
         _element("lastBuildDate", _rfc_822(document.updated)),
         *_relations(document, "rss", "atom:link"),
     ]
-    for entry in document.entries:
+    for entry in map(printable, document.entries):
         parts += _rss_item(entry)
     return _written([*parts, "</channel>", "</rss>"])
 
@@ -72,7 +73,7 @@ def atom(document: FeedDocument) -> bytes:
         _empty("link", rel="alternate", type="text/html", href=document.addresses["html"]),
         *_relations(document, "atom", "link"),
     ]
-    for entry in document.entries:
+    for entry in map(printable, document.entries):
         parts += _atom_entry(entry, document)
     return _written([*parts, "</feed>"])
 

@@ -14,6 +14,7 @@ from microsub.configuration.model import OutputConfig
 from microsub.kit.http.params import Params, wrong
 from microsub.outputs.contents import Edited
 from microsub.outputs.values import OutputFeed, require_name, seconds_of
+from microsub.search.query import parsed
 from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, Reply, Table
 from microsub.timelines.channels import MOST_OF_NAME
@@ -37,7 +38,7 @@ async def listed(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make an output feed named `output`."""
     most = (await call.services.identity.quotas.of(call.user)).outputs or 0
-    settings = _settings(call.params, OutputConfig())
+    settings = _settings(call.params, OutputConfig(), call.now)
     await _require_channel(call, settings)
     made = await call.services.outputs.create(call.user, _name(call.params), settings, call.now, most=most)
     return await _wire(call, made)
@@ -46,7 +47,7 @@ async def create(call: Call) -> Reply:
 async def change(call: Call) -> Reply:
     """Set what `output` is like; what isn't given is as in a new one, but for the filters, which backend.json sets."""
     feed = await call.services.outputs.get(call.user, _name(call.params))
-    settings = _settings(call.params, OutputConfig(filters=feed.settings.filters))
+    settings = _settings(call.params, OutputConfig(filters=feed.settings.filters), call.now)
     await _require_channel(call, settings)
     return await _wire(call, await call.services.outputs.change(call.user, feed.name, settings, call.now))
 
@@ -97,8 +98,8 @@ async def _require_channel(call: Call, settings: OutputConfig) -> None:
         await call.services.channels.get(call.user, settings.channel)
 
 
-def _settings(params: Params, now: OutputConfig) -> OutputConfig:
-    """`now` with what the parameters say."""
+def _settings(params: Params, before: OutputConfig, now: float) -> OutputConfig:
+    """`before` with what the parameters say. Raises InvalidRequest."""
     given: dict[str, Any] = {}
     if (title := params.text("title")) is not None:
         given["title"] = " ".join(title.split())
@@ -106,6 +107,9 @@ def _settings(params: Params, now: OutputConfig) -> OutputConfig:
             raise wrong("title", title, f"1 to {MOST_OF_NAME} printable characters")
     if params.text("channel") is not None:
         given["channel"] = arguments.channel(params, allow_global=False)
+    if (search := params.text("search")) is not None:
+        parsed(search, now)
+        given["search"] = search
     if (count := params.text("max_impressions")) is not None:
         if not re.fullmatch("[0-9]{1,5}", count) or int(count) > _MOST_IMPRESSIONS:
             raise wrong("max_impressions", count, f"a whole number from 0 (without limit) to {_MOST_IMPRESSIONS}")
@@ -116,7 +120,7 @@ def _settings(params: Params, now: OutputConfig) -> OutputConfig:
         if public.lower() not in _TRUTHS:
             raise wrong("public", public, "'true' or 'false'")
         given["public"] = _TRUTHS[public.lower()]
-    return replace(now, **given)
+    return replace(before, **given)
 
 
 def _offset(params: Params) -> int:

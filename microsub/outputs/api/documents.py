@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from microsub.errors import MethodNotAllowed, NotFound, RequestError, StoreError, TooManyRequests
 from microsub.formats.documents import FORMATS
+from microsub.formats.documents.values import FeedDocument, uri
 from microsub.identity.limits import (
     OUTPUT_GUESSES_OF_NETWORK,
     OUTPUTS_OF_FEED,
@@ -134,14 +135,14 @@ class OutputEndpoint(HttpEndpoint):
         feed = await services.outputs.get(feed.user, feed.name)
         archive = collect(urlencoded(scope["query_string"])).text("archive")
         contents = await self._contents(scope, feed, archive, now)
-        reply = _reply(scope, feed, form, FORMATS[form].write(contents.document), archive)
+        reply = _reply(scope, feed, form, contents.document, archive, now)
         if reply.status != 200 or scope["method"] == "HEAD":
             return reply
         reservation = await services.outputs.reserve(feed, contents.rows, now)
         if reservation.items != {row.item for row in contents.rows}:
             # Others took the last impression of some of them in between.
             contents = await self._contents(scope, feed, archive, now, reservation.items)
-            reply = _reply(scope, feed, form, FORMATS[form].write(contents.document), archive, whole=True)
+            reply = _reply(scope, feed, form, contents.document, archive, now, whole=True)
         return ShownReply(reply.body, reply.headers, reply.status, feed=feed, reservation=reservation, leave=leave)
 
     async def _contents(
@@ -240,13 +241,21 @@ def _address(path: str) -> _Address:
 
 
 def _reply(
-    scope: Scope, feed: OutputFeed, form: str, body: bytes, archive: str | None, *, whole: bool = False
+    scope: Scope,
+    feed: OutputFeed,
+    form: str,
+    document: FeedDocument,
+    archive: str | None,
+    now: float,
+    *,
+    whole: bool = False,
 ) -> HttpReply:
     """The document, a part of it, or that the client has it already; `whole`: the document in any case."""
+    body = FORMATS[form].write(document)
     modified = datetime.fromtimestamp(int(feed.modified), UTC)
     tag = f'"{short_digest(body, 12)}"'
-    headers = _headers(feed, form, archive, tag, modified)
-    if not whole and _is_known(scope, tag, modified):
+    headers = [*_headers(feed, form, archive, tag, modified), *_hubs(document, form)]
+    if not whole and _is_known(scope, tag, modified, now):
         return HttpReply(b"", headers, 304)
     kind: Header = (b"content-type", FORMATS[form].content_type.encode())
     if not whole and scope["method"] == "GET" and (part := _range(scope, len(body), tag, modified)) is not None:
@@ -277,14 +286,20 @@ def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modifie
     return found if feed.settings.public else [*found, (b"x-robots-tag", b"noindex")]
 
 
-def _is_known(scope: Scope, tag: str, modified: datetime) -> bool:
+def _hubs(document: FeedDocument, form: str) -> list[Header]:
+    """Where a subscriber looks first (WebSub, section 4): the hubs, and the topic as they know it."""
+    found = [*((hub, "hub") for hub in document.hubs), *([(document.addresses[form], "self")] if document.hubs else [])]
+    return [(b"link", f'<{uri(address)}>; rel="{rel}"'.encode()) for address, rel in found]
+
+
+def _is_known(scope: Scope, tag: str, modified: datetime, now: float) -> bool:
     """Whether the client has this very document (RFC 9110, 13.2.2)."""
     if given := _header(scope, b"if-none-match"):
         known = {one.strip().removeprefix("W/") for one in given.split(",")}
         return "*" in known or tag in known
     since = _date(_header(scope, b"if-modified-since"))
     # Within the second of a change there may be another one.
-    return since is not None and modified <= since and (datetime.now(UTC) - modified).total_seconds() > 1
+    return since is not None and modified <= since and now - modified.timestamp() >= 1
 
 
 def _range(scope: Scope, size: int, tag: str, modified: datetime) -> tuple[int, int] | None:
