@@ -293,10 +293,11 @@ def feed() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_stores()
 async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: bool) -> None:
-    """List followed feeds: state, followers, next poll, last error, and where a feed names a hub, whether it is pushed.
+    """List followed feeds: state, followers, next poll, last error.
 
     States: ok; failing, since the last poll failed; gone, since the publisher answered 410 (it isn't polled any more);
-    new, not polled yet. Nobody is asked: this is what the polls have found.
+    new, not polled yet. Where a feed names a hub, the list says whether it is pushed, or why not. Nobody is asked: this
+    is what polls and deliveries have found.
 
     Example: microsub feed list --failing
     """

@@ -29,10 +29,11 @@ def push() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_stores("base_url")
 async def push_status(settings: Settings, stores: Stores, as_json: bool) -> None:
-    """Show, for each followed feed that names a hub, whether its posts are pushed or polled and why, and each hub.
+    """Show which feeds are pushed or polled, and what hubs do.
 
-    Pushed: the hub has delivered something, its lease lasts, and no poll found posts first; such feeds are polled once
-    a day. Nobody is asked: this is what stands in the store. Counts of a hub go back for 90 days at most.
+    All followed feeds that name a hub are listed, with the reason where they are polled. Pushed: the hub has delivered
+    something, its lease lasts, and no poll found posts first; such feeds are polled once a day. Nobody is asked: this
+    is what stands in the store. Counts of a hub go back for 90 days at most.
 
     Example: microsub push status --json
     """

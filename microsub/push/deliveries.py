@@ -18,7 +18,7 @@ import structlog
 from microsub.errors import ParseError, ParsingStopped
 from microsub.fetch import Fetched
 from microsub.kit.digests import short_digest
-from microsub.kit.urls import host_of
+from microsub.kit.urls import host_of, mask_credentials
 from microsub.metrics import WEBSUB_DELIVERIES, WEBSUB_POSTS
 from microsub.polling.plan import pushed_fields
 from microsub.posts.values import version_of
@@ -93,7 +93,14 @@ class Deliveries:
                 # Handled again after a crash, what it brought isn't new any more.
                 brought = bool(taken.new or taken.updated) or message.deliveries > 1
                 end = "stored" if brought else "unchanged"
-                log.info("feed pushed", feed=feed.id, hub=host_of(hub), new=taken.new, updated=taken.updated)
+                log.info(
+                    "feed pushed",
+                    feed=feed.id,
+                    url=mask_credentials(feed.url),
+                    hub=host_of(hub),
+                    new=taken.new,
+                    updated=taken.updated,
+                )
         await self._note(feed, hub, digest, new, seconds, brought=brought)
         return end
 

@@ -7,6 +7,8 @@ or to a network that the admin lists. Few requests go to one hub at a time, with
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
@@ -17,6 +19,8 @@ from microsub.push.agreement import LEASE_WISHED, Callback, address
 
 LIMITS = SendLimits(total=10.0, body=16 * 1024)
 REDIRECTS = 5
+REST_SECONDS = 60.0
+"""For which a hub isn't asked that could not be reached."""
 _AGAIN = frozenset({307, 308})
 """Redirects that keep method and body (RFC 9110, 15.4); no others are followed."""
 
@@ -40,12 +44,17 @@ class HubAnswer:
 
 
 class Hubs:
-    """Asks hubs. `base` is the URL under which the world reaches this server."""
+    """Asks hubs. `base` is the URL under which the world reaches this server; `clock` is monotonic, in seconds.
 
-    def __init__(self, sender: Sender, base: str, pace: HostPace | None = None) -> None:
+    A hub that can't be reached is left alone for a while, so that its feeds hold up no others.
+    """
+
+    def __init__(self, sender: Sender, base: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sender = sender
         self._base = base
-        self._pace = pace or HostPace(at_once=4, interval=0.05, burst=20)
+        self._clock = clock
+        self._pace = HostPace(at_once=4, interval=0.2, burst=20)
+        self._resting: dict[str, float] = {}
 
     async def ask(self, feed_id: str, callback: Callback, mode: str) -> HubAnswer:
         """Send `subscribe` or `unsubscribe` for a callback. What hubs do wrong is an answer, never raised."""
@@ -65,10 +74,13 @@ class Hubs:
         for _ in range(REDIRECTS + 1):
             try:
                 async with self._pace.turn(host_of(url)):
+                    self._check_rest(host_of(url))
                     answer = await self._send(url, form)
             except HopError as error:
                 return HubAnswer(False, error.detail, put_off=True, retry_after=error.retry_after)
             if isinstance(answer, FetchFailed):
+                if not answer.ours and not answer.lasting:
+                    self._resting[host_of(url)] = self._clock() + REST_SECONDS
                 why = f"the hub can't be asked: {answer.detail}"
                 return HubAnswer(False, why, put_off=answer.ours, lasting=answer.lasting)
             location = answer.headers.get("location")
@@ -79,6 +91,12 @@ class Hubs:
             except ValueError:
                 return HubAnswer(False, "the hub redirects to what is no address", lasting=True)
         return HubAnswer(False, f"the hub redirects more than {REDIRECTS} times", lasting=True)
+
+    def _check_rest(self, host: str) -> None:
+        now = self._clock()
+        self._resting = {name: until for name, until in self._resting.items() if until > now}
+        if (until := self._resting.get(host)) is not None:
+            raise HopError("busy", f"{host} could not be reached a moment ago", until - now)
 
     async def _send(self, url: str, form: dict[str, str]) -> Answered | FetchFailed:
         """Send to `url`; an address of http that may not be trusted with secrets is asked by https."""

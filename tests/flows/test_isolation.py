@@ -183,7 +183,7 @@ def walked(app: Starlette) -> Iterator[tuple[str, str, bool]]:
     for route in app.routes:
         assert isinstance(route, Route), f"say here how {route} is walked"
         path = route.path.replace("{path:path}", "posts/1").replace("{name}", "style.css")
-        path = path.replace("{place:path}", f"1.{'x' * 43}")
+        path = path.replace("{place:path}", f"1.{'x' * 43}").replace("{user}", "bob")
         assert "{" not in path, f"say here what stands in {route.path}"
         for method in sorted(route.methods or {"GET", "POST"}):
             yield method, path, is_form(route)
