@@ -33,6 +33,8 @@ HOME = "home"
 FULL = 10
 """Every so manieth channel is full: what comes in pushes the oldest out."""
 CHUNK = 500
+_FIRST_PLACE = 1_600_000_000_000_000
+"""Where the orders of arrival begin: long ago."""
 _LATE = 120.0
 _BREATH = 0.1
 """Seconds in which the stages of a worker that begins have looked, and wait."""
@@ -134,7 +136,9 @@ class Followers:
                 unread += (score, number)
             else:
                 read += (f"{self._now - chance.random() * 600_000:.6f}", number)
-        made: list[Command] = [("ZADD", keys.posts(name, HOME), *posts)]
+        arrived = (part for place, number in enumerate(ids) for part in (_FIRST_PLACE + place, number))
+        made: list[Command] = [("ZADD", keys.posts(name, HOME), *posts), ("ZADD", keys.arrivals(name), *arrived)]
+        made.append(("HSET", keys.arrivals_more(name), "last", _FIRST_PLACE + len(ids)))
         made += [("ZADD", key(name, HOME), *part) for key, part in ((keys.unread, unread), (keys.read, read)) if part]
         return made
 

@@ -209,14 +209,36 @@ def _timelines(there: Population) -> Iterator[bytes]:
         seen.append(b"".join(now + part(item) for place, item in enumerate(feed.ids) if is_read(place)))
     each = there.size.items
     read = sum(map(is_read, range(each)))
+    arrived = [_in_order(feed) for feed in there.feeds]
     for user in range(there.size.users):
         name = user_name(user)
+        yield from _arrivals(
+            name, there, [item for _, ranks in there.channels(user) for rank in ranks for item in arrived[rank]]
+        )
         for uid, ranks in there.channels(user):
             sets = ((keys.posts, shown, each), (keys.unread, fresh, each - read), (keys.read, seen, read))
             for key, chunks, length in sets:
                 if length:
                     number = 2 + 2 * length * len(ranks)
                     yield command(number, zadd, part(key(name, uid)), *(chunks[rank] for rank in ranks))
+
+
+def _in_order(feed: FeedThere) -> list[bytes]:
+    """The ids of a feed's posts as they come into a timeline: the oldest first."""
+    found = sorted(zip(feed.scores, feed.ids, strict=True), key=lambda one: (float(one[0]), one[1]))
+    return [part(item) for _, item in found]
+
+
+def _arrivals(name: str, there: Population, items: Sequence[bytes]) -> Iterator[bytes]:
+    """A user's order of arrival, in which all came at once."""
+    first = int((there.now - SPAN) * 1_000_000)
+    for start in range(0, len(items), 1000):
+        some = items[start : start + 1000]
+        pairs = (half for at, item in enumerate(some, first + start) for half in (part(str(at)), item))
+        yield command(2 + 2 * len(some), part("ZADD"), part(keys.arrivals(name)), *pairs)
+    if items:
+        last = first + len(items) - 1
+        yield command(4, part("HSET"), part(keys.arrivals_more(name)), part("last"), part(str(last)))
 
 
 async def by_the_stores(redis: Redis, there: Population) -> None:

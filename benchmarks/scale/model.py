@@ -193,10 +193,13 @@ def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keepi
         long += kind.share * has * (has > SHORT_SET)
         gone += kind.share * max(0.0, min(kind.posts * habits.age, has) - kind.posts * window)
     sets = tuple((channels, length) for length in (read + unread, unread, read, per_channel * gone))
+    arrivals = (users, habits.channels * (read + unread))
     documents = sum(kind.share * min(1.0, kind.polls / 24 * keeping.copy_hours) for kind in habits.kinds)
     copies = feeds * documents * habits.document_bytes * habits.packed
     items, many = feeds * stored, feeds * long
-    return Stock(users, channels, feeds, users * habits.feeds, items, many, habits.item_bytes, sets, copies)
+    return Stock(
+        users, channels, feeds, users * habits.feeds, items, many, habits.item_bytes, (*sets, arrivals), copies
+    )
 
 
 def day(users: float, habits: Habits = Habits()) -> Day:

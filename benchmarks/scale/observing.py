@@ -214,8 +214,8 @@ def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, fl
         delivery=each,
         upkeep=Upkeep(
             repair=found.upkeep.repair.each(size.subscriptions),
-            plan=found.upkeep.plan.each(size.users * (size.channels + 1)),
-            clean=found.upkeep.clean.each(size.users * (size.channels + 1)),
+            plan=found.upkeep.plan.each(size.all_channels),
+            clean=found.upkeep.clean.each(size.all_channels),
             sweep=found.upkeep.sweep.each(found.upkeep.ids),
             remind=found.upkeep.remind.each(size.feeds),
         ),

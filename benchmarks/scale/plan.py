@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.scale.model import distinct_feeds
+from microsub.model.reader import STANDING
 
 TOP = 0.3
 """Share of the users who follow the feed with most followers."""
@@ -29,6 +30,11 @@ class Size:
     def subscriptions(self) -> int:
         """Feeds followed, each by each of its followers."""
         return self.users * self.per_user
+
+    @property
+    def all_channels(self) -> int:
+        """Channels of all users, with those that everybody has."""
+        return self.users * (self.channels + len(STANDING))
 
 
 def size_for(users: int) -> Size:

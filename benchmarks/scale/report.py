@@ -180,8 +180,8 @@ def check_table(found: Observed, costs: Costs) -> str:
         add(f"{name}: Redis", spent.redis, wanted.redis, _micros)
     for name, spent_at_all, each, number in (
         ("repair of all follows", found.upkeep.repair, costs.upkeep.repair, size.subscriptions),
-        ("a plan of retention", found.upkeep.plan, costs.upkeep.plan, size.users * (size.channels + 1)),
-        ("a look at every channel", found.upkeep.clean, costs.upkeep.clean, size.users * (size.channels + 1)),
+        ("a plan of retention", found.upkeep.plan, costs.upkeep.plan, size.all_channels),
+        ("a look at every channel", found.upkeep.clean, costs.upkeep.clean, size.all_channels),
         ("a sweep", found.upkeep.sweep, costs.upkeep.sweep, found.upkeep.ids),
         ("a look for stuck posts", found.upkeep.remind, costs.upkeep.remind, size.feeds),
     ):

@@ -232,7 +232,7 @@ async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Popula
         await stores.redis.command("ZCOUNT", keys.due("retention", shard), now + SOONEST, "+inf")
         for shard in range(SHARDS)
     ]
-    if sum(looked_at) != (channels := there.size.users * (there.size.channels + 1)):
+    if sum(looked_at) != (channels := there.size.all_channels):
         raise WrongError(f"{sum(looked_at)} of {channels} channels were looked at")
     each = there.size.items * there.size.subscriptions
     return UpkeepWork(repaired, planned, cleaned, swept, reminded, each, there.size.items * there.size.feeds)

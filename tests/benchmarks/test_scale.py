@@ -62,7 +62,8 @@ def test_the_stock_is_what_retention_leaves() -> None:
     stock = population(1, DAILY)
     assert stock.feeds == 10
     assert stock.items == 10 * 120, "the first documents' twenty posts, and one each day"
-    shown, unread, read, gone = stock.sets
+    shown, unread, read, gone, arrivals = stock.sets
+    assert arrivals == (1, 2 * 325)
     assert shown == (2, 325)
     assert (unread[1], read[1]) == (250, 75)
     # 65 of each feed's 100 posts are in the timeline still.
