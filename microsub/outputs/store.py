@@ -194,6 +194,26 @@ class OutputFeeds:
             changed += int(reply[1])
         return changed
 
+    async def restore(
+        self, feed: OutputFeed, items: Sequence[OutputItem], hashes: Mapping[str, str], now: float
+    ) -> int:
+        """Put items into a feed with the state that they had elsewhere, given the hashes of their posts; how many.
+
+        What was ever in the feed stays as it is. Raises NotFound.
+        """
+        count = 0
+        for batch in batches(items):
+            args: list[Arg] = [score_text(now)]
+            for one in batch:
+                times = ["" if at is None else score_text(at) for at in (one.published, one.imported, one.edited)]
+                shown = " ".join([str(one.impressions), *map(score_text, one.times)]) if one.impressions else ""
+                args += [one.id, hashes.get(one.id, ""), *times, shown]
+            reply = await self._redis.script(load("output_restore"), _keys(feed.user, feed.name), args)
+            if text(reply[0]) == "missing":
+                raise _missing(feed.name)
+            count += int(reply[1])
+        return count
+
     async def rows(self, feed: OutputFeed, now: float, limit: int = MOST_ITEMS) -> list[OutputRow]:
         """What the feed shows now, newest publication first."""
         earliest = score_text(now - feed.settings.max_age) if feed.settings.max_age else "-inf"

@@ -1,8 +1,8 @@
 """The lines of a user's export: one JSON object each, after a header with the version.
 
-In this order: the header; channels in the user's order; rules that hold everywhere; then feeds, follows, posts, items
-and absences, each behind what it names; the end, with the number of lines. Ids are the exporting server's and stand for
-the objects of this file alone.
+In this order: the header; channels in the user's order; rules that hold everywhere; then feeds, follows, posts, items,
+absences and output feeds, each behind what it names; the end, with the number of lines. Ids are the exporting server's
+and stand for the objects of this file alone.
 """
 
 from __future__ import annotations
@@ -115,6 +115,24 @@ class ExportedAbsences:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportedOutput:
+    """An output feed with its settings, as backend.json has them. Its address isn't part: it gets another one."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    type: Literal["output"] = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedOutputItems:
+    """Items of an output feed: post, times of publication, import and the last edit, impressions, times of these."""
+
+    output: str
+    items: tuple[tuple[str, float | None, float | None, float, int, tuple[float, ...]], ...]
+    type: Literal["output items"] = "output items"
+
+
+@dataclass(frozen=True, slots=True)
 class ExportEnd:
     """The end, by which a file is known to be whole; `lines` with this one."""
 
@@ -131,6 +149,8 @@ ExportRecord = (
     | ExportedPost
     | ExportedItems
     | ExportedAbsences
+    | ExportedOutput
+    | ExportedOutputItems
     | ExportEnd
 )
 
@@ -143,6 +163,8 @@ _KINDS: Mapping[str, Any] = {
     "post": ExportedPost,
     "items": ExportedItems,
     "gone": ExportedAbsences,
+    "output": ExportedOutput,
+    "output items": ExportedOutputItems,
     "end": ExportEnd,
 }
 

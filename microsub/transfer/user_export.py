@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 import microsub
+from microsub.configuration.model import encode
 from microsub.model.plaintext import escaped_json
 from microsub.model.reader import GLOBAL
-from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.restore import absences, states
 from microsub.transfer.records import (
     ExportedAbsences,
@@ -23,6 +23,8 @@ from microsub.transfer.records import (
     ExportedFeed,
     ExportedFollow,
     ExportedItems,
+    ExportedOutput,
+    ExportedOutputItems,
     ExportedPost,
     ExportedRules,
     ExportEnd,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import User
     from microsub.model.reader import Channel
+    from microsub.outputs import OutputFeeds
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.channels import Channels
@@ -53,12 +56,15 @@ OWN_FIELDS = frozenset(
 class UserExport:
     """Writes exports."""
 
-    def __init__(self, redis: Redis, channels: Channels, rules: Rules, feeds: Feeds, items: Items) -> None:
+    def __init__(
+        self, redis: Redis, channels: Channels, rules: Rules, feeds: Feeds, items: Items, outputs: OutputFeeds
+    ) -> None:
         self._redis = redis
         self._channels = channels
         self._rules = rules
         self._feeds = feeds
         self._items = items
+        self._outputs = outputs
 
     async def lines(self, user: User, instance: str, now: float) -> AsyncIterator[bytes]:
         """The lines of a user's export, with their ends; `instance` names this server's data."""
@@ -75,9 +81,7 @@ class UserExport:
         rules = await self._rules.of_channels(user.name, [GLOBAL, *(channel.uid for channel in channels)])
         for channel in channels:
             mute, block = rules[channel.uid]
-            yield ExportedChannel(
-                channel.uid, channel.name, settings_object(channel.settings), tuple(mute), tuple(block)
-            )
+            yield ExportedChannel(channel.uid, channel.name, encode(channel.settings), tuple(mute), tuple(block))
         yield ExportedRules(tuple(rules[GLOBAL][0]), tuple(rules[GLOBAL][1]))
         named: set[str] = set()
         async for record in self._follows(user.name, channels, named):
@@ -93,6 +97,8 @@ class UserExport:
                     yield ExportedItems(channel.uid, tuple((one.id, one.read_at) for one in known))
         buried = await self._buried(named, left - posts)
         async for record in self._absences(user.name, channels, posts, buried):
+            yield record
+        async for record in self._output_feeds(user.name, posts):
             yield record
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:
@@ -117,7 +123,7 @@ class UserExport:
                 yield ExportedFeed(feed, found.url, found.title, found.photo, found.home, found.description)
 
     async def _ids(self, user: str, channels: Sequence[Channel]) -> tuple[set[int], set[int]]:
-        """The ids that stand in the user's channels, and those that have left one."""
+        """The ids that stand in the user's channels and output feeds, and those that have left a channel."""
         there: set[int] = set()
         left: set[int] = set()
         for channel in channels:
@@ -125,6 +131,8 @@ class UserExport:
                 there.update(int(one.id) for one in some)
             async for gone in absences(self._redis, user, channel.uid):
                 left.update(int(one.id) for one in gone)
+        async for ids in self._outputs.references(user):
+            there.update(map(int, ids))
         return there, left
 
     async def _posts(self, ids: Sequence[int], named: set[str], posts: set[int]) -> AsyncIterator[ExportRecord]:
@@ -155,6 +163,20 @@ class UserExport:
                 if rows:
                     yield ExportedAbsences(channel.uid, tuple(rows))
 
+    async def _output_feeds(self, user: str, posts: set[int]) -> AsyncIterator[ExportRecord]:
+        for feed in await self._outputs.all_of(user):
+            yield ExportedOutput(feed.name, encode(feed.settings))
+            start = 0
+            while some := await self._outputs.items(feed, _BATCH, start):
+                start += len(some)
+                known = [one for one in some if int(one.id) in posts]
+                if known:
+                    rows = (
+                        (one.id, one.published, one.imported, one.edited, one.impressions, tuple(one.times))
+                        for one in known
+                    )
+                    yield ExportedOutputItems(feed.name, tuple(rows))
+
 
 def _absence(
     one: Absence, posts: set[int], buried: Mapping[int, tuple[str, str]]
@@ -182,16 +204,6 @@ def _post(item_id: str, row: Mapping[str, str]) -> ExportedPost:
         link=row.get("link", ""),
         extra=extra,
     )
-
-
-def settings_object(settings: OwnChannelSettings) -> dict[str, Any]:
-    """Own settings as backend.json has them."""
-    return {
-        name: {key: list(part) if isinstance(part, tuple) else part for key, part in stated(value).items()}
-        if isinstance(value, Filters)
-        else value
-        for name, value in stated(settings).items()
-    }
 
 
 def encoded(record: ExportRecord) -> bytes:

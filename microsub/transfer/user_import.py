@@ -12,18 +12,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from microsub.configuration.facts import Change, What
-from microsub.errors import InvalidRequest
+from microsub.configuration.model import OutputConfig
+from microsub.errors import InvalidRequest, NotFound
 from microsub.feeds.record import FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
 from microsub.kit.urls import normalise_profile, safe_url, web_address
 from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
+from microsub.outputs import OutputItem, require_name
 from microsub.posts.ingest import PostWriter
 from microsub.posts.values import WRITTEN_GUID, ItemToStore
+from microsub.redis.replies import text
 from microsub.timelines.restore import Absence, RestoredItem, restore
 from microsub.timelines.timelinekeys import members_at, set_keys
 from microsub.transfer.records import (
@@ -33,6 +36,8 @@ from microsub.transfer.records import (
     ExportedFeed,
     ExportedFollow,
     ExportedItems,
+    ExportedOutput,
+    ExportedOutputItems,
     ExportedPost,
     ExportedRules,
     ExportEnd,
@@ -48,6 +53,8 @@ if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
     from microsub.model.jf2 import Entry
+    from microsub.outputs import OutputFeeds
+    from microsub.outputs.values import State
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
     from microsub.posts.items import Items
@@ -64,6 +71,8 @@ _MOST_EXTRA = 1_000_000
 _LONGEST_HASH = 64
 _WORDS = frozenset({"title", "description"})
 _REASONS = frozenset(map(int, Reason))
+
+T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
 """Told how many lines of how many are done."""
@@ -95,6 +104,7 @@ class UserImport:
         feeds: Feeds,
         items: Items,
         following: Following,
+        outputs: OutputFeeds,
         imported: Imported,
         people: Applier,
         parser: ParsePool,
@@ -107,6 +117,7 @@ class UserImport:
         self._feeds = feeds
         self._items = items
         self._following = following
+        self._outputs = outputs
         self._imported = imported
         self._people = people
         self._parser = parser
@@ -166,9 +177,13 @@ class UserImport:
                 await self._timeline(record)
             case ExportedAbsences() if record.channel in self._names.channels:
                 await self._absences(record)
+            case ExportedOutput():
+                await self._output(record)
+            case ExportedOutputItems():
+                await self._output_items(record)
 
     async def _channel(self, record: ExportedChannel) -> None:
-        own = _settings(record.settings)
+        own = _valid(OwnChannelSettings, record.settings)
         there = {one.uid: one for one in await self._channels.list(self._user)}
         found = there.get(record.uid)
         if found is None and record.uid not in STANDING:
@@ -326,6 +341,27 @@ class UserImport:
         if out:
             await restore(self._redis, self._items, self._user, record.channel, (), out, self._now)
 
+    async def _output(self, record: ExportedOutput) -> None:
+        if self._report.dry_run:
+            return
+        try:
+            await self._outputs.get(self._user, record.name)
+        except NotFound:
+            await self._outputs.put(self._user, record.name, _valid(OutputConfig, record.settings), self._now)
+
+    async def _output_items(self, record: ExportedOutputItems) -> None:
+        if self._report.dry_run:
+            return
+        feed = await self._outputs.get(self._user, record.output)
+        items = [
+            _output_item(self._names.posts[post], published, imported, edited, shown, times)
+            for post, published, imported, edited, shown, times in record.items
+            if post in self._names.posts
+        ]
+        rows = await self._items.fields([one.id for one in items], ("hash",))
+        hashes = {one.id: text(row[0] or b"") for one, row in zip(items, rows, strict=True)}
+        await self._outputs.restore(feed, items, hashes, self._now)
+
     async def _end(self) -> None:
         """Have what is followed filled and polled, and the channels in their order where all of them are new."""
         if self._report.dry_run:
@@ -348,7 +384,12 @@ def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
     header: ExportHeader | None = None
     ended = 0
     number = 0
-    names: dict[type, set[str]] = {ExportedChannel: set(), ExportedFeed: {""}, ExportedPost: {""}}
+    names: dict[type, set[str]] = {
+        ExportedChannel: set(),
+        ExportedFeed: {""},
+        ExportedPost: {""},
+        ExportedOutput: set(),
+    }
     for number, record in _records(file):
         if header is None:
             if not isinstance(record, ExportHeader):
@@ -369,10 +410,11 @@ def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
 
 
 def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: int) -> None:
-    channels, feeds, posts = names[ExportedChannel], names[ExportedFeed], names[ExportedPost]
+    channels, feeds = names[ExportedChannel], names[ExportedFeed]
+    posts, outputs = names[ExportedPost], names[ExportedOutput]
     match record:
         case ExportedChannel():
-            _settings(record.settings, number)
+            _valid(OwnChannelSettings, record.settings, number)
             channels.add(record.uid)
         case ExportedFeed():
             feeds.add(record.feed)
@@ -389,6 +431,13 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
             known = all(one in posts and feed in feeds for one, feed, _, _, _ in record.items)
             _require(record.channel in channels and known, "channel, feed or post", number)
             _require(all(reason in _REASONS for *_, reason in record.items), "reason", number)
+        case ExportedOutput():
+            _valid(OutputConfig, record.settings, number)
+            require_name(record.name)
+            outputs.add(record.name)
+        case ExportedOutputItems():
+            known = record.output in outputs and all(one[0] in posts for one in record.items)
+            _require(known, "output feed or post", number)
 
 
 def _require(known: bool, what: str, number: int) -> None:
@@ -405,15 +454,23 @@ def _records(file: BinaryIO) -> Iterator[tuple[int, ExportRecord]]:
         yield number, read_record(line, number)
 
 
-def _settings(found: Mapping[str, Any], number: int = 0) -> OwnChannelSettings:
+def _valid(kind: type[T], found: Mapping[str, Any], number: int = 0) -> T:
+    """Settings as backend.json would take them. Raises InvalidRequest."""
     from pydantic import TypeAdapter, ValidationError  # slow to load, and the web processes don't need it
 
     try:
-        return TypeAdapter(OwnChannelSettings).validate_python(found)
+        return TypeAdapter(kind).validate_python(found)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise InvalidRequest(f"line {number}: the settings can't be used: {where}: {first['msg']}") from None
+
+
+def _output_item(
+    item: str, published: float | None, imported: float | None, edited: float, shown: int, times: Sequence[float]
+) -> OutputItem:
+    state: State = "published" if published is not None else "removed" if imported is None else "imported"
+    return OutputItem(item, state, edited, published, imported, shown, times)
 
 
 def _to_store(record: ExportedPost, entry: Entry, now: float) -> ItemToStore:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest, ParseError
 from microsub.formats.parse import parse
 from microsub.model.settings import Filters, OwnChannelSettings
@@ -81,6 +82,12 @@ async def live(world: World) -> None:
     await ann.post(action="mute", url="https://muted.example/")
     await ann.post(action="block", url="https://blocked.example/")
     await ann.post(action="unfollow", channel="news", url=B)
+    output = await world.outputs.create("ann", "picks", OutputConfig(title="Picks", max_impressions=2), now)
+    hashes = [row[0].decode() for row in await world.items.fields(found[:4], ("hash",))]
+    await world.outputs.edit(output, "add", dict(zip(found[:4], hashes, strict=True)), now)
+    for rows in (await world.outputs.rows(output, now), (await world.outputs.rows(output, now))[:2]):
+        assert await world.outputs.settle(output, await world.outputs.reserve(output, rows, now), now, shown=True)
+    await world.outputs.edit(output, "remove", {found[3]: hashes[3]}, now + 1)
     await world.redis.command("DEL", keys.item(found[10]))
     imported = Imported(world.redis)
     ids = await imported.ids("ann", ["one", "two"])
@@ -90,7 +97,7 @@ async def live(world: World) -> None:
 
 
 async def export(world: World, user: str = "ann") -> bytes:
-    exporting = UserExport(world.redis, world.channels, world.rules, world.feeds, world.items)
+    exporting = UserExport(world.redis, world.channels, world.rules, world.feeds, world.items, world.outputs)
     found = await world.accounts.user(user)
     assert found
     instance_ = await world.applied.name_instance()
@@ -100,6 +107,7 @@ async def export(world: World, user: str = "ann") -> bytes:
 async def bring(world: World, body: bytes, user: str = "ann", *, dry_run: bool = False) -> ImportReport:
     importing = UserImport(
         world.redis, world.accounts, world.channels, world.rules, world.feeds, world.items, world.following,
+        world.outputs,
         Imported(world.redis), world.applier, PARSER, await world.applied.name_instance(),
     )  # fmt: skip
     return await importing.run(user, io.BytesIO(body), world.now, dry_run=dry_run)
@@ -114,6 +122,7 @@ class Everything:
 
     async def look(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        outputs = self.world.outputs
         channels = await self.world.channels.list(self.user)
         found["channels"] = [(one.uid, one.name, one.unread, one.settings) for one in channels]
         rules = await self.world.rules.of_channels(self.user, ["global", *(one.uid for one in channels)])
@@ -132,6 +141,17 @@ class Everything:
                 rows = [(*name, float(score)) for name, score in zip(names, flat[1::2], strict=True)]
                 # Posts of several feeds at the same microsecond stand by the digits of their ids.
                 found[f"{uid} {key.__name__}"] = sorted(rows, key=lambda row: (row[-1], str(row)))
+        found["outputs"] = [
+            (
+                feed.name,
+                feed.settings,
+                [
+                    (*(await self._names([one.id], True))[0], replace(one, id=""))
+                    for one in await outputs.items(feed, 100)
+                ],
+            )
+            for feed in await outputs.all_of(self.user)
+        ]
         return found
 
     async def _names(self, ids: list[str], bare: bool) -> list[Any]:
@@ -158,6 +178,7 @@ async def test_a_user_comes_over_whole(there: World, here: World) -> None:
     assert before["friends hidden"]
     assert before["saved posts"]
     assert before["notifications posts"]
+    assert {one[-1].state for one in before["outputs"][0][2]} == {"published", "imported", "removed"}
     body = await export(there)
     dry = await bring(here, body, dry_run=True)
     assert await here.accounts.user("ann") is None
@@ -218,6 +239,7 @@ async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(there
     body = await export(there)
     await bring(here, body)
     before = await Everything(here, "ann").look()
+    await here.outputs.delete("ann", "picks", here.now)
     for uid in [channel.uid for channel in await here.channels.list("ann")]:
         for key in keys.CHANNEL_KEYS:
             await here.redis.command("DEL", key("ann", uid))
@@ -282,7 +304,7 @@ async def test_an_export_has_no_secrets_of_its_user(there: World) -> None:
     body = await export(there)
     assert token.encode() not in body
     assert {json.loads(line)["type"] for line in body.splitlines()} == {
-        *("user", "channel", "rules", "feed", "follow", "post", "items", "gone", "end")
+        *("user", "channel", "rules", "feed", "follow", "post", "items", "gone", "output", "output items", "end")
     }
 
 

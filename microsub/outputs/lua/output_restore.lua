@@ -1,0 +1,25 @@
+-- Puts items into an output feed with the state that they had elsewhere.
+--
+-- Atomic: an item's place, its impressions and its edition. What was ever in the feed stays as it is.
+--
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- ARGV  1 now  2.. per item: id, hash of its post, times of publication, import ('' for not) and the last edit,
+--       'count time …' of its impressions or ''
+-- reply {'missing'} no such feed; else {'', how many came in}
+if redis.call('HEXISTS', KEYS[1], 'id') == 0 then return { 'missing' } end
+local count = 0
+for i = 2, #ARGV, 6 do
+  local item, published, imported, shown = ARGV[i], ARGV[i + 2], ARGV[i + 3], ARGV[i + 5]
+  if not redis.call('ZSCORE', KEYS[4], item) then
+    redis.call('ZADD', KEYS[4], ARGV[i + 4], item)
+    if published ~= '' then redis.call('ZADD', KEYS[2], published, item) end
+    if imported ~= '' then redis.call('ZADD', KEYS[3], imported, item) end
+    if published ~= '' or imported ~= '' then
+      redis.call('HSET', KEYS[6], item, redis.call('HINCRBY', KEYS[1], 'editions', 1) .. ' ' .. ARGV[i + 1])
+      if shown ~= '' then redis.call('HSET', KEYS[5], item, shown) end
+    end
+    count = count + 1
+  end
+end
+if count > 0 then redis.call('HSET', KEYS[1], 'modified', ARGV[1]) end
+return { '', count }
