@@ -337,7 +337,9 @@ class UserConfig:
         "Where this user's tokens are checked, instead of where the site named by `me` says."
     )
     channels: tuple[ChannelConfig, ...] = declared(
-        "In the order in which readers show them. 'notifications' is always there, listed or not.", ()
+        "In the order in which readers show them. 'notifications' is always there, listed or not; 'saved' "
+        "too, behind all others, and can't be listed.",
+        (),
     )
     settings: UserSettings = field(
         default_factory=UserSettings,

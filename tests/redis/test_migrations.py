@@ -18,6 +18,7 @@ from microsub.redis import keys
 from microsub.redis.streams import Stream, message_of, size_of
 from microsub.timelines.add import Adder
 from microsub.timelines.channels import Channels
+from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import KnownItems, item
 from tests.support.polling import world
 from tests.support.posts import NOON, candidate
@@ -246,3 +247,22 @@ async def test_every_user_gets_the_channel_saved(redis):
                 ("saved", name),
             ]
             await it.channels.rename("ann", "saved", "Kept", NOON)
+
+
+async def test_items_of_before_have_an_order_of_arrival(redis):
+    """By publication, removed channels included; what comes afterwards is behind them."""
+    async with world(redis) as it:
+        known = KnownItems()
+        adder = Adder(redis, known)
+        await it.accounts.add_user("ann", "", NOON)
+        for uid in ("home", "work"):
+            await it.channels.create("ann", uid, NOON, uid)
+            for number in (3, 1, 2):
+                await adder.put("ann", uid, *known.know("1", item(number)), NOON, unfiltered=True)
+        await it.channels.disable("ann", "work", NOON)
+        await redis.command("DEL", keys.arrivals("ann"), keys.arrivals_more("ann"))
+        for _ in range(2):
+            await redis.command("SET", keys.schema(), 7)
+            await migrate(redis, version=8)
+            assert await redis.command("ZRANGE", keys.arrivals("ann"), 0, -1) == [b"1", b"2", b"3"]
+            assert await wrong_arrivals(redis, "ann") == {}
