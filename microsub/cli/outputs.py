@@ -95,6 +95,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
             _print_feeds(feeds, sizes, settings.public_url)
         return
     feed = await stores.outputs.get(user, name)
+    await wiring.stores.output_contents(stores).refresh(feed, time.time())
     items = await _items(stores, feed)
     if as_json:
         about = feed.as_dict(settings.public_url, await stores.outputs.size(feed))

@@ -29,6 +29,7 @@ async def listed(call: Call) -> Reply:
     if call.params.text("output") is None:
         return {"outputs": [await _wire(call, feed) for feed in await call.services.outputs.all_of(call.user)]}
     feed = await call.services.outputs.get(call.user, _name(call.params))
+    await call.services.output_contents.refresh(feed, call.now)
     limit, offset = arguments.limit(call.params), _offset(call.params)
     items = await call.services.outputs.items(feed, limit + 1, offset)
     after = {"after": str(offset + limit)} if len(items) > limit else {}
