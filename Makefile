@@ -36,14 +36,18 @@ backend.json:
 demo: $(VENV)/.runtime ## the same, following invented blogs that post all the time
 	@$(BIN)/microsub demo $(ARGS)
 
-test: $(VENV)/.dev browser ## run all tests; ARGS="tests/cli" for some
+test: $(VENV)/.dev browser podcast-client ## run all tests; ARGS="tests/cli" for some
 	@TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: browser
 browser: # a Chromium for the tests that need one
 	@scripts/browser
 
-test-matrix: $(VENV)/.dev browser ## the same, with everything that can on fakeredis and on a Redis Cluster too, and four times the generated inputs
+.PHONY: podcast-client
+podcast-client: # a podcast client for the test that needs one
+	@scripts/podcast-client
+
+test-matrix: $(VENV)/.dev browser podcast-client ## the same, with everything that can on fakeredis and on a Redis Cluster too, and four times the generated inputs
 	@TEST_MATRIX=1 TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
 check-fast: $(VENV)/.dev ## format, lint, types, layers: a minute, without the tests
