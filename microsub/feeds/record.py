@@ -158,12 +158,12 @@ class Feeds:
         return found.feed if found is not None else None
 
     async def find_many(self, urls: Iterable[str]) -> dict[str, str]:
-        """The ids of the feeds of those URLs, by URL; unknown ones are left out. One round trip."""
-        wanted = list(dict.fromkeys(urls))
-        if not wanted:
-            return {}
-        found = await url_index.find_many(self._redis, [canonical_feed_url(url) for url in wanted])
-        return {url: address.feed for url, address in zip(wanted, found, strict=True) if address is not None}
+        """The ids of the feeds of those URLs, by URL; unknown ones are left out. One round trip for a thousand."""
+        known: dict[str, str] = {}
+        for wanted in batches(list(dict.fromkeys(urls))):
+            found = await url_index.find_many(self._redis, [canonical_feed_url(url) for url in wanted])
+            known |= {url: address.feed for url, address in zip(wanted, found, strict=True) if address is not None}
+        return known
 
     async def get(self, feed_id: str) -> FeedRecord | None:
         """The record of that id, if there is one."""

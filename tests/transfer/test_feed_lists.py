@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,8 +14,11 @@ from hypothesis import strategies as st
 
 from microsub.configuration.model import Quotas
 from microsub.errors import ParseError
+from microsub.feeds import record
+from microsub.kit.urls import canonical_feed_url
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis.protocol import Redis
+from microsub.transfer import feed_lists
 from tests.support.readers import instance
 from tests.support.world import World
 
@@ -187,3 +191,29 @@ async def test_export_then_import_is_the_identity(real_redis: Redis, made: list[
 async def everything(here: World, user: str) -> list[Any]:
     everywhere = await here.channels.all_subscriptions(user)
     return [(one, [(sub.url, sub.name) for sub in everywhere[one.uid]]) for one in await here.channels.list(user)]
+
+
+async def test_a_list_of_thousands_of_feeds_gives_others_their_turn(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is decided of a feed takes a fiftieth of a millisecond, and a list may have fifty thousand."""
+    done = most = 0
+
+    def counted(url: str) -> str:
+        nonlocal done
+        done += 1
+        return canonical_feed_url(url)
+
+    async def other() -> None:
+        nonlocal done, most
+        while True:
+            done, most = 0, max(most, done)
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(feed_lists, "canonical_feed_url", counted)
+    monkeypatch.setattr(record, "canonical_feed_url", counted)
+    task = asyncio.create_task(other())
+    report = await here.feed_lists.import_list("ann", opml(*map(feed, range(5000))), here.now, dry_run=True)
+    task.cancel()
+    assert report.added == 5000
+    assert 0 < most <= 1000
