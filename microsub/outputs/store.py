@@ -121,8 +121,11 @@ class OutputFeeds:
 
     async def find_public(self, user: str, name: str) -> OutputFeed:
         """The public feed of that name. Raises NotFound."""
-        found = await self.get(user, name)
-        if not found.settings.public or await self._redis.command("HEXISTS", keys.user(user), "disabled"):
+        record, disabled = await self._redis.pipeline(
+            [("HGETALL", keys.output(user, name)), ("HEXISTS", keys.user(user), "disabled")]
+        )
+        found = _feed(user, name, record)
+        if found is None or found.removed is not None or not found.settings.public or disabled:
             raise NotFound("there is no such feed")
         return found
 

@@ -35,7 +35,7 @@ class OutputFeed:
     """An output feed of `user`.
 
     `id` is a UUID; `secret` stands in its address, None where that was revoked; `modified` is the Unix time at which
-    its items changed last, `changed` that of its settings, `removed` that of its removal from backend.json.
+    what it shows changed last, `changed` that of its settings, `removed` that of its removal from backend.json.
     """
 
     user: str

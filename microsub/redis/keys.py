@@ -438,8 +438,8 @@ def output_addresses(name: str) -> str:
 
 def output(name: str, feed: str) -> str:
     """Hash, an output feed: `id` (UUID), `secret` (in its address), its settings (`title`, `channel`, `search`,
-    `filters` as JSON, `max_impressions`, `max_age`, `public`), `created`, `changed` (its settings), `modified` (its
-    items), `removed` (from backend.json; Unix times), `editions` (counter of publications). Lifetime: permanent.
+    `filters` as JSON, `max_impressions`, `max_age`, `public`), `created`, `changed` (its settings), `modified` (what
+    it shows), `removed` (from backend.json; Unix times), `editions` (counter of publications). Lifetime: permanent.
     `outputs.store`.
     """
     return f"user:{{{name}}}:output:{feed}"

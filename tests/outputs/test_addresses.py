@@ -43,8 +43,12 @@ async def test_a_public_feed_has_a_readable_address(alice: Publisher) -> None:
     assert changed["addresses"]["json"].endswith("/feeds/alice/picks.json")
     assert (await alice.get(changed["addresses"]["json"])).status_code == 200
     assert (await alice.get(secret)).status_code == 200
+    page = await alice.get("/feeds/alice/picks")
+    assert (page.status_code, page.headers["content-type"]) == (200, FORMS["html"])
     await alice.reader.post(action="outputs", method="change", output="picks")
-    assert (await alice.get("/feeds/alice/picks.json")).status_code == 404
+    refused = [await alice.get(f"/feeds/alice/{name}.json") for name in ("picks", "unknown")]
+    assert [reply.status_code for reply in refused] == [404, 404]
+    assert refused[0].json() == refused[1].json(), "nobody learns which names there are"
 
 
 async def test_what_is_not_there_and_what_is_gone(alice: Publisher) -> None:

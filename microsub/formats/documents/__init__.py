@@ -18,10 +18,9 @@ from microsub.model.jf2 import Card, Enclosure, Entry
 
 @dataclass(frozen=True, slots=True)
 class DocumentFormat:
-    """A format: its media type, its name for people, and what writes it."""
+    """A format: its media type, and what writes it."""
 
     content_type: str
-    name: str
     write: Callable[[FeedDocument], bytes]
 
 
@@ -81,8 +80,8 @@ def _stated(members: dict[str, Any]) -> dict[str, Any]:
 
 
 FORMATS: Mapping[str, DocumentFormat] = {
-    "rss": DocumentFormat("application/rss+xml; charset=utf-8", "RSS", xml.rss),
-    "atom": DocumentFormat("application/atom+xml; charset=utf-8", "Atom", xml.atom),
-    "json": DocumentFormat("application/feed+json", "JSON Feed", json_feed),
-    "html": DocumentFormat("text/html; charset=utf-8", "HTML", page.write),
+    "rss": DocumentFormat("application/rss+xml; charset=utf-8", xml.rss),
+    "atom": DocumentFormat("application/atom+xml; charset=utf-8", xml.atom),
+    "json": DocumentFormat("application/feed+json", json_feed),
+    "html": DocumentFormat("text/html; charset=utf-8", page.write),
 }

@@ -1,5 +1,7 @@
 """Output feeds for everybody who has an address: `/feeds/<user>.<secret>.rss` and `/feeds/<user>/<name>.rss`.
 
+Without an ending it is the page.
+
 An impression is a 200 whose body was sent to the end. It is reserved before the reply begins, and counted when all but
 the last bytes have left and the client is still there; the last bytes leave after that. So whatever process dies when,
 nobody gets an item in full once more than it may be shown, and a reply that broke gives its impressions back.
@@ -20,7 +22,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 
 from starlette.types import Receive, Scope, Send
 
-from microsub.errors import MethodNotAllowed, NotFound, RequestError, StoreError, TooManyRequests
+from microsub.errors import AddressRevoked, MethodNotAllowed, NotFound, RequestError, StoreError, TooManyRequests
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument, uri
 from microsub.identity.limits import (
@@ -133,6 +135,8 @@ class OutputEndpoint(HttpEndpoint):
         now = services.clock()
         await services.output_contents.refresh(feed, now)
         feed = await services.outputs.get(feed.user, feed.name)
+        if feed.stem is None:  # revoked in this moment
+            raise AddressRevoked
         archive = collect(urlencoded(scope["query_string"])).text("archive")
         contents = await self._contents(scope, feed, archive, now)
         reply = _reply(scope, feed, form, contents.document, archive, now)
@@ -227,7 +231,10 @@ async def _left(receive: Receive) -> None:
 
 def _address(path: str) -> _Address:
     """What a path below `PATH` names. Raises NotFound."""
-    stem, _, form = path.removeprefix(f"{PATH}/").rpartition(".")
+    whole = path.removeprefix(f"{PATH}/")
+    stem, _, form = whole.rpartition(".")
+    if form not in FORMATS:
+        stem, form = whole, "html"
     if "/" in stem:
         user, _, name = stem.partition("/")
         secret = ""
@@ -235,7 +242,7 @@ def _address(path: str) -> _Address:
         user, _, secret = stem.partition(".")
         name = ""
     fits = NAME.match(user) and (_SECRET.fullmatch(secret) if secret else NAME.match(name))
-    if not fits or form not in FORMATS:
+    if not fits:
         raise NotFound("there is no such feed")
     return _Address(user, secret, name, form)
 

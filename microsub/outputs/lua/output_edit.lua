@@ -41,7 +41,7 @@ end
 if #chosen == 0 then return { '', 0 } end
 if action == 'add' or action == 'publish' then
   local count = redis.call('ZCARD', KEYS[2])
-  if count + new > most then return { 'full', count } end
+  if new > 0 and count + new > most then return { 'full', count } end
 end
 
 for _, i in ipairs(chosen) do

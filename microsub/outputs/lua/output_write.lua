@@ -57,7 +57,7 @@ if not there then
   address()
 end
 redis.call('HDEL', KEYS[4], 'removed')
-redis.call('HSET', KEYS[4], 'changed', now)
+redis.call('HSET', KEYS[4], 'changed', now, 'modified', now)
 for i = 10, #ARGV, 2 do
   if ARGV[i + 1] == '' then
     redis.call('HDEL', KEYS[4], ARGV[i])
