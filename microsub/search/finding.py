@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -28,16 +28,13 @@ from microsub.redis.scripts import BATCH, batches
 from microsub.search.index import Match, QueryTooSlow, Span, row_at
 from microsub.search.query import PostQuery, expression, parsed
 from microsub.search.replica import IndexReader
-from microsub.search.words import folded
+from microsub.search.words import Phrase, words_of
 from microsub.timelines.channels import Channels
 from microsub.timelines.pages import ShownItems, item_ids, shown
 from microsub.timelines.reading import ReaderViews
 
-FIRST_DEPTH = 200
-"""Matches that are looked at first, and tested against the user's timelines in one round trip; mostly these do."""
-
-DEPTH = 1000
-"""Matches of each further look."""
+DEPTHS = (200, 1000)
+"""Matches that are looked at first, and then at a time, each in one round trip: mostly the first ones are enough."""
 
 OWN_DEPTHS = (2000, 20_000)
 """The same for users with few items, whose ids SQLite is told, so that it hands out none of others."""
@@ -178,37 +175,26 @@ class PostSearch:
     ) -> _Walk:  # fmt: skip
         walk = _Walk()
         deadline = self._steady() + WALK_SECONDS
-        depths: Iterator[int] = iter((FIRST_DEPTH,))
-        own: list[int] | None = None
-        while True:
-            depth = next(depths, None)
-            if depth is None:  # the newest matches weren't enough
-                own = await item_ids(self._redis, user, uid, MOST_OWN)
-                depths = (
-                    itertools.repeat(DEPTH)
-                    if own is None
-                    else itertools.chain(OWN_DEPTHS, itertools.repeat(OWN_DEPTHS[-1]))
-                )
-                depth = next(depths)
+        own = await self._own(user, uid, now)
+        first, then = DEPTHS if own is None else OWN_DEPTHS
+        for depth in itertools.chain((first,), itertools.repeat(then)):
             block = await self._index.matches(found, span, depth, among=own, upward=upward, ranked=ranked)
             walk.broken_off, walk.last = block.last is not None, block.last
-            # None as well: the channel may be unknown.
-            for part in [*batches(block.matches, BATCH if own is None else FIRST_DEPTH)] or [block.matches]:
-                seen = await self._shown(user, uid, part, now)
-                walk.take(part, seen, query)
+            for part in batches(block.matches, BATCH if own is None else DEPTHS[0]):
+                walk.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
                 if len(walk.found) >= enough:
                     return walk
             if block.last is None or self._steady() > deadline:
-                return walk
+                break
             span = Span(block.last, span.below) if upward else Span(span.above, block.last)
+        return walk
 
-    async def _shown(self, user: str, uid: str, block: Sequence[Match], now: float) -> ShownItems:
-        """Which of the matches the user sees."""
-        ids = [str(match.item) for match in block]
-        seen = await shown(self._redis, user, uid, ids)
-        if seen.behind and await self._reading.has_caught_up(Grant(user, frozenset(), behind=True), uid, now):
-            seen = await shown(self._redis, user, uid, ids)
-        return seen
+    async def _own(self, user: str, uid: str, now: float) -> Sequence[int] | None:
+        """The ids of what the user sees, if these are few, after all that waits for their timelines was brought in."""
+        own = await item_ids(self._redis, user, uid, MOST_OWN)
+        if own.behind and await self._reading.has_caught_up(Grant(user, frozenset(), behind=True), uid, now):
+            own = await item_ids(self._redis, user, uid, MOST_OWN)
+        return own.ids
 
     async def _feeds_named(self, user: str, names: Sequence[str]) -> dict[str, list[str]]:
         """The feeds that the user follows, and has followed, by what the query says of them: a part of the name or
@@ -220,11 +206,7 @@ class PostSearch:
         followed = {one.feed: one for subscriptions in everywhere.values() for one in subscriptions}
         records = await self._feeds.get_many(followed)
         texts = {
-            feed: " ".join(
-                folded(part).lower()
-                for part in (one.name, one.url, records[feed].title if feed in records else None)
-                if part
-            )
+            feed: words_of(f"{one.name or ''} {one.url} {(records[feed].title if feed in records else None) or ''}")
             for feed, one in followed.items()
         }
         former = fields(await self._redis.command("HGETALL", keys.former_feeds(user)))
@@ -236,9 +218,14 @@ class PostSearch:
         return found
 
 
-def _containing(name: str, texts: dict[str, str]) -> list[str]:
-    words = folded(name).lower().strip().strip("*")
-    return [feed for feed, text in texts.items() if words in text]
+def _containing(name: str, texts: dict[str, list[str]]) -> list[str]:
+    """The feeds of which these are words, side by side, the last one the beginning of one perhaps."""
+    words = _blanked(Phrase.of(name).words)
+    return [feed for feed, text in texts.items() if words in _blanked(text)]
+
+
+def _blanked(words: Iterable[str]) -> str:
+    return "".join(f" {word}" for word in words)
 
 
 def _is_wanted(row: Row, query: PostQuery) -> bool:

@@ -225,6 +225,7 @@ class Generation:
             for one in documents:
                 self._empty(one.item)
                 texts.append((self._row_for(one), one.title, one.author, one.body, one.marks))
+            texts.sort()  # FTS5 writes all that it has gathered whenever a row is less than the one before
             self._database.executemany(
                 "INSERT INTO words (rowid, title, author, body, marks) VALUES (?, ?, ?, ?, ?)", texts
             )

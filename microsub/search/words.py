@@ -73,6 +73,11 @@ def _pairs(run: re.Match[str]) -> str:
     return f" {' '.join(map(add, text, text[1:] + ' '))} "
 
 
+def words_of(text: str) -> list[str]:
+    """The words of a post's text, as the tokenizer makes them."""
+    return [word.lower() for word in _WORD.findall(folded(text))]
+
+
 @dataclass(frozen=True, slots=True)
 class Phrase:
     """Words that stand side by side; with `open_ended`, the last of them is the beginning of one."""
@@ -83,7 +88,7 @@ class Phrase:
     @classmethod
     def of(cls, text: str, *, open_ended: bool = False) -> Phrase:
         """What has to stand in a post that has `text`; without words where nothing in it is a word."""
-        words = [word.lower() for word in _WORD.findall(folded(text))]
+        words = words_of(text)
         if len(words) > 1 and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]) and words[-2][1:] == words[-1]:
             words.pop()  # the end of a run, behind which the post's own may go on
         elif words and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]):
@@ -93,7 +98,7 @@ class Phrase:
 
 def link_words(address: str) -> list[str]:
     """The words of an address, marked, in their order."""
-    return [MARK + word.lower() for word in _WORD.findall(folded(address.partition("://")[2] or address))]
+    return [MARK + word for word in words_of(address.partition("://")[2] or address)]
 
 
 def feed_word(feed_id: str) -> str:

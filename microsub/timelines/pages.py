@@ -164,14 +164,10 @@ async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> l
 
 @dataclass(frozen=True, slots=True)
 class ShownItems:
-    """Which of some items a user sees: a row each, without its score, by id. `names` are those of all channels in them.
-
-    `behind`: posts wait to be brought into timelines of this user.
-    """
+    """Which of some items a user sees: a row each, without its score, by id; and the names of all channels in them."""
 
     rows: Mapping[str, Row]
     names: Mapping[str, str]
-    behind: bool
 
 
 async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownItems:
@@ -180,11 +176,10 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownI
     One round trip, for `global` one for every fifty channels.
     """
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
-    of_user = [keys.channels(user), keys.behind(user), keys.posts(user, SAVED)]
+    of_user = [keys.channels(user), keys.posts(user, SAVED)]
     left = [(0, part) for part in batches(ids, batch_for(uid))] or [(0, ids)]
     rows: dict[str, Row] = {}
     names: dict[str, str] = {}
-    behind = False
     while left:
         calls: list[ScriptCall] = [
             (load("timeline_shown"), of_user, [*patterns, uid, visited, *part]) for visited, part in left
@@ -193,29 +188,37 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownI
         for (_, part), reply in zip(left, await redis.scripts(calls), strict=True):
             if reply[0]:
                 raise await absent(redis, user, uid)
-            _, named, places, flags, saved, waits, visited = reply
+            _, named, places, flags, saved, visited = reply
             listed = texts(named)
             names.update(zip(listed[0::2], listed[1::2], strict=True))
-            behind = behind or bool(waits)
             for item, place, flag, kept in zip(part, text(places).split(), flags, saved, strict=True):
                 if place != "0" and (item not in rows or (flag == 49 and rows[item].is_read)):
                     rows[item] = _row((item, "", flag == 48, listed[2 * int(place) - 2], kept == 49))
             if visited:
                 further.append((visited, part))
         left = further
-    return ShownItems(rows, names, behind)
+    return ShownItems(rows, names)
 
 
-async def item_ids(redis: Redis, user: str, uid: str, most: int) -> list[int] | None:
-    """The ids of all that the channel, or any channel (`global`), shows; None where these are more than `most`.
+@dataclass(frozen=True, slots=True)
+class OwnItems:
+    """The ids of all items that a user sees, one perhaps repeatedly; None where these are too many.
 
-    One that stands in several channels may come repeatedly.
+    `behind`: posts wait to be brought into timelines of this user.
     """
+
+    ids: Sequence[int] | None
+    behind: bool
+
+
+async def item_ids(redis: Redis, user: str, uid: str, most: int) -> OwnItems:
+    """What the channel, or any channel (`global`), shows, where that is `most` at most. Raises NotFound."""
     patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts)]
-    reply = await redis.script(load("timeline_ids"), [keys.channels(user)], [*patterns, uid, most])
+    reply = await redis.script(load("timeline_ids"), [keys.channels(user), keys.behind(user)], [*patterns, uid, most])
     if reply == 0:
         raise await absent(redis, user, uid)
-    return None if reply is None else [int(item) for item in reply.split()]
+    behind, *ids = reply
+    return OwnItems([int(item) for item in ids[0].split()] if ids else None, bool(behind))
 
 
 # --- the items of a page -------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReade
     finally:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
-        index.close()
+        await asyncio.to_thread(index.close)
 
 
 def _post_search(stores: Stores, reading: ReaderViews, index: IndexReader) -> PostSearch:

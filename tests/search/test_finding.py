@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from microsub.kit.rate_limits import RateLimit
+from microsub.model.reader import Grant
+from microsub.redis import keys
 from microsub.search import finding
 from tests.search.conftest import FEED, Replica
 from tests.support import examples
@@ -132,6 +134,32 @@ async def test_nothing_crosses_users(alice: Reader, server: World, replica: Repl
     assert "secret 1" in await names(bob, "feed:vault")
 
 
+async def test_feeds_by_what_they_are_called(alice: Reader, server: World, replica: Replica) -> None:
+    """A word of the feed's name or address begins so; also that of a feed which another one has taken the place of."""
+    await server.publish(FEED, *posts("one"), title="Harbour Café")
+    other = await server.publish(OTHER, *posts("two", host="other.example", at=NOON - 50), title="東京の港")
+    await alice.post(action="follow", channel="later", url=OTHER)
+    await built(replica)
+    for query, found in {
+        "feed:harb": ["one"], "feed:CAFE": ["one"], 'feed:"harbour cafe"': ["one"], "feed:bour": [],
+        "feed:blog": ["one"],
+        "feed:other.example": ["two"], "feed:東京": ["two"], "feed:港": ["two"], f"feed:{other.id}": ["two"],
+        "feed:harb OR feed:東京": ["one", "two"], "-feed:harb": ["two"], "feed:nowhere": [],
+        "-feed:nowhere": ["one", "two"], "feed:999": [],
+    }.items():  # fmt: skip
+        assert await names(alice, query) == found, query
+    former = await server.feeds.ensure("https://new.example/feed", server.now)
+    await alice.post(action="unfollow", channel="later", url=OTHER)
+    await server.publish("https://new.example/feed", title="Moved here")
+    await alice.post(action="follow", channel="later", url="https://new.example/feed")
+    await server.redis.command("HSET", keys.former_feeds("alice"), other.id, former.id)
+    await server.redis.command("EXPIRE", keys.former_feeds("alice"), 1000)
+    await alice.post(action="timeline", method="mark_read", channel="home", last_read_entry="everything")
+    assert await names(alice, "feed:moved") == []  # unread items leave with their feed
+    await alice.post(action="follow", channel="later", url=OTHER)
+    assert await names(alice, "feed:moved") == ["two"]
+
+
 async def test_pages_visit_everything_once_while_posts_come_in(alice: Reader, server: World, replica: Replica) -> None:
     """By following `after`; `before` leads back to the page before, and to what is new."""
     await server.publish(FEED, *posts(*(f"tide {number:02d}" for number in range(45, 0, -1))))
@@ -211,8 +239,9 @@ async def test_without_an_index_it_says_so(alice: Reader, server: World, replica
     assert (await alice.get(400, action="search", channel="home", query="tide"))["error"] == "not_implemented"
 
 
+@pytest.mark.parametrize("most_own", [0, 5000])
 async def test_a_walk_that_takes_too_long_says_where_to_go_on(
-    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+    most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its pages are short, or empty, and all of them together have everything; upwards too."""
     bob = await server.reader("bob", "home")
@@ -221,7 +250,9 @@ async def test_a_walk_that_takes_too_long_says_where_to_go_on(
     await server.publish(OTHER, *posts(*(f"tide {n}" for n in range(300)), host="other.example"))
     await built(replica)
     monkeypatch.setattr(finding, "WALK_SECONDS", -1.0)
-    monkeypatch.setattr(finding, "FIRST_DEPTH", 10)
+    monkeypatch.setattr(finding, "MOST_OWN", most_own)
+    monkeypatch.setattr(finding, "DEPTHS", (10, 10))
+    monkeypatch.setattr(finding, "OWN_DEPTHS", (10, 10))
     page = await alice.get(action="search", channel="home", query="tide")
     assert [item["name"] for item in page["items"]] == ["tide z"]
     pages, found = 1, ["tide z"]
@@ -254,6 +285,25 @@ async def test_who_has_few_of_the_matches_finds_them_all(
     assert await names(alice, "tide is:unread") == []
     assert len(await names(alice, "tide", sort="relevance")) == 25
     assert (await alice.get(404, action="search", channel="nowhere", query="tide"))["error"] == "not_found"
+
+
+async def test_what_waits_for_a_user_who_was_away_is_found(
+    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their timelines are filled before."""
+    reading = server.services.reading
+
+    async def has_caught_up(granted: Grant, uid: str, now: float) -> bool:
+        assert (granted.user, granted.behind, uid) == ("alice", True, "home")
+        await server.redis.command("DEL", keys.behind("alice"))
+        await server.publish(FEED, *posts("tide"))
+        await built(replica)
+        return True
+
+    monkeypatch.setattr(reading, "has_caught_up", has_caught_up)
+    await built(replica)
+    await server.redis.command("HSET", keys.behind("alice"), "home 1", "0 1")
+    assert await names(alice, "tide", "home") == ["tide"]
 
 
 async def test_a_user_searches_so_often_and_no_more(alice: Reader, server: World, replica: Replica) -> None:

@@ -2,10 +2,10 @@
 --
 -- Atomic: the ids are of one moment. Writes nothing.
 --
--- KEYS  1 channels
+-- KEYS  1 channels  2 behind
 -- ARGV  1, 2 patterns: channel, posts  3 uid or 'global'  4 how many ids at most
--- reply 0 no such channel or user; nothing where there are more; else 'id id …', one that stands in several channels
---       repeatedly
+-- reply 0 no such channel or user; else {1 when posts wait to be brought into timelines of this user, and where there are
+--       no more 'id id …', one that stands in several channels repeatedly}
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return 0 end
 if ARGV[3] ~= 'global' then
@@ -13,13 +13,13 @@ if ARGV[3] ~= 'global' then
   if not head[1] or head[2] then return 0 end
   uids = { ARGV[3] }
 end
-local left = tonumber(ARGV[4])
+local left, waiting = tonumber(ARGV[4]), redis.call('EXISTS', KEYS[2])
 for _, uid in ipairs(uids) do
   left = left - redis.call('ZCARD', (string.gsub(ARGV[2], '%*', uid)))
-  if left < 0 then return false end
+  if left < 0 then return { waiting } end
 end
 local found = {}
 for _, uid in ipairs(uids) do
   found[#found + 1] = table.concat(redis.call('ZRANGE', (string.gsub(ARGV[2], '%*', uid)), 0, -1), ' ')
 end
-return table.concat(found, ' ')
+return { waiting, table.concat(found, ' ') }

@@ -3,11 +3,11 @@
 -- Atomic: what is said of a channel is of one moment. Thousands of channels are visited in several calls, so that none
 -- holds Redis up: an item that moves meanwhile may be missed. What is hidden by a mute isn't shown. Writes nothing.
 --
--- KEYS  1 channels  2 behind  3 posts of `saved`
+-- KEYS  1 channels  2 posts of `saved`
 -- ARGV  1, 2, 3 patterns: channel, posts, unread  4 uid or 'global'  5 how many channels were visited before  6.. ids
 -- reply {'channel'} no such channel or user; else {'', {uid, name, …} of the channels that occur, 'place …' one per id:
 --       which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for saved,
---       1 when posts wait to be brought into timelines of this user, how many channels were visited, or 0 when all were}.
+--       how many channels were visited, or 0 when all were}.
 --       An item is unread when it is unread in any channel, and such a one is named.
 local MOST_STEPS = 10000
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
@@ -48,9 +48,8 @@ for n = visited + 1, last do
   end
 end
 if count > 0 then
-  saved = redis.call('ZMSCORE', KEYS[3], unpack(ARGV, 6))
+  saved = redis.call('ZMSCORE', KEYS[2], unpack(ARGV, 6))
   for i = 1, count do saved[i] = saved[i] and '1' or '0' end
 end
 if last >= #uids or count == 0 then last = 0 end
-local waiting = redis.call('EXISTS', KEYS[2])
-return { '', names, table.concat(places, ' '), table.concat(flags), table.concat(saved, '', 1, count), waiting, last }
+return { '', names, table.concat(places, ' '), table.concat(flags), table.concat(saved, '', 1, count), last }
