@@ -60,7 +60,8 @@ OF_CALLBACK = RateLimit("deliveries", "callback", 60)
 BYTES_OF_CALLBACK = RateLimit("bytes of deliveries", "callback", LARGEST, 5 * MINUTE)
 """The largest document once in the shortest interval of a poll."""
 OF_HUB = RateLimit("deliveries", "hub", 3_000)
-BYTES_OF_HUB = RateLimit("bytes of deliveries", "hub", 64 * 1024 * 1024)
+BYTES_OF_HUB = RateLimit("bytes of deliveries", "hub", 32 * 1024 * 1024)
+"""Half of what may wait."""
 
 DENIED_PAUSE = 7 * 86_400.0
 """Until a hub that has refused for good is asked again."""
@@ -186,14 +187,14 @@ class Callbacks:
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             return CallbackAnswer(415, "the body is taken as it is, without any coding"), "coded"
         hub = host_of(callback.hub)
-        if not self._may_come(callback, hub, 0) or not has_share(agreement.spent, now):
+        if not self._counted((OF_CALLBACK, OF_HUB), callback, hub) or not has_share(agreement.spent, now):
             return _busy(429), "limited"
         body = await self._read(parts)
         if body is None:
             return _busy(503), "full"
         if len(body) > LARGEST:
             return _too_large(), "too_large"
-        if not self._may_come(callback, hub, len(body)):
+        if not self._counted((BYTES_OF_CALLBACK, BYTES_OF_HUB), callback, hub, len(body)):
             return _busy(429), "limited"
         signature = headers.get("x-hub-signature")
         if not signature:
@@ -208,13 +209,13 @@ class Callbacks:
             return _busy(503), "full"
         return CallbackAnswer(202), "accepted"
 
-    def _may_come(self, callback: Callback, hub: str, size: int) -> bool:
-        """Count a delivery, or, once it is read, its bytes; whether they are within the limits."""
-        if size:
-            allowed = self._limiter.count(BYTES_OF_CALLBACK, callback.token, size)
-            return self._limiter.count(BYTES_OF_HUB, hub, size) and allowed
-        allowed = self._limiter.count(OF_CALLBACK, callback.token)
-        return self._limiter.count(OF_HUB, hub) and allowed
+    def _counted(self, limits: tuple[RateLimit, RateLimit], callback: Callback, hub: str, weight: int = 1) -> bool:
+        """Count something of a callback and of its hub; whether it is within both limits."""
+        counts = [
+            self._limiter.count(limit, subject, weight)
+            for limit, subject in zip(limits, (callback.token, hub), strict=True)
+        ]
+        return all(counts)
 
     async def _read(self, parts: AsyncIterator[bytes]) -> bytes | None:
         """The body, as far as it isn't too large; None while there is no room for it."""

@@ -96,6 +96,8 @@ async def test_published_posts_are_there_without_a_poll(made: Installation, site
         _, out, _ = await made.run("push", "status")
         assert "5 posts pushed, 0 polled" in out
         assert "1 feed, 1 pushed; asked 1" in out
+        _, out, _ = await made.run("feed", "list", "--json")
+        assert json.loads(out)[0]["push"]["posts_pushed"] == 5
         _, out, _ = await made.run("feed", "list")
         assert "  pushed  next poll in " in out
         log = made.log

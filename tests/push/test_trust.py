@@ -24,6 +24,8 @@ async def test_polled_once_a_day_after_the_first_delivery(push: Push) -> None:
     assert await wait_of(push, feed) < 12 * HOUR
     await push.deliver(push.publish("second"))
     assert await wait_of(push, feed) > 19 * HOUR
+    metrics, _ = await push.it.services.figures.exposition(push.it.now)
+    assert b'microsub_websub_feeds{state="pushed"} 1.0' in metrics
 
 
 async def test_a_delivery_with_nothing_new_earns_no_trust(push: Push) -> None:
