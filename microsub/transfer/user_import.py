@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
     from microsub.model.jf2 import Entry
+    from microsub.model.reader import Channel
     from microsub.outputs import OutputFeeds
     from microsub.outputs.values import State
     from microsub.parsing.pool import ParsePool
@@ -123,6 +124,7 @@ class UserImport:
         self._parser = parser
         self._instance = instance
         self._names = _Names()
+        self._there: dict[str, Channel] = {}
         self._user = ""
         self._now = 0.0
         self._report = ImportReport("", dry_run=False)
@@ -145,10 +147,14 @@ class UserImport:
         header, count = await asyncio.to_thread(check_export, file)
         self._user, self._now, self._origin = user, now, header.instance
         self._report = ImportReport(user, dry_run)
-        if await self._accounts.user(user) is None:
+        known = await self._accounts.user(user)
+        if known is not None and known.disabled is not None:
+            raise InvalidRequest(f"'{user}' is disabled; to bring them back: microsub user restore {user}")
+        if known is None:
             await self._people.vet(made := Change(What.USER_ADDED, user, value=header.me))
             if not dry_run:
                 await self._people.apply(made, now)
+        self._there = {one.uid: one for one in await self._channels.list(user)}
         posts: list[ExportedPost] = []
         for number, record in _records(file):
             if posts and (not isinstance(record, ExportedPost) or len(posts) == _TOGETHER):
@@ -184,8 +190,7 @@ class UserImport:
 
     async def _channel(self, record: ExportedChannel) -> None:
         own = _valid(OwnChannelSettings, record.settings)
-        there = {one.uid: one for one in await self._channels.list(self._user)}
-        found = there.get(record.uid)
+        found = self._there.get(record.uid)
         if found is None and record.uid not in STANDING:
             self._names.made += 1
             if not self._report.dry_run:

@@ -141,17 +141,12 @@ class Everything:
                 rows = [(*name, float(score)) for name, score in zip(names, flat[1::2], strict=True)]
                 # Posts of several feeds at the same microsecond stand by the digits of their ids.
                 found[f"{uid} {key.__name__}"] = sorted(rows, key=lambda row: (row[-1], str(row)))
-        found["outputs"] = [
-            (
-                feed.name,
-                feed.settings,
-                [
-                    (*(await self._names([one.id], True))[0], replace(one, id=""))
-                    for one in await outputs.items(feed, 100)
-                ],
-            )
-            for feed in await outputs.all_of(self.user)
-        ]
+        found["outputs"] = []
+        for feed in await outputs.all_of(self.user):
+            rows = [
+                (*(await self._names([one.id], True))[0], replace(one, id="")) for one in await outputs.items(feed, 100)
+            ]
+            found["outputs"].append((feed.name, feed.settings, sorted(rows, key=str)))
         return found
 
     async def _names(self, ids: list[str], bare: bool) -> list[Any]:
