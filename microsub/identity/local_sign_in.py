@@ -178,10 +178,15 @@ class LocalSignIn:
     ) -> None:
         """Set the password of a recognised user, and end their sessions but that of the id `but`.
 
-        Raises InvalidRequest, NotFound, TooManyRequests.
+        Raises InvalidRequest, NotFound, TooManyRequests, Unauthorized where that session has ended meanwhile.
         """
+
+        async def has_session() -> None:
+            if but and all(session.id != but for session in await self._sessions.all(user)):
+                raise Unauthorized("You are not signed in any more.")
+
         await self._attempts.hashed(user, now)
-        await self._passwords.set(user, password, now, invitation=invitation)
+        await self._passwords.set(user, password, now, invitation=invitation, allowed=has_session)
         await self._forget_browsers(user, but=but)
 
     async def remove_passkey(self, user: str, credential_id: str, *, but: str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import hmac
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -249,14 +249,25 @@ class Passwords:
                 return True
         return False
 
-    async def set(self, user: str, password: str, now: float, *, invitation: str | None = None) -> None:
+    async def set(
+        self,
+        user: str,
+        password: str,
+        now: float,
+        *,
+        invitation: str | None = None,
+        allowed: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """Set the user's password, whatever there was; `invitation` is used up by it.
 
-        Raises InvalidRequest for one that can't be taken, NotFound for an unknown or disabled user, InvitationSpent,
+        `allowed` is called after the wait for the hash, and raises where that may not be done any more. Raises
+        InvalidRequest for one that can't be taken, NotFound for an unknown or disabled user, InvitationSpent,
         TooManyRequests. Ending sessions is left to the caller.
         """
         text = chosen_password(password, user)
         hashed = await self._hasher.hash(text)
+        if allowed is not None:
+            await allowed()
         await self._store.set_password(user, hashed, now, invitation=invitation)
 
 

@@ -319,6 +319,24 @@ async def test_a_passkey_is_added_renamed_and_removed(enrolled: World, ann: Visi
     assert (await with_passkey(other, device)).status == 403
 
 
+async def test_a_session_that_ended_meanwhile_sets_no_password(
+    enrolled: World, ann: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new password waits to be hashed. Who holds a stolen session may wait until its owner has ended all."""
+    await tried(ann)
+    hasher = enrolled.identity.local._passwords._hasher
+    hashed = hasher.hash
+
+    async def slowly(password: str, turn: int = 0) -> str:
+        await enrolled.identity.sessions.end_all("ann")
+        return await hashed(password, turn)
+
+    monkeypatch.setattr(hasher, "hash", slowly)
+    assert (await changed(ann)).status == 401
+    assert (await ann.get("/account")).location.startswith("/sign-in")
+    assert (await tried(ann)).status == 303
+
+
 async def test_who_has_no_website_stays_signed_in(enrolled: World, ann: Visitor) -> None:
     """A new session takes the place of the old one, also of a user by whose page here it is known who they are."""
     await enrolled.accounts.add_user("bob", "", enrolled.now)

@@ -177,6 +177,8 @@ async def _answer(visit: PageVisit) -> Response:
     found, app = await _app(visit, session.user, asked)
     if app is None:
         return _not_served(visit, _wrong_target(found, asked.redirect))
+    await visit.look()  # an app may keep us waiting, until the session has ended
+    visit.require_session()
     answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
     if visit.form.text("decision") != "allow":
         provider.deny(session.user, asked)

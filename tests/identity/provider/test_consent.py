@@ -70,6 +70,23 @@ async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
     assert shown.tree.css_first('main a[href="/account"]')
 
 
+async def test_a_session_that_ended_meanwhile_lets_no_app_in(
+    server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An app may keep its consent waiting for seconds, until the owner of a stolen session has ended all."""
+    await signed_in(ann)
+    page, clients = await ann.get(address()), server.identity.provider.clients
+    find = clients.find
+
+    async def slowly(*of: Any) -> Any:
+        await server.identity.sessions.end_all("ann")
+        return await find(*of)
+
+    monkeypatch.setattr(clients, "find", slowly)
+    shown = await ann.submit(page, CONSENT, decision="allow", grant=["read"])
+    assert (shown.status, shown.location) == (401, "")
+
+
 async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, signed_in) -> None:
     """Name, logo, address, where one ends up, who one is, and each scope in words."""
     await signed_in(ann)
