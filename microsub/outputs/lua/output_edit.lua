@@ -44,13 +44,15 @@ if action == 'add' or action == 'publish' then
   if new > 0 and count + new > most then return { 'full', count } end
 end
 
-for _, i in ipairs(chosen) do
+for place, i in ipairs(chosen) do
   local item = ARGV[i]
+  -- A microsecond apart, so that lists keep the order in which items were given.
+  local edited = string.format('%.6f', now + (place - 1) * 1e-6)
   leave(item)
   if action == 'drop' then
     redis.call('ZREM', KEYS[4], item)
   else
-    redis.call('ZADD', KEYS[4], now, item)
+    redis.call('ZADD', KEYS[4], edited, item)
     if action ~= 'remove' then
       redis.call('ZADD', KEYS[2], ARGV[i + 2], item)
       redis.call('HSET', KEYS[6], item, redis.call('HINCRBY', KEYS[1], 'editions', 1) .. ' ' .. ARGV[i + 1])
