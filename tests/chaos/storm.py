@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import os
 import random
 import re
@@ -21,7 +23,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from pathlib import Path
 
@@ -30,6 +32,8 @@ import httpx
 from microsub.delivery.delivery import Rebuilding
 from microsub.errors import StoreError
 from microsub.kit.urls import host_of
+from microsub.push.agreement import Callback, Wish, address, new_callback
+from microsub.push.store import callback_fields
 from microsub.redis.connect import connect
 from microsub.redis.streams import STAGES, Stream, backlogs
 from microsub.upkeep.sweep import Sweeping
@@ -43,6 +47,8 @@ from tests.support.web import Publisher, publisher
 
 WORKERS = 2
 FEEDS = 10
+PUSHED = FEEDS
+"""The number of the blog whose posts come from a hub alone: its document for polls stays as it was."""
 MOST_POSTS = 1800
 """In all: fewer than a timeline holds, so that none is evicted."""
 
@@ -51,6 +57,12 @@ CALM_SECONDS = 150.0
 
 MARKS = 20
 """Acknowledged marks that a storm has at least."""
+
+DELIVERIES = 20
+"""Acknowledged deliveries of a hub that a storm has at least."""
+
+DELIVERED = 0.3
+"""How often a hub has something new, whenever Bob has marked."""
 
 RESTARTS = 3
 """How often Redis dies in a storm."""
@@ -123,6 +135,11 @@ class Storm:
     frozen: int = 0
     rebuilds: int = 0
     poisoned: int = 0
+    # What the hub has to deliver until it is acknowledged, and where.
+    undelivered: tuple[int, bytes] | None = None
+    callback: Callback | None = None
+    callback_path: str = ""
+    delivered: int = 0
     # Who starts a process takes one place of these, and who restarts Redis all of them: a start needs a Redis.
     starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTS))
 
@@ -131,7 +148,9 @@ class Storm:
         return f"redis://127.0.0.1:{self.server.port}"
 
     async def prepare(self) -> None:
-        """Readers follow the blogs: all of them in one channel, half of them in two, a third; and one is rebuilt."""
+        """Readers follow the blogs: all of them in one channel, half of them in two, a third; and one is rebuilt. One
+        more blog comes by a hub.
+        """
         for number in range(FEEDS):
             blog = Blog(f"/blog{number}")
             self.blogs.append(blog)
@@ -146,6 +165,16 @@ class Storm:
             self.places[user, uid] = set(numbers)
             for number in numbers:
                 await self.it.follow(self._url(number), user, uid)
+        blog = Blog("/pushed")
+        self.blogs.append(blog)
+        self._publish(blog)
+        self.places["alice", "pushed"] = {PUSHED}
+        feed = await self.it.follow(self._url(PUSHED), "alice", "pushed")
+        now = self.it.clock()
+        asked = new_callback(Wish("http://hub.test/", self._url(PUSHED)), now)
+        self.callback = replace(asked, verified=now, until=now + 86_400)
+        await self.it.agreements.write(feed.id, {"to": str(asked.wish), **callback_fields(self.callback)}, {})
+        self.callback_path = f"/websub/{address(feed.id, asked.token)}"
         self.token = await self.it.accounts.create_token("bob", ["read", "channels"], "storm", self.it.clock())
 
     async def rage(self, kills: int, pace: float) -> None:
@@ -228,7 +257,7 @@ class Storm:
 
     async def _publishing(self, pace: float) -> None:
         while True:
-            blog = self.chance.choice(self.blogs)
+            blog = self.chance.choice(self.blogs[:FEEDS])
             if self.chance.random() < EDITS:
                 self._edit(blog)
             elif self.posts < MOST_POSTS:
@@ -247,7 +276,7 @@ class Storm:
 
     def _has_raged(self, kills: int) -> bool:
         is_through = self.kills["Redis"] >= RESTARTS and self.poisoned >= POISON and self.rebuilds > 0
-        return is_through and self.kills.total() >= kills and len(self.marked) >= MARKS
+        return is_through and self.delivered >= DELIVERIES and self.kills.total() >= kills and len(self.marked) >= MARKS
 
     async def _poisoning(self, kills: int) -> None:
         for number in range(POISON):
@@ -343,6 +372,7 @@ class Storm:
                     with contextlib.suppress(httpx.HTTPError):
                         while not killing.done():
                             await self._mark_some(http, f"{url}/microsub")
+                            await self._deliver(http, url)
                             self.reading = True
                     await killing
                 finally:
@@ -384,6 +414,25 @@ class Storm:
         if len(items) == 100 and self.chance.random() < REMOVALS:
             await self._remove(http, endpoint, self.chance.choice(page["items"]))
         await asyncio.sleep(0.02)
+
+    async def _deliver(self, http: httpx.AsyncClient, url: str) -> None:
+        """The hub delivers a post, and goes on with the next one when this one is acknowledged."""
+        assert self.callback is not None
+        if self.undelivered is None:
+            if self.posts >= MOST_POSTS or self.chance.random() > DELIVERED:
+                return
+            self.posts += 1
+            alone = Blog("/pushed", [(self.posts, self.it.clock())])
+            self.undelivered = self.posts, alone.document()
+        number, body = self.undelivered
+        digest = hmac.new(self.callback.secret.encode(), body, hashlib.sha256).hexdigest()
+        reply = await http.post(
+            url + self.callback_path, content=body, headers={"X-Hub-Signature": f"sha256={digest}", "Authorization": ""}
+        )
+        if reply.status_code == 202:
+            self.blogs[PUSHED].posts.append((number, 0.0))
+            self.undelivered = None
+            self.delivered += 1
 
     async def _remove(self, http: httpx.AsyncClient, endpoint: str, item: dict[str, str]) -> None:
         item_id, number = item["_id"], int(item["url"].rpartition("/")[2])
