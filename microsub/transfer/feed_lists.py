@@ -42,7 +42,6 @@ LOOSE = "Home"
 """The channel for feeds that lie in no folder."""
 AT_ONCE = 32
 """Follows that are written at the same time."""
-_LOOKED_UP = 1000
 _SHOWN = 20
 _LOCAL = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 _MASK = "***"
@@ -143,10 +142,7 @@ class FeedLists:
     async def _planning(self, user: str, listed: FeedList, now: float, loose: str, quotas: Quotas | None) -> _Planning:
         channels, followed = await asyncio.gather(self._channels.list(user), self._channels.all_subscriptions(user))
         removed = await self._channels.removed(user)
-        urls = list(dict.fromkeys(feed.url for feed in listed.feeds))
-        known: dict[str, str] = {}
-        for start in range(0, len(urls), _LOOKED_UP):
-            known |= await self._feeds.find_many(urls[start : start + _LOOKED_UP])
+        known = await self._feeds.find_many(feed.url for feed in listed.feeds)
         begun = await self._channels.followed_on(user, now)
         planning = _Planning(user, listed, loose, self._private, known)
         await planning.stand(channels, followed, set(removed), begun, quotas)
