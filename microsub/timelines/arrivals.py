@@ -9,12 +9,12 @@ bring items into timelines and take them out keep this order with the same step 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import grant, unauthorized
-from microsub.model.reader import SAVED, Credential, Grant, View
+from microsub.model.reader import GLOBAL, SAVED, Credential, Grant, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
@@ -73,33 +73,60 @@ async def read_arrivals(
     Looks at `EXAMINED` items at most, so there may be fewer than were asked for though more lie behind. One round trip
     for a thousand that are looked at, the first with the token's check. Raises NotFound and Unauthorized.
     """
-    granted, piece = await _stretch(redis, user, uid, query, query.after, query.limit, now, credential)
-    rows: list[Arrival] = []
-    examined, place = 0, query.after
-    newest: int | None = None
-    while piece.rows:
-        examined += len(piece.rows)
-        place = str(piece.rows[-1].place)
-        newest = max(piece.rows[0].place, piece.rows[-1].place, newest or 0)
-        rows += [
+    is_whole = uid == GLOBAL and query.view == "all"
+    granted, piece = await _stretch(redis, user, uid, query, query.limit if is_whole else BATCH, now, credential)
+    found = _Found(query)
+    while found.take(piece):
+        _, piece = await _stretch(redis, user, uid, replace(query, after=str(found.place)), BATCH, now)
+    return granted, found.arrivals()
+
+
+class _Found:
+    """What a walk has found so far."""
+
+    def __init__(self, query: ArrivalQuery) -> None:
+        self.place: int | None = None
+        self._query = query
+        self._newest: int | None = None
+        self._rows: list[Arrival] = []
+        self._examined = 0
+        self._more = False
+
+    def take(self, piece: _Stretch) -> bool:
+        """Take in a stretch; whether another one is wanted."""
+        query = self._query
+        self._more = piece.more
+        if not piece.rows:
+            return False
+        self.place = piece.rows[-1].place
+        self._newest = max(piece.rows[0].place, self.place, self._newest or 0)
+        self._examined += len(piece.rows)
+        self._rows += [
             row
             for row, stands in zip(piece.rows, piece.stands, strict=True)
             if stands and (query.view == "all" or row.is_read == (query.view == "read"))
         ]
-        if not piece.more or len(rows) >= query.limit or examined >= EXAMINED:
-            break
-        _, piece = await _stretch(redis, user, uid, query, place, query.limit - len(rows), now)
-    return granted, Arrivals(tuple(rows), int(place) if piece.more else None, newest)
+        return self._more and len(self._rows) < query.limit and self._examined < EXAMINED
+
+    def arrivals(self) -> Arrivals:
+        """As many as were asked for; what lies behind these is left to the next request."""
+        limit = self._query.limit
+        if len(self._rows) <= limit:
+            return Arrivals(tuple(self._rows), self.place if self._more else None, self._newest)
+        rows = tuple(self._rows[:limit])
+        return Arrivals(rows, rows[-1].place, rows[-1].place if self._query.oldest_first else self._newest)
 
 
 async def _stretch(
-    redis: Redis, user: str, uid: str, query: ArrivalQuery, after: str, limit: int, now: float,
+    redis: Redis, user: str, uid: str, query: ArrivalQuery, size: int, now: float,
     credential: Credential | None = None,
 ) -> tuple[Grant, _Stretch]:  # fmt: skip
+    """What stands behind the query's place, `size` at most, whatever its state."""
     token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
     lists = [keys.channels(user), keys.removed_channels(user), keys.arrivals(user), keys.posts(user, SAVED)]
     patterns = [keys.pattern(keys.posts, user), keys.pattern(keys.unread, user)]
-    args: list[Arg] = [min(BATCH, limit), "oldest" if query.oldest_first else "newest", after, uid, *patterns, now]
+    order = "oldest" if query.oldest_first else "newest"
+    args: list[Arg] = [min(BATCH, size), order, query.after, uid, *patterns, now]
     state, *reply = await redis.script(load("arrival_page"), [*lists, keys.user(user), *token], args)
     if state == b"channel":
         raise await absent(redis, user, uid)

@@ -12,6 +12,7 @@ from microsub.timelines.arrivals import derive_arrivals, repair_all_arrivals
 from microsub.timelines.rules import Rules
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
+from tests.support.redis_wrappers import CountingRedis
 
 pytestmark = pytest.mark.fake_too
 
@@ -122,7 +123,7 @@ async def test_pages_by_state_and_where_they_end(world: OneReader) -> None:
     assert rest.resume is None
     read = await world.arrivals_page("global", limit=10, oldest_first=True, view="read")
     assert [row.id for row in read.rows] == [str(number) for number in range(10)]
-    assert read.resume is not None, "whether more are read is seen by looking"
+    assert read.resume is None
     empty = await world.arrivals_page("work", limit=10, oldest_first=True)
     assert (empty.rows, empty.resume) == ((), None)
     assert empty.newest is not None
@@ -200,3 +201,19 @@ async def test_a_lost_timeline_comes_once_more(world: OneReader) -> None:
     await world.add("home", item(1), item(2))
     assert await ids(world) == ["1", "2"]
     assert await wrong_arrivals(world.redis, ANN) == {}
+
+
+async def test_few_are_found_among_many_in_few_round_trips(world: OneReader) -> None:
+    """And what is left for the next request isn't skipped, whichever comes first."""
+    for first in (0, 900):
+        await world.add("home", *(item(number) for number in range(first, first + 900)))
+    await world.timelines.mark_read(ANN, "home", [str(number) for number in range(1800) if number % 100], NOW)
+    world.redis = counting = CountingRedis(world.redis)  # type: ignore[assignment]
+    for oldest_first in (True, False):
+        before = counting.trips
+        page = await world.arrivals_page("global", limit=3, view="unread", oldest_first=oldest_first)
+        assert counting.trips - before <= 3
+        wanted = ["0", "100", "200"] if oldest_first else ["1700", "1600", "1500"]
+        assert [row.id for row in page.rows] == wanted
+        assert page.resume == page.rows[-1].place
+        assert page.newest == (page.resume if oldest_first else (await world.arrivals(oldest_first=False))[0].place)
