@@ -6,6 +6,7 @@ published afresh. Posts of a feed are kept in the store (`upkeep.sweep`), whatev
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from microsub.feeds.record import Feeds
 from microsub.formats.documents.values import FeedDocument, is_iri
 from microsub.formats.wire import from_wire
 from microsub.kit.digests import short_digest
+from microsub.kit.rate_limits import FixedWindow
 from microsub.model.filters import Filter, Searched
 from microsub.model.jf2 import Card, Entry
 from microsub.model.reader import GLOBAL
@@ -38,6 +40,8 @@ _WINDOW = 200
 """Newest items of a channel that are looked at for news, and items whose posts are looked at for edits."""
 
 _MOST_REFUSED = 20_000
+_SEARCHED = 30.0
+"""Seconds in which a feed's search is asked once, however often its address is."""
 
 MostItems = Callable[[str], Awaitable[int]]
 """User to how many items one of their output feeds may have; 0: as many as there can be."""
@@ -59,7 +63,7 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A document that is about to be written, and the rows that it shows."""
+    """A document that is about to be written, and the rows that it shows, or is to show once it is `filled`."""
 
     document: FeedDocument
     rows: tuple[OutputRow, ...]
@@ -80,12 +84,13 @@ class OutputContents:
     ) -> None:
         """Without `find` searches bring nothing in. `hubs` are named in every document."""
         self._find = find
-        self._hubs = tuple(hubs)
+        self.hubs = tuple(hubs)
         self._store = store
         self._items = items
         self._feeds = feeds
         self._most = most
         self._refused: set[tuple[str, str]] = set()
+        self._searches = FixedWindow(1, _SEARCHED)
 
     # --- by hand
 
@@ -139,7 +144,7 @@ class OutputContents:
 
     async def _found(self, feed: OutputFeed, query: str, now: float) -> Sequence[str]:
         """What the feed's search finds; where it can't be searched just now, what comes in comes in later."""
-        if self._find is None:
+        if self._find is None or not self._searches.allows(f"{feed.id} {query}", now):
             return ()
         try:
             return await self._find(feed.user, feed.settings.channel or GLOBAL, query, now)
@@ -148,7 +153,7 @@ class OutputContents:
             return ()
 
     async def _take_in(self, feed: OutputFeed, ids: Sequence[str], now: float) -> None:
-        filters = orjson.dumps(encode(feed.settings.filters)).decode()
+        filters = sys.intern(orjson.dumps(encode(feed.settings.filters)).decode())
         offered = await self._store.never_in(feed, ids)
         hashes = await self._wanted([item for item in offered if (filters, item) not in self._refused])
         if feed.settings.filters:
@@ -182,7 +187,7 @@ class OutputContents:
 
     # --- the document
 
-    async def contents(
+    async def listed(
         self,
         feed: OutputFeed,
         base: str,
@@ -192,7 +197,7 @@ class OutputContents:
         stylesheet: str = "",
         only: frozenset[str] | None = None,
     ) -> Contents:
-        """What the feed shows now, or the archive of that name; `only` these items of it.
+        """What the feed shows now, or the archive of that name, without entries; `only` these items of it.
 
         Raises NotFound for an archive that isn't there.
 
@@ -200,7 +205,7 @@ class OutputContents:
         hundred items stands in archives. An archive is named by what stands in it and in those before, so what its
         address shows never changes.
         """
-        rows = await self._store.rows(feed, now)
+        rows = await self._store.rows(feed, now, SHOWN if feed.is_limited else MOST_ITEMS)
         addresses = feed.addresses(base)
         whole = FeedDocument(
             id=f"urn:uuid:{feed.id}",
@@ -208,15 +213,15 @@ class OutputContents:
             addresses=addresses,
             updated=datetime.fromtimestamp(feed.modified, UTC),
             complete=feed.is_limited,
-            hubs=self._hubs,
+            hubs=self.hubs,
             stylesheet=stylesheet,
         )
         names = [] if feed.is_limited else archive_names(rows)
         if archive is None:
             linked = max(0, len(names) - 1)
-            shown = rows[:SHOWN] if feed.is_limited else rows[: len(rows) - linked * ARCHIVE]
             previous = _named(addresses, names[linked - 1]) if linked else {}
-            return await self._made(replace(whole, previous=previous), _these(shown, only))
+            shown = rows[: len(rows) - linked * ARCHIVE]
+            return Contents(replace(whole, previous=previous), _these(shown, only))
         if archive not in names:
             raise NotFound("there is no such archive, or not any more")
         place = names.index(archive)
@@ -229,10 +234,11 @@ class OutputContents:
             previous=_named(addresses, names[place - 1]) if place else {},
             current=addresses,
         )
-        return await self._made(of_archive, _these(rows[end - ARCHIVE : end], only))
+        return Contents(of_archive, _these(rows[end - ARCHIVE : end], only))
 
-    async def _made(self, document: FeedDocument, rows: Sequence[OutputRow]) -> Contents:
-        """The document with the entries of these rows."""
+    async def filled(self, contents: Contents) -> Contents:
+        """The document with the entries of its rows, as far as these are there."""
+        document, rows = contents.document, contents.rows
         entries = await self._entries([row.item for row in rows])
         listed = tuple(row for row in rows if row.item in entries)
         updated = max([document.updated.timestamp(), *(row.published for row in listed)])
@@ -283,8 +289,8 @@ def archive_names(rows: Sequence[OutputRow]) -> list[str]:
     return names
 
 
-def _these(rows: Sequence[OutputRow], only: frozenset[str] | None) -> Sequence[OutputRow]:
-    return rows if only is None else [row for row in rows if row.item in only]
+def _these(rows: Sequence[OutputRow], only: frozenset[str] | None) -> tuple[OutputRow, ...]:
+    return tuple(row for row in rows if only is None or row.item in only)
 
 
 def _named(addresses: Mapping[str, str], archive: str) -> dict[str, str]:

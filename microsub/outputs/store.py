@@ -391,6 +391,7 @@ def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
             changed=float(found["changed"]),
             modified=float(found["modified"]),
             removed=float(found["removed"]) if "removed" in found else None,
+            editions=int(found.get("editions", 0)),
         )
 
 

@@ -47,6 +47,7 @@ class OutputFeed:
     changed: float = 0.0
     modified: float = 0.0
     removed: float | None = None
+    editions: int = 0
 
     @property
     def title(self) -> str:

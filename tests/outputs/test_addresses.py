@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
+from typing import Any
 
+import pytest
 import structlog
 
 from microsub.formats.parse import parse
 from microsub.identity.limits import OUTPUT_GUESSES_OF_NETWORK, OUTPUTS_OF_FEED
+from microsub.posts.items import Items
 from tests.outputs.conftest import Publisher
 from tests.support.readers import posts
 
@@ -212,3 +216,37 @@ async def test_entries_have_who_wrote_them(alice: Publisher) -> None:
     feed = parse((await alice.get(addresses["rss"])).content, addresses["rss"], FORMS["rss"])
     assert feed.entries[0].author is not None
     assert feed.entries[0].author.name
+
+
+async def test_asking_again_costs_little(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document is written once until something in it changes, however often anybody asks for it."""
+    for settings in ({}, {"max_impressions": 1000}):
+        name = f"picks{len(settings)}"
+        addresses, ids = await alice.make(name, **settings), await alice.items()
+        await alice.add(ids["a"], name=name)
+        read = 0
+        data = Items.data
+
+        async def counted(items: Items, of: Sequence[str], data: Any = data) -> Any:
+            nonlocal read
+            read += 1
+            return await data(items, of)
+
+        monkeypatch.setattr(Items, "data", counted)
+        for _ in range(5):
+            assert await alice.shown(addresses["json"]) == ["a"]
+        assert read == 1
+        await alice.add(ids["b"], name=name)
+        assert await alice.shown(addresses["json"]) == ["b", "a"]
+        assert read == 2
+        monkeypatch.undo()
+
+
+async def test_headers_that_can_not_be_used(alice: Publisher) -> None:
+    """A host that names nothing is refused, a date beyond all times passed over."""
+    address = (await alice.make(public="true"))["rss"]
+    for host in ("\xff:99999", 'a"><b', "a b", "[::1", "evil.example/path"):
+        reply = await alice.server.client.get(address, headers={b"host": host.encode("latin-1")})
+        assert reply.status_code == 400, host
+    for date in ("Mon, 01 Jan 99999999999 00:00:00 GMT", "Mon, 31 Dec 9999 23:59:59 -2359"):
+        assert (await alice.get(address, if_modified_since=date, if_range=date)).status_code in {200, 304}, date

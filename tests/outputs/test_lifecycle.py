@@ -123,7 +123,9 @@ async def test_what_a_search_finds_goes_out(alice: Publisher) -> None:
     object.__setattr__(server.services, "output_contents", contents)
     addresses = await alice.make(search="tea OR rain", channel="home")
     for _ in range(3):
+        server.now += 60
         assert await alice.shown(addresses["json"]) == ["a", "c"]
+        assert await alice.shown(addresses["json"]) == ["a", "c"], "a search is asked once in a while"
     assert asked == [("alice", "home", "tea OR rain")] * 3
     refused = await alice.reader.post(400, action="outputs", method="change", output="picks", search="OR")
     assert "'OR'" in refused["error_description"]

@@ -14,15 +14,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 
 from starlette.types import Receive, Scope, Send
 
-from microsub.errors import AddressRevoked, MethodNotAllowed, NotFound, RequestError, StoreError, TooManyRequests
+from microsub.errors import (
+    AddressRevoked,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    RequestError,
+    StoreError,
+    TooManyRequests,
+)
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument, uri
 from microsub.identity.limits import (
@@ -38,9 +47,8 @@ from microsub.kit.http.params import collect, urlencoded
 from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
 from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
 from microsub.model.reader import NAME
-from microsub.outputs.contents import Contents
 from microsub.outputs.store import Reservation
-from microsub.outputs.values import PATH, OutputFeed
+from microsub.outputs.values import PATH, OutputFeed, OutputRow
 from microsub.surface import Services
 
 METHODS = "GET, HEAD, OPTIONS"
@@ -57,6 +65,11 @@ _TAIL = 64
 _LOOK = 0.01
 """Seconds for which the end is held back, to see whether the client is still there."""
 
+_KEPT_BYTES = 64 * 1024 * 1024
+_KEPT = 60.0
+"""Bytes, and seconds, of documents that are kept: names and pictures of authors change without a step of its user."""
+
+_HOST = re.compile(r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{20,64}")
 _CORS: list[Header] = [
     (b"access-control-allow-origin", b"*"),
@@ -92,6 +105,46 @@ class ShownReply(HttpReply):
     leave: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenDocument:
+    """The bytes of a document, the rows that it shows, and the document without its entries."""
+
+    body: bytes
+    rows: tuple[OutputRow, ...]
+    document: FeedDocument
+    tag: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tag", f'"{short_digest(self.body, 12)}"')
+
+
+class _Documents:
+    """Documents that were written lately, by all that they depend on: anybody may ask for them without end."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[Hashable, tuple[float, WrittenDocument]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable, now: float) -> WrittenDocument | None:
+        """The document, if it isn't old."""
+        at, written = self._found.get(key, (0.0, None))
+        return written if 0 <= now - at < _KEPT else None
+
+    def keep(self, key: Hashable, written: WrittenDocument, now: float) -> None:
+        """Keep it, and so much of what was kept last as there is room for."""
+        _, former = self._found.pop(key, (0.0, None))
+        self._found[key] = (now, written)
+        self._bytes += _cost(written) - (_cost(former) if former else 0)
+        while self._bytes > _KEPT_BYTES:
+            _, (_, oldest) = self._found.popitem(last=False)
+            self._bytes -= _cost(oldest)
+
+
+def _cost(written: WrittenDocument) -> int:
+    """Bytes of memory, roughly."""
+    return len(written.body) + 500 * len(written.rows) + 4000
+
+
 class OutputEndpoint(HttpEndpoint):
     """Answers every request below `PATH`; `stylesheet` is the path of the pages' style."""
 
@@ -103,6 +156,7 @@ class OutputEndpoint(HttpEndpoint):
         self._address = address
         self._stylesheet = stylesheet
         self._limits = RateLimiter()
+        self._documents = _Documents()
 
     def logged_path(self, path: str) -> str:
         """Without the secret in it."""
@@ -138,29 +192,51 @@ class OutputEndpoint(HttpEndpoint):
         if feed.stem is None:  # revoked in this moment
             raise AddressRevoked
         archive = collect(urlencoded(scope["query_string"])).text("archive")
-        contents = await self._contents(scope, feed, archive, now)
-        reply = _reply(scope, feed, form, contents.document, archive, now)
+        written = await self._written(scope, feed, form, archive, now)
+        reply = _reply(scope, feed, form, written, archive, now)
         if reply.status != 200 or scope["method"] == "HEAD":
             return reply
-        reservation = await services.outputs.reserve(feed, contents.rows, now)
-        if reservation.items != {row.item for row in contents.rows}:
+        reservation = await services.outputs.reserve(feed, written.rows, now)
+        if reservation.items != {row.item for row in written.rows}:
             # Others took the last impression of some of them in between.
-            contents = await self._contents(scope, feed, archive, now, reservation.items)
-            reply = _reply(scope, feed, form, contents.document, archive, now, whole=True)
+            written = await self._written(scope, feed, form, archive, now, reservation.items)
+            reply = _reply(scope, feed, form, written, archive, now, whole=True)
         return ShownReply(reply.body, reply.headers, reply.status, feed=feed, reservation=reservation, leave=leave)
 
-    async def _contents(
-        self, scope: Scope, feed: OutputFeed, archive: str | None, now: float, only: frozenset[str] | None = None
-    ) -> Contents:
-        base = self._base(scope)
-        style = self._stylesheet
-        return await self._services.output_contents.contents(
-            feed, base, now, archive=archive, stylesheet=style, only=only
-        )
+    async def _written(
+        self,
+        scope: Scope,
+        feed: OutputFeed,
+        form: str,
+        archive: str | None,
+        now: float,
+        only: frozenset[str] | None = None,
+    ) -> WrittenDocument:
+        """The document, which is written again when something in it has changed, or is old."""
+        contents, base = self._services.output_contents, self._base(scope)
+        state = (feed.id, feed.editions, feed.modified, feed.changed, feed.stem, contents.hubs, base, form, archive)
+        listed, rows = None, None
+        if feed.is_limited or only is not None:  # items leave without any step of its user
+            listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet, only=only)
+            rows = listed.rows
+        known = self._documents.get((*state, rows), now)
+        if known is not None:
+            return known
+        if listed is None:
+            listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
+        made = await contents.filled(listed)
+        # In a thread: megabytes take a twentieth of a second.
+        body = await asyncio.to_thread(FORMATS[form].write, made.document)
+        written = WrittenDocument(body, made.rows, replace(made.document, entries=()))
+        self._documents.keep((*state, rows), written, now)
+        return written
 
     def _base(self, scope: Scope) -> str:
         host = _header(scope, b"host")
-        return self._address.base(host) or f"{scope['scheme']}://{host}"
+        base = self._address.base(host)
+        if base is None and not _HOST.fullmatch(host):
+            raise InvalidRequest("the 'Host' header can't be used: expected a name or address, with a port or without")
+        return base or f"{scope['scheme']}://{host}"
 
     async def _found(self, scope: Scope) -> tuple[OutputFeed, str]:
         """The feed and the format that the path names, within the limits of the network that asks."""
@@ -251,17 +327,16 @@ def _reply(
     scope: Scope,
     feed: OutputFeed,
     form: str,
-    document: FeedDocument,
+    written: WrittenDocument,
     archive: str | None,
     now: float,
     *,
     whole: bool = False,
 ) -> HttpReply:
     """The document, a part of it, or that the client has it already; `whole`: the document in any case."""
-    body = FORMATS[form].write(document)
+    body, tag = written.body, written.tag
     modified = datetime.fromtimestamp(int(feed.modified), UTC)
-    tag = f'"{short_digest(body, 12)}"'
-    headers = [*_headers(feed, form, archive, tag, modified), *_hubs(document, form)]
+    headers = [*_headers(feed, form, archive, tag, modified), *_hubs(written.document, form)]
     if not whole and _is_known(scope, tag, modified, now):
         return HttpReply(b"", headers, 304)
     kind: Header = (b"content-type", FORMATS[form].content_type.encode())
@@ -326,7 +401,7 @@ def _range(scope: Scope, size: int, tag: str, modified: datetime) -> tuple[int, 
 
 
 def _date(text: str) -> datetime | None:
-    with suppress(ValueError):
+    with suppress(ValueError, OverflowError):
         found = parsedate_to_datetime(text) if text else None
         return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
     return None
