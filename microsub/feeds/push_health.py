@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from microsub.feeds.record import FeedRecord
+from microsub.kit.urls import redacted
 from microsub.model.moments import number
 
 NO_HUB = "the feed names no hub"
 NOT_YET = "the hub was not asked yet; that needs MICROSUB_BASE_URL"
 LAPSED = "the lease is over"
+PRIVATE = "the feed's address holds a secret, which no hub is told, and the feed names no other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,18 @@ class PushHealth:
         return self.lease_until is not None
 
 
+def topic_of(feed: FeedRecord) -> str | None:
+    """What the feed is known by at its hub: what it calls itself, else its address, unless that holds a secret."""
+    return feed.self_url or (feed.url if redacted(feed.url) == feed.url else None)
+
+
 def push_health(feed: FeedRecord, now: float) -> PushHealth:
     """The health of a feed's subscription at a Unix time, by its record."""
     said = feed.extra
     until = number(said.get("push_until"))
     in_force = until is not None and now < until
     pushed = in_force and said.get("push") == "1"
-    why = said.get("push_why") or (NOT_YET if feed.hub else NO_HUB)
+    why = said.get("push_why") or (NO_HUB if not feed.hub else PRIVATE if topic_of(feed) is None else NOT_YET)
     if until is not None and not in_force:
         why = LAPSED
     return PushHealth(

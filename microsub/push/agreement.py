@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from microsub.feeds.push_health import topic_of
 from microsub.model.moments import number
 
 if TYPE_CHECKING:
@@ -135,12 +136,15 @@ class Agreement:
 
 
 def wish_of(feed: FeedRecord) -> Wish | None:
-    """What `feed` wants to be subscribed to; None where it names no hub, or is gone.
-
-    The topic is what the feed calls itself; one that doesn't is known by its address.
-    """
-    topic = feed.self_url or feed.url
-    if feed.gone or not feed.hub or " " in feed.hub + topic or max(len(feed.hub), len(topic)) > _LONGEST_URL:
+    """What `feed` wants to be subscribed to; None where it names no hub, has no topic, or is gone."""
+    topic = topic_of(feed)
+    if (
+        feed.gone
+        or not feed.hub
+        or topic is None
+        or " " in feed.hub + topic
+        or max(len(feed.hub), len(topic)) > _LONGEST_URL
+    ):
         return None
     return Wish(feed.hub, topic)
 

@@ -277,6 +277,20 @@ async def test_secrets_go_to_no_public_hub_in_the_clear(push: Push) -> None:
     await fetcher.aclose()
 
 
+@pytest.mark.parametrize(
+    "address", ["http://ann:pass-word@blog.test:{port}/feed", "http://blog.test:{port}/feed?token=0f3a9c71bd"]
+)
+async def test_no_hub_is_told_the_secret_address_of_a_feed(push: Push, address: str) -> None:
+    """A private feed that doesn't say what it calls itself is polled, and the health says why."""
+    body = push.document().replace(b'rel="self"', b'rel="via"')
+    push.site.serve_document("/feed", body)
+    feed = await push.it.follow(address.format(port=push.site.port))
+    await push.poll(feed)
+    await push.look()
+    assert push.hub.requests == []
+    assert (await push.health(feed)).why.startswith("the feed's address holds a secret")
+
+
 async def test_a_hub_that_hangs_holds_up_no_other(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty feeds of a hub that never answers, and one of another: that one is subscribed at once."""
     monkeypatch.setattr(hubs, "LIMITS", SendLimits(total=0.2, body=1000))
