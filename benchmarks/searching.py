@@ -24,9 +24,9 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from benchmarks.ingesting import place, server, spent, workers
+from benchmarks.ingesting import place, spent, workers
 from benchmarks.report import aligned
-from benchmarks.world import SETTINGS, rewritten
+from benchmarks.world import SETTINGS, rewritten, web
 from microsub import wiring
 from microsub.feeds.events import Events
 from microsub.formats.wire import dump, to_wire
@@ -72,11 +72,15 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What readers with so many feeds wait, in milliseconds, by kind of question: median and the slowest twentieth."""
+    """What readers with so many feeds wait, in milliseconds, by kind of question: median and the slowest twentieth.
+
+    `processor` is the time that the web process and Redis need for a question, on average.
+    """
 
     feeds: int
     p50: float
     p95: float
+    processor: float
     kinds: dict[str, tuple[float, float]]
 
 
@@ -119,8 +123,10 @@ def measure(*, quick: bool) -> Found:
         costs = [asyncio.run(_cost(Path(folder) / f"cost-{turn}", feeds)) for turn in range(turns)]
         there = Path(folder) / "search"
         seconds, size, readers = asyncio.run(_filled(there, posts))
-        with server(there, "web") as endpoint:
-            waits = [_waiting(endpoint, feeds, tokens) for feeds, tokens in readers.items()]
+        with web(there) as (endpoint, process):
+            redis = orjson.loads((there / "data" / "redis.json").read_bytes())["pid"]
+            pids = (process.pid, redis)
+            waits = [_waiting(endpoint, pids, feeds, tokens) for feeds, tokens in readers.items()]
         return Found(tuple(costs), tuple(waits), posts, seconds, size)
 
 
@@ -217,6 +223,7 @@ async def _filled(folder: Path, posts: int) -> tuple[float, int, dict[int, list[
             count: [await _reader(stores, feeds, count, place, now) for place in range(READERS)] for count in FOLLOWED
         }
         await rewritten(stores.redis)
+        await wiring.backend.configuration(settings, stores).watch_data()
         began = time.perf_counter()
         await wiring.worker.follower(settings, stores).build()
         return time.perf_counter() - began, IndexFolder(settings.index).size(), readers
@@ -255,8 +262,9 @@ def _questions(language: _Language) -> Iterator[tuple[str, str]]:
         yield "unread, in a month", f"{usual} is:unread after:30d"
 
 
-def _waiting(endpoint: str, feeds: int, tokens: Sequence[str]) -> Waiting:
+def _waiting(endpoint: str, pids: Sequence[int], feeds: int, tokens: Sequence[str]) -> Waiting:
     took: dict[str, list[float]] = {}
+    before = spent(*pids)
     questions = _questions(_Language())
     place = urlsplit(endpoint)
     for token in tokens:
@@ -275,7 +283,9 @@ def _waiting(endpoint: str, feeds: int, tokens: Sequence[str]) -> Waiting:
         connection.close()
     print(f"  readers with {feeds:,} feeds were answered", file=sys.stderr)
     every = [one for several in took.values() for one in several]
-    return Waiting(feeds, median(every), _p95(every), {kind: (median(some), _p95(some)) for kind, some in took.items()})
+    processor = (spent(*pids) - before) / len(tokens) / (QUESTIONS + 10) * 1e3
+    kinds = {kind: (median(some), _p95(some)) for kind, some in took.items()}
+    return Waiting(feeds, median(every), _p95(every), processor, kinds)
 
 
 def _p95(values: Sequence[float]) -> float:
@@ -299,6 +309,7 @@ def text(found: Found) -> str:
         ("ms, p50 and p95", *(f"{one.feeds:,} feeds" for one in found.waits)),
         *((kind, *("{:.1f} {:.1f}".format(*one.kinds[kind]) for one in found.waits)) for kind in kinds),
         ("all", *(f"{one.p50:.1f} {one.p95:.1f}" for one in found.waits)),
+        ("processor time of one, on average", *(f"{one.processor:.1f}" for one in found.waits)),
     ]
     aims = [("aim", "reached", ""), *((name, value, "met" if met else "MISSED") for name, value, met in found.aims())]
     return "\n\n".join([aligned(cost), built, aligned(waits), aligned(aims)])

@@ -295,8 +295,8 @@ class Settings:
         _switch,
         "on",
         "on or off",
-        "Whether posts can be searched. It takes a file of about a kilobyte for each post on every machine, and some "
-        "processor time for each post that comes in.",
+        "Whether posts can be searched. Each post takes one or two kilobytes of a file on every machine, and some "
+        "processor time when it comes in.",
     )
     search_dir: Path | None = setting(
         "folder",

@@ -159,8 +159,11 @@ class IndexFollower:
         if self._folder.current() != generation.path:  # lost, or corrupt for a reader
             return True
         facts = await thread.run(generation.facts)
+        instance, before = await self._instance(), facts["instance"]
+        if not before and instance:  # it was built before the server's first start was over
+            await thread.run(lambda: generation.note({"instance": instance}))
         why = ""
-        if facts.get("instance", "") != await self._instance():
+        if before and before != instance:
             why = "Redis holds other data than before"
         elif not await self._events.reach(facts["cursor"]):
             why = "events were lost"
@@ -191,8 +194,10 @@ class IndexFollower:
             await self._write(thread, generation, missing, checked=str(checked))
         there = await thread.run(lambda: generation.items(self._looked_through, _COMPARED_AT_ONCE))
         self._looked_through = there[-1] if there else 0
-        stored = {item for item, _, _ in await self._stored(there)}
-        await self._write(thread, generation, [item for item in there if item not in stored])
+        places = await self._items.places([str(item) for item in there])
+        await self._write(
+            thread, generation, [item for item, place in zip(there, places, strict=True) if place is None]
+        )
         posts, empty = await thread.run(generation.counts)
         self._hollow = empty > _ALWAYS_EMPTY + _MOST_EMPTY * posts
 
