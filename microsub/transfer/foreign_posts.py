@@ -19,7 +19,7 @@ from microsub.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.html.sanitise import clean_html
 from microsub.formats.html.text import without_controls
-from microsub.formats.normalise import RawEntry, finish
+from microsub.formats.normalise import MAX_BODY, MAX_LIST, MAX_SUMMARY, RawEntry, finish
 from microsub.formats.wire import from_wire
 from microsub.kit.urls import EXECUTABLE, safe_url
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
@@ -32,6 +32,9 @@ _LINK_LISTS = (
     *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
 )
 _TEXTS = ("type", "post_type", "name", "summary", "rsvp", "start", "end")
+_MOST_BODY = 2 * MAX_BODY
+_MOST_TEXTS = 4_000_000
+"""Characters of all texts of a post, as `records.LONGEST_LINE` has it: what this server writes is smaller."""
 
 
 def exported_posts(body: bytes) -> list[Entry | None]:
@@ -43,10 +46,30 @@ def exported_posts(body: bytes) -> list[Entry | None]:
     return [_post(one) for one in found]
 
 
+_BODIES = ("html", "text")
+_UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError)
+"""What values raise that have another type than is expected, or another size."""
+
+
 def _post(wire: Any) -> Entry | None:
-    with suppress(ValueError, TypeError, AttributeError, KeyError):
-        return _cleaned(from_wire(wire), 0)
+    with suppress(*_UNUSABLE):
+        if _characters(wire) <= _MOST_TEXTS:
+            return _cleaned(from_wire(wire), 0)
     return None
+
+
+def _characters(wire: Any, name: str = "") -> int:
+    """Characters of all texts within. Raises ValueError for one that is longer, or a list, than this server's are."""
+    if isinstance(wire, str):
+        if len(wire) > (_MOST_BODY if name in _BODIES else MAX_SUMMARY):
+            raise ValueError(f"'{name}' is too long")
+        return len(wire)
+    if not isinstance(wire, dict | list):
+        return 0
+    if len(wire) > MAX_LIST:
+        raise ValueError(f"'{name}' has too many parts")
+    parts = wire.items() if isinstance(wire, dict) else ((name, part) for part in wire)
+    return sum(len(key) + _characters(part, key) for key, part in parts)
 
 
 def _cleaned(entry: Entry, depth: int) -> Entry:
@@ -64,7 +87,7 @@ def _cleaned(entry: Entry, depth: int) -> Entry:
         card = getattr(entry, name)
         changes[name] = None if card is None else _card(card)
     changes["enclosure"] = tuple(
-        replace(one, url=safe, type=_text(one.type), title=_text(one.title))
+        Enclosure(safe, _text(one.type), _count(one.length), _count(one.duration), _text(one.title))
         for one in entry.enclosure
         if isinstance(one, Enclosure) and (safe := safe_url(one.url))
     )
@@ -83,7 +106,10 @@ def _refs(refs: Mapping[str, Entry | Card], depth: int) -> dict[str, Entry | Car
 def _content(content: Content | None, base: str) -> Content | None:
     if content is None:
         return None
-    return Content(without_controls(clean_html(content.html or "", base)), without_controls(content.text or ""))
+    cleaned = without_controls(clean_html(content.html or "", base))
+    if len(cleaned) > _MOST_BODY:  # with its links made absolute
+        raise ValueError("the body is too long")
+    return Content(cleaned, without_controls(content.text or ""))
 
 
 def _card(card: Card) -> Card:
@@ -134,7 +160,7 @@ def _reader_post(node: Any) -> ReaderPost | None:
     if not isinstance(node, dict):
         return None
     read: Callable[[dict[str, Any]], ReaderPost | None] = _miniflux if "feed_id" in node or "hash" in node else _google
-    with suppress(ValueError, TypeError):
+    with suppress(*_UNUSABLE):
         return read(node)
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import zipfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from microsub.transfer.foreign_posts import ReaderPost
 
 MOST_BYTES = 512 * 1024 * 1024
-"""Bytes of one file, and of one that lies in an archive."""
+"""Bytes of a file, and of all together that lie in an archive."""
 MOST_FILES = 20_000
+MOST_VALUES = 20_000_000
+"""Lists, objects and commas of a file in JSON: each value takes dozens of bytes of memory."""
 _TOGETHER = 100
 _LOOKED_AT = 5000
 """Posts of a feed among which one is looked for, the latest."""
@@ -83,20 +86,24 @@ def brought_files(path: Path) -> Iterator[BroughtFile]:
         members = [one for one in archive.infolist() if one.filename.endswith((".xml", ".opml", ".json"))]
         if len(members) > MOST_FILES:
             raise InvalidRequest(f"{path.name} holds too many files: expected {MOST_FILES} at most")
+        room = MOST_BYTES
         for member in sorted(members, key=lambda one: (one.filename.endswith(".json"), one.filename)):
             try:
                 with archive.open(member) as source:
-                    body = source.read(MOST_BYTES + 1)
-            except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, OSError) as error:
+                    body = source.read(room + 1)
+            except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
                 raise InvalidRequest(f"{member.filename} in {path.name} can't be read: {error}") from None
-            if len(body) > MOST_BYTES:
-                raise InvalidRequest(f"{member.filename} is too large: expected {MOST_BYTES} bytes at most")
+            room -= len(body)
+            if room < 0:
+                raise InvalidRequest(f"{path.name} is too large: expected {MOST_BYTES} bytes at most in all its files")
             yield _read(member.filename, body)
 
 
 def _read(name: str, body: bytes) -> BroughtFile:
     if body.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")[:1] == b"<":
         return BroughtFile(name, opml=body)
+    if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise InvalidRequest(f"{name} has too many values: expected {MOST_VALUES} at most")
     try:
         found = orjson.loads(body.removeprefix(b"\xef\xbb\xbf"))
     except ValueError as error:

@@ -15,6 +15,7 @@ from microsub.errors import InvalidRequest, ParseError
 from microsub.posts.imported import Imported
 from microsub.redis.protocol import Redis
 from microsub.timelines.pages import mark
+from microsub.transfer import other_readers
 from microsub.transfer.other_readers import BroughtReport, OtherReaders
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
@@ -151,3 +152,41 @@ async def test_what_is_no_export(here: World, ann: Reader, tmp_path: Path, body:
     path.write_bytes(body)
     with pytest.raises((InvalidRequest, ParseError), match=r"file\.json"):
         await bring(here, "freshrss", path)
+
+
+async def test_an_archive_that_unfolds_without_end(
+    here: World, ann: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its files together have the room of one; a file of small values has as much of them as fit into memory."""
+    monkeypatch.setattr(other_readers, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(other_readers, "MOST_VALUES", 1000)
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(4):
+            archive.writestr(f"../../{number}.json", b'{"items": []}' + b" " * 3000)
+    with pytest.raises(InvalidRequest, match="in all its files"):
+        await bring(here, "freshrss", path)
+    (tmp_path / "values.json").write_bytes(b"[" + b"[]," * 2000 + b"[]]")
+    with pytest.raises(InvalidRequest, match="too many values"):
+        await bring(here, "freshrss", tmp_path / "values.json")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"published": None, "crawlTimeMsec": "9" * 400},
+        {"published": {"a": 1}},
+        {"enclosure": [{"href": "javascript:x()", "length": "x"}], "canonical": [5, None, {"href": ["x"]}]},
+        {"origin": [1], "author": {"a": 1}, "categories": [None, 7]},
+    ],
+)
+async def test_odd_values_keep_no_other_post_out(here: World, ann: Reader, tmp_path: Path, odd: dict[str, Any]) -> None:
+    """They are passed over, or their post is."""
+    good = _freshrss("1", "https://old.example/feed", "https://old.example/1", "starred")
+    (tmp_path / "file.json").write_text(
+        json.dumps({"items": [{**_freshrss("2", "", "https://old.example/2"), **odd}, good]})
+    )
+    await bring(here, "starred", tmp_path / "file.json")
+    shown = await ann.timeline("saved")
+    assert "https://old.example/1" in [one["url"] for one in shown]
+    assert "javascript:" not in json.dumps(shown)

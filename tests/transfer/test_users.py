@@ -14,6 +14,7 @@ import pytest
 from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest, ParseError
 from microsub.formats.parse import parse
+from microsub.model.jf2 import Enclosure
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.posts.entries import items_to_store
 from microsub.posts.imported import Imported
@@ -22,6 +23,7 @@ from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.pages import mark
 from microsub.timelines.saved import save
+from microsub.transfer.foreign_posts import exported_posts
 from microsub.transfer.records import VERSION
 from microsub.transfer.reports import ImportReport
 from microsub.transfer.user_export import UserExport
@@ -291,6 +293,34 @@ async def test_what_a_file_says_is_cleaned(there: World, here: World) -> None:
     assert b"words" in data
     for bad in (b"onclick", b"<script", b"javascript:"):
         assert bad not in data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "n" * 100_000},
+        {"content": {"html": "<p>x</p>", "text": "x" * 1_500_000}},
+        {"content": {"html": "<a href=x>x</a>" * 20_000, "text": "x"}, "url": f"https://a.example/{'x' * 1900}/"},
+        {"photo": [f"https://a.example/{number}" for number in range(1000)]},
+        {"category": [f"tag {number}" for number in range(1000)]},
+        {"refs": {f"https://a.example/{n}": {"type": "entry", "content": {"text": "x" * 900_000}} for n in range(5)}},
+    ],
+    ids=["name", "text", "links", "photos", "tags", "refs"],
+)
+def test_a_post_is_no_larger_than_one_of_a_feed(change: dict[str, Any]) -> None:
+    """Timelines would carry it with every page."""
+    sound = {"type": "entry", "url": "https://a.example/1", "name": "A post", "content": {"html": "x", "text": "x"}}
+    found = exported_posts(json.dumps([sound, {**sound, **change}]).encode())
+    assert found[0] is not None
+    assert found[1] is None
+
+
+def test_files_of_a_post_say_their_length_as_a_number() -> None:
+    """As apps expect it."""
+    odd = {"url": "https://a.example/1.mp3", "length": "x", "duration": {"a": 1}}
+    (found,) = exported_posts(json.dumps([{"type": "entry", "name": "A post", "enclosure": [odd]}]).encode())
+    assert found is not None
+    assert found.enclosure == (Enclosure("https://a.example/1.mp3"),)
 
 
 async def test_an_export_has_no_secrets_of_its_user(there: World) -> None:
