@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.flows.test_serve import document, renamed
+from tests.flows.test_worker_beside import worker_of
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, installation, reader
 from tests.support.reader import Reader
@@ -67,7 +68,7 @@ async def test_what_is_polled_is_found_whatever_becomes_of_the_index(tmp_path: P
                 assert (await status(installed))["built"] >= before["built"]
                 assert len(await found(alice, "feed:second") or ()) == 5
 
-                (worker,) = _workers(installed)
+                worker: int = await wait_until(lambda: worker_of(installed.processes[0].pid))
                 os.kill(worker, signal.SIGKILL)
                 shutil.rmtree(tmp_path / "data" / "search")
                 await finds(alice, "feed:first", 3)
@@ -75,13 +76,6 @@ async def test_what_is_polled_is_found_whatever_becomes_of_the_index(tmp_path: P
         code, out, err = await installed.run("search", "status")
         assert code == 0, err
         assert "no process follows the posts" in out
-
-
-def _workers(installed: Installation) -> list[int]:
-    """The process numbers of workers beside a server: its children."""
-    server = installed.processes[0].pid
-    return [int(child) for child in Path(f"/proc/{server}/task/{server}/children").read_text().split()
-            if b"microsub.cli.running" in Path(f"/proc/{child}/cmdline").read_bytes()]  # fmt: skip
 
 
 async def test_a_machine_that_only_answers_writes_its_own_index(tmp_path: Path) -> None:
