@@ -222,7 +222,12 @@ def address_leads(user: str, name: str, secret: str | None, known: Mapping[str, 
 
 
 def output_agrees(
-    user: str, name: str, sets: Sequence[Mapping[str, float]], impressions: Collection[str], editions: Collection[str]
+    user: str,
+    name: str,
+    sets: Sequence[Mapping[str, float]],
+    impressions: Collection[str],
+    editions: Collection[str],
+    offered: Collection[str],
 ) -> Iterator[Finding]:
     """Invariant 9, for the published, imported and edited items of one output feed."""
     published, imported, edited = sets
@@ -244,6 +249,9 @@ def output_agrees(
         },
         "impressions of no item": {
             item: ("HDEL", keys.output_impressions(*of_user), item) for item in set(impressions) - inside
+        },
+        "brought in by the channel, but not in the feed": {
+            item: ("SREM", keys.output_offered(*of_user), item) for item in set(offered) - inside
         },
     }
     for what, items in broken.items():

@@ -247,11 +247,13 @@ async def _output(reader: Reader, seen: Seen, found: Findings, user: str, name: 
     sets = [key(user, name) for key in (keys.output_published, keys.output_imported, keys.output_edited)]
     maps = [keys.output_impressions(user, name), keys.output_editions(user, name), keys.output_held(user, name)]
     flat = await reader.walk("ZSCAN", sets) | await reader.walk("HSCAN", maps)
+    offered = (await reader.walk("SSCAN", [keys.output_offered(user, name)])).popitem()[1]
     published, imported, edited = (scores(flat[key]) for key in sets)
     impressions, editions, held = (pairs(flat[key]) for key in maps)
     found.examined["output items"] += len(published) + len(imported)
     found.examined["replies with output feeds"] += len(held)
-    found.found += invariants.output_agrees(user, name, (published, imported, edited), impressions, editions)
+    by_item = (impressions, editions, {item.decode() for item in offered})
+    found.found += invariants.output_agrees(user, name, (published, imported, edited), *by_item)
     found.found += invariants.missing_in_output(seen, user, name, published.keys() | imported.keys())
 
 

@@ -483,6 +483,11 @@ def output_held(name: str, feed: str) -> str:
     return f"user:{{{name}}}:output:{feed}:held"
 
 
+def output_offered(name: str, feed: str) -> str:
+    """Set: item ids that the channel or search brought in; picks make room of them. Permanent. `outputs.store`."""
+    return f"user:{{{name}}}:output:{feed}:offered"
+
+
 OUTPUT_KEYS: tuple[Callable[[str, str], str], ...] = (
     output,
     output_published,
@@ -491,6 +496,7 @@ OUTPUT_KEYS: tuple[Callable[[str, str], str], ...] = (
     output_impressions,
     output_editions,
     output_held,
+    output_offered,
 )
 """All keys that belong to one output feed, for its deletion, in the order in which scripts are given them."""
 

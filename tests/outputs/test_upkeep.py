@@ -42,6 +42,7 @@ async def test_the_check_finds_and_repairs(alice: Publisher) -> None:
     await redis.command("ZREM", keys.output_edited(*mine), ids["b"])
     await redis.command("HSET", keys.output_impressions(*mine), ids["c"], "1 1")
     await redis.command("HSET", keys.output_editions(*mine), ids["c"], "7 x")
+    await redis.command("SADD", keys.output_offered(*mine), ids["c"])
     await redis.command("ZADD", keys.output_published(*mine), 1, "1")
     await redis.command("DEL", keys.item("1"))
     await redis.command("DEL", keys.output_addresses("alice"))

@@ -3,10 +3,11 @@
 -- Atomic: an item's place in one of the two sets, its impressions and its edition change together. A reply that is being
 -- sent shows the edition that it read, so its impression never counts for one that was published afresh meanwhile.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
 -- ARGV  1 now  2 'add' (those that aren't in it), 'publish' (afresh, wherever they are), 'offer' (those that were never in it,
 --       by a channel), 'edit' (those in it whose post is another by now), 'remove', 'drop' (their posts are gone)
---       3 most items  4 most that are remembered as removed  5 items that leave together when there are too many
+--       3 most items; what a channel brought in makes room for those that come by hand, the oldest first
+--       4 most that are remembered as removed  5 items that leave together when there are too many
 --       6.. per item: id, hash of its post, time of publication
 -- reply {'missing'} no such feed; {'full', count} nothing was done; else {'', how many changed}
 local now, action, most = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
@@ -28,26 +29,36 @@ local function leave(item)
   redis.call('ZREM', KEYS[3], item)
   redis.call('HDEL', KEYS[5], item)
   redis.call('HDEL', KEYS[6], item)
+  redis.call('SREM', KEYS[8], item)
 end
 local function size() return redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3]) end
 
-local chosen, new = {}, 0
+local by_hand = action == 'add' or action == 'publish'
+local function offered(item) return redis.call('SISMEMBER', KEYS[8], item) == 1 end
+local chosen, came, new = {}, {}, 0
 for i = 6, #ARGV, 3 do
-  if wanted(ARGV[i], ARGV[i + 1]) then
+  local item = ARGV[i]
+  if wanted(item, ARGV[i + 1]) then
     chosen[#chosen + 1] = i
-    if not is_in(ARGV[i]) then new = new + 1 end
+    came[item] = true
+    if not redis.call('ZSCORE', KEYS[2], item) then new = new + 1 end
   end
 end
 if #chosen == 0 then return { '', 0 } end
-if action == 'add' or action == 'publish' then
-  local count = redis.call('ZCARD', KEYS[2])
-  if new > 0 and count + new > most then return { 'full', count } end
+local count = redis.call('ZCARD', KEYS[2])
+if by_hand and new > 0 and count + new > most then
+  local room = most - count
+  for _, item in ipairs(redis.call('SMEMBERS', KEYS[8])) do
+    if not came[item] and redis.call('ZSCORE', KEYS[2], item) then room = room + 1 end
+  end
+  if new > room then return { 'full', count } end
 end
 
 for place, i in ipairs(chosen) do
   local item = ARGV[i]
   -- A microsecond apart, so that lists keep the order in which items were given.
   local edited = string.format('%.6f', now + (place - 1) * 1e-6)
+  local by_source = action == 'offer' or action == 'edit' and offered(item)
   leave(item)
   if action == 'drop' then
     redis.call('ZREM', KEYS[4], item)
@@ -56,6 +67,7 @@ for place, i in ipairs(chosen) do
     if action ~= 'remove' then
       redis.call('ZADD', KEYS[2], ARGV[i + 2], item)
       redis.call('HSET', KEYS[6], item, redis.call('HINCRBY', KEYS[1], 'editions', 1) .. ' ' .. ARGV[i + 1])
+      if by_source then redis.call('SADD', KEYS[8], item) end
     end
   end
 end
@@ -64,10 +76,25 @@ redis.call('HSET', KEYS[1], 'modified', ARGV[1])
 local over = size() - most
 if over > 0 then
   for _, item in ipairs(redis.call('ZRANGE', KEYS[3], 0, over - 1)) do leave(item) end
-  -- In steps, so that the archives of what is left keep their limits.
-  while size() > most do
-    for _, item in ipairs(redis.call('ZRANGE', KEYS[2], 0, tonumber(ARGV[5]) - 1)) do leave(item) end
+end
+over = size() - most
+if over > 0 then
+  -- In steps, so that the archives of what is left keep their limits; what is too small for archives leaves one by one.
+  local step = tonumber(ARGV[5])
+  if most < 2 * step then step = 1 end
+  local leaving = math.ceil(over / step) * step
+  for _, item in ipairs(redis.call('ZRANGE', KEYS[2], 0, by_hand and -1 or leaving + #chosen - 1)) do
+    if leaving == 0 then break end
+    if not came[item] and (not by_hand or offered(item)) then
+      leave(item)
+      leaving = leaving - 1
+    end
   end
+end
+-- More came in at once than there is room for.
+over = size() - most
+if over > 0 then
+  for _, item in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do leave(item) end
 end
 local forgotten = redis.call('ZCARD', KEYS[4]) - size() - tonumber(ARGV[4])
 if forgotten > 0 then

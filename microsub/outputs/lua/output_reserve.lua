@@ -2,7 +2,7 @@
 --
 -- Atomic: counting what was shown and what is being shown, and taking one more, so that no two replies take the last one.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
 -- ARGV  1 now  2 until when the reply counts  3 its id  4 most replies at once  5 seconds for which the key stays
 --       6.. per item: id, edition
 -- reply {'busy'} too many replies are being sent; else {'', the ids that the reply may show …}

@@ -2,7 +2,7 @@
 --
 -- Atomic: an item's place, its impressions and its edition. What was ever in the feed stays as it is.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
 -- ARGV  1 now  2.. per item: id, hash of its post, times of publication, import ('' for not) and the last edit,
 --       'count time …' of its impressions or ''
 -- reply {'missing'} no such feed; else {'', how many came in}

@@ -2,7 +2,7 @@
 --
 -- Atomic: sets, impressions and replies that are being sent are of one moment. Writes nothing.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
 -- ARGV  1 now  2 earliest time of publication, or '-inf'  3 most items
 -- reply 'id time edition hash' per item
 -- include: held

@@ -3,7 +3,7 @@
 -- Atomic: the reservation goes and the impressions come in one step, and with the last one the item moves from published
 -- to imported. So each reply counts once, however often this is tried, and no item is shown once too often.
 --
--- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held
+-- KEYS  1 output  2 published  3 imported  4 edited  5 impressions  6 editions  7 held  8 offered
 -- ARGV  1 now  2 id of the reply  3 'shown' or 'broken'  4 how many times are kept of each item
 -- reply 1 where the reservation still held, else 0
 -- include: held

@@ -1,0 +1,88 @@
+"""What leaves an output feed that has as many items as there may be, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.wiring.stores import output_contents
+from tests.outputs.conftest import Publisher
+from tests.support.readers import OTHER, posts
+
+pytestmark = pytest.mark.fake_too
+
+
+def limited(alice: Publisher, most: int) -> None:
+    """Her output feeds have so many items at most."""
+
+    async def room(_user: str) -> int:
+        return most
+
+    object.__setattr__(alice.server.services, "output_contents", output_contents(alice.server, room))
+
+
+@pytest.fixture
+async def later(alice: Publisher) -> dict[str, str]:
+    """Two items of another channel of hers, by name."""
+    await alice.server.publish(OTHER, *posts("mine", "other", at=alice.server.now - 100, host="other.example"))
+    await alice.reader.post(action="follow", channel="later", url=OTHER)
+    return {item["name"]: item["_id"] for item in await alice.reader.timeline("later")}
+
+
+async def test_what_came_in_stays_and_the_oldest_leave(alice: Publisher) -> None:
+    """Also in feeds that are smaller than what leaves a large one together."""
+    limited(alice, 10)
+    addresses = await alice.make(channel="home")
+    assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
+    alice.server.now += 10
+    await alice.publish(*[f"n{number}" for number in range(8)], at=alice.server.now - 50)
+    alice.server.now += 10
+    shown = await alice.shown(addresses["json"])
+    assert shown == [*(f"n{number}" for number in range(8)), "a", "b"]
+    assert await alice.shown(addresses["json"]) == shown
+    await alice.publish(*[f"m{number}" for number in range(12)], at=alice.server.now - 50)
+    alice.server.now += 10
+    assert await alice.shown(addresses["json"]) == [f"m{number}" for number in range(10)]
+
+
+async def test_archives_stay_when_the_oldest_leave(alice: Publisher) -> None:
+    """Of a feed that is large enough for archives, so many leave together as stand in one."""
+    limited(alice, 250)
+    addresses, server = await alice.make(channel="home"), alice.server
+    sizes = []
+    for day in range(7):
+        server.now += 1000
+        await alice.publish(*[f"n{day} {number}" for number in range(40)], at=server.now - 500)
+        server.now += 10
+        await alice.shown(addresses["json"])
+        sizes.append(sum(await server.outputs.size(await server.outputs.get("alice", "picks"))))
+    assert sizes == [43, 83, 123, 163, 203, 243, 233]
+
+
+async def test_what_is_published_afresh_counts(alice: Publisher) -> None:
+    """Imported items that come back need room as new ones do; where there is none, nothing is changed."""
+    ids = await alice.items()
+    addresses = await alice.make(max_impressions=1)
+    await alice.add(ids["a"], ids["b"])
+    await alice.shown(addresses["json"])
+    limited(alice, 2)
+    await alice.add(ids["c"])
+    before = await alice.state()
+    assert sorted(before.values()) == [("imported", 1), ("published", 0), ("removed", 0)]
+    again = {"action": "outputs", "method": "publish", "output": "picks", "entry[]": [ids["b"], ids["a"]]}
+    refused = await alice.reader.post(403, **again)
+    assert "1 of 2" in refused["error_description"]
+    assert await alice.state() == before
+
+
+async def test_picks_make_room_of_what_a_channel_brought_in(alice: Publisher, later: dict[str, str]) -> None:
+    """Never of other picks: once these are all that the feed has, one more is refused."""
+    limited(alice, 3)
+    addresses = await alice.make(channel="home")
+    assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
+    await alice.add(later["mine"], later["other"])
+    assert await alice.shown(addresses["json"]) == ["other", "mine", "a"]
+    ids = await alice.items()
+    await alice.add(ids["a"], method="publish")
+    assert await alice.shown(addresses["json"]) == ["a", "other", "mine"]
+    await alice.reader.post(403, action="outputs", method="add", output="picks", entry=ids["b"])
+    assert await alice.shown(addresses["json"]) == ["a", "other", "mine"]
