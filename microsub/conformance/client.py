@@ -75,7 +75,9 @@ class Client:
         self.endpoint = endpoint
         self.token = token
         self._trail = trail
-        self._http = httpx.Client(timeout=timeout, follow_redirects=False, trust_env=False)
+        # A server may close an idle connection just as the next request is sent; most wait five seconds or more.
+        limits = httpx.Limits(keepalive_expiry=1.0)
+        self._http = httpx.Client(timeout=timeout, follow_redirects=False, trust_env=False, limits=limits)
 
     def close(self) -> None:
         """Close the connections."""
