@@ -103,7 +103,9 @@ WAS = "was"
 """An item's field with its duplicates in feeds that gave their followers to its own: `<item id> <feed id> …`."""
 
 MERGED = "merged"
-"""The field of a feed's record that names the feeds which gave it their followers, the latest last."""
+"""The field of a feed's record that names the feeds which gave it their followers, the latest last; and the feed itself
+where an import knows posts of it that have left timelines (`keys.feed_departed`).
+"""
 
 
 def was_of(text: str) -> tuple[Duplicate, ...]:
@@ -115,13 +117,15 @@ def was_of(text: str) -> tuple[Duplicate, ...]:
 async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     """Items of that feed, by key, that are the posts (key → identity and link) of its successor.
 
-    The identities agree, and the links where both are known: what was deleted is known by its identity alone. Two round
-    trips.
+    The identities agree, and the links where both are known: what was deleted, or never was here, is known by its
+    identity alone. Two round trips.
     """
     if not posts:
         return {}
-    replies = await redis.command("HMGET", keys.feed_guids(feed_id), *(guid for guid, _ in posts.values()))
-    ids = {key: text_of(item) for key, item in zip(posts, replies, strict=True) if item}
+    guids = [guid for guid, _ in posts.values()]
+    maps = (keys.feed_guids(feed_id), keys.feed_departed(feed_id))
+    stored, departed = await redis.pipeline([("HMGET", key, *guids) for key in maps])
+    ids = {key: text_of(item or left) for key, item, left in zip(posts, stored, departed, strict=True) if item or left}
     links = await redis.pipeline([("HGET", keys.item(item), "link") for item in ids.values()])
     return {
         key: item

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from microsub.formats.wire import identified
-from microsub.posts.garbage import listed_again
 from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
@@ -86,17 +85,19 @@ class Imported:
             key = keys.imported(user)
             await self._redis.pipeline([("HSET", key, *pairs), ("EXPIRE", key, KEPT)])
 
-    async def bury(self, feed_id: str, guids: Sequence[str], now: float) -> dict[str, str]:
-        """The ids of posts that are gone where they come from, by guid; new ones where the feed never had them.
+    async def departed(self, feed_id: str, guids: Sequence[str]) -> dict[str, str]:
+        """The ids of posts that have left timelines where they come from, by guid; new ones where the feed never had
+        them.
 
-        A poll that finds one listed takes it for what it is: a post that was here, and doesn't come back.
+        When the feed lists one, it comes in as successor of that id: it stays out of timelines whose `gone` has that,
+        and into all others it comes.
         """
         known = await self.claims(feed_id, guids)
         new = [guid for guid in guids if guid not in known]
-        if new:
-            last = int(await self._redis.command("INCRBY", keys.item_ids(), len(new)))
-            key = keys.feed_guids(feed_id)
-            await self._redis.pipeline([("HSETNX", key, guid, last - place) for place, guid in enumerate(new)])
-            known = await self.claims(feed_id, guids)
-            await listed_again(self._redis, feed_id, {guid: known[guid] for guid in new}, now)
-        return known
+        if not new:
+            return known
+        last = int(await self._redis.command("INCRBY", keys.item_ids(), len(new)))
+        key = keys.feed_departed(feed_id)
+        commands: list[Command] = [("HSETNX", key, guid, last - place) for place, guid in enumerate(new)]
+        *_, ids, _ = await self._redis.pipeline([*commands, ("HMGET", key, *new), ("EXPIRE", key, KEPT)])
+        return known | {guid: text(item) for guid, item in zip(new, ids, strict=True)}

@@ -203,6 +203,11 @@ class Items:
             if int(cursor) == 0:
                 return
 
+    async def departed(self, feed_id: str) -> dict[str, int]:
+        """Guids of posts that imports know to have left timelines, and that never were here, with ids in `gone`."""
+        pairs = await self._redis.command("HGETALL", keys.feed_departed(feed_id))
+        return {text(guid): int(item) for guid, item in zip(pairs[0::2], pairs[1::2], strict=True)}
+
     async def by_guid(self, feed_id: str, guid: str) -> dict[str, str] | None:
         """All fields of the feed's item with that guid; None where there is none (any more)."""
         item_id = await self.id_of(feed_id, guid)

@@ -167,6 +167,13 @@ def feed_tombstones(feed_id: str) -> str:
     return f"feed:{{{feed_id}}}:tombstones"
 
 
+def feed_departed(feed_id: str) -> str:
+    """Hash: guid of a post that isn't here, but had left timelines where an import comes from → its id in `gone` of
+    these. Lifetime: 400 days after the last such import. `posts.imported`; read when the feed lists the post.
+    """
+    return f"feed:{{{feed_id}}}:departed"
+
+
 def feed_subscribers(feed_id: str) -> str:
     """Set: `<user>/<channel uid>`, derived from the channels' own lists. Lifetime: as `feed`. `feeds.record`."""
     return f"feed:{{{feed_id}}}:subscribers"

@@ -152,6 +152,8 @@ class UserExport:
         for feed in feeds if ids else ():
             async for guids in self._items.guids(feed):
                 found |= {item: (feed, guid) for guid, item in guids.items() if item in ids}
+            departed = await self._items.departed(feed)
+            found |= {item: (feed, guid) for guid, item in departed.items() if item in ids}
         return found
 
     async def _absences(

@@ -24,6 +24,7 @@ from microsub.kit.urls import normalise_profile, safe_url, web_address
 from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.outputs import OutputItem, require_name
+from microsub.posts.duplicates import MERGED
 from microsub.posts.ingest import PostWriter
 from microsub.posts.values import WRITTEN_GUID, ItemToStore
 from microsub.redis.replies import text
@@ -341,8 +342,14 @@ class UserImport:
             if not post and feed in self._names.feeds:
                 buried.setdefault(feed, []).append((guid, at, reason))
         for feed, rows in buried.items():
-            ids = await self._imported.bury(self._names.feeds[feed].id, [guid for guid, _, _ in rows], self._now)
-            out += [Absence(ids[guid], at, Reason(reason)) for guid, at, reason in rows]
+            found = self._names.feeds[feed]
+            ids = await self._imported.departed(found.id, [guid for guid, _, _ in rows])
+            former = (await self._feeds.get(found.id) or found).extra.get(MERGED, "").split()
+            if found.id not in former:
+                await self._feeds.update(found.id, {MERGED: " ".join([*former, found.id])})
+            # Whose duplicate it was isn't known here: it stays out.
+            why = {Reason.DUPLICATE: Reason.SWEPT}
+            out += [Absence(ids[guid], at, why.get(Reason(reason), Reason(reason))) for guid, at, reason in rows]
         if out:
             await restore(self._redis, self._items, self._user, record.channel, (), out, self._now)
 

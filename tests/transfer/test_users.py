@@ -216,6 +216,33 @@ async def test_what_has_left_does_not_come_back_with_the_first_poll(there: World
     assert found[-1][1] == "https://a.example/new"
 
 
+async def test_what_has_left_one_user_comes_to_all_others(there: World, here: World) -> None:
+    """A post that is gone where the export comes from is news here for all but that user, whose imports repeat that."""
+    body = await export(there)
+    (guid,) = {
+        row[2]
+        for line in map(json.loads, body.splitlines())
+        if line["type"] == "gone"
+        for row in line["items"]
+        if row[2]
+    }
+    carol = await here.reader("carol", "home")
+    await carol.post(action="follow", channel="home", url=A)
+    await bring(here, body)
+    before = (await Everything(here, "ann").look())["news posts"]
+    assert len((await export(here)).splitlines()) == len(body.splitlines())
+    made = [candidate(f"a{n}", at=NOON + n, host="a.example") for n in range(30)]
+    await here.publish(A, *made, *posts("late1", "late2", at=NOON + 9000, host="a.example"))
+    assert guid.rpartition("/")[2] in {post["name"] for post in await carol.timeline("home")}
+    assert (await Everything(here, "ann").look())["news posts"] == before
+    await bring(here, body)
+    assert (await Everything(here, "ann").look())["news posts"] == before
+    later = await here.reader("dan", "home")
+    await later.post(action="follow", channel="home", url=A)
+    assert guid.rpartition("/")[2] in {post["name"] for post in await later.timeline("home")}
+    assert (await here.check()).left == ()
+
+
 async def test_what_was_read_here_stays_read(there: World, here: World) -> None:
     """An import marks nothing unread, brings nothing back that was removed here, and leaves names and settings."""
     body = await export(there)
