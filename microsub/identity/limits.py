@@ -87,6 +87,7 @@ OUTPUTS_OF_NETWORK = RateLimit("replies with output feeds", "network", 300)
 OUTPUTS_OF_FEED = RateLimit("replies with output feeds", "output feed", 600)
 OUTPUT_GUESSES_OF_NETWORK = RateLimit("addresses that lead to no output feed", "network", 30)
 OUTPUTS_SENT_OF_FEED = RateLimit("replies with output feeds that are being sent", "output feed", 50, AT_ONCE)
+OUTPUTS_SENT_TO_NETWORK = RateLimit("replies with output feeds that are being sent", "network", 10, AT_ONCE)
 OUTPUTS_SENT_IN_ALL = RateLimit("replies with output feeds that are being sent", "all together", 100, AT_ONCE)
 
 

@@ -81,8 +81,15 @@ async def test_a_feed_that_goes_while_replies_are_sent(alice: Publisher) -> None
     assert await server.outputs.all_of("alice", removed_too=True) == []
 
 
-async def asked(server: World, address: str, *, leave_after: int | None = None) -> tuple[list[dict[str, Any]], bytes]:
-    """One GET of the application, which may be left by its client after so many bytes: messages and body."""
+async def asked(
+    server: World,
+    address: str,
+    *,
+    leave_after: int | None = None,
+    client: str = "192.0.2.1",
+    until: asyncio.Event | None = None,
+) -> tuple[list[dict[str, Any]], bytes]:
+    """One GET of the application: messages and body. Its client may leave after so many bytes, or take none `until`."""
     path, _, query = address.removeprefix("http://server.test").partition("?")
     scope = {
         "type": "http",
@@ -94,7 +101,7 @@ async def asked(server: World, address: str, *, leave_after: int | None = None) 
         "query_string": query.encode(),
         "root_path": "",
         "headers": [(b"host", b"server.test")],
-        "client": ("192.0.2.1", 4711),
+        "client": (client, 4711),
         "server": ("server.test", 80),
     }
     sent: list[dict[str, Any]] = []
@@ -111,6 +118,8 @@ async def asked(server: World, address: str, *, leave_after: int | None = None) 
 
     async def send(message: Any) -> None:
         sent.append(message)
+        if until is not None and sent[0]["status"] == 200:
+            await until.wait()
         if leave_after is not None and sum(len(one.get("body", b"")) for one in sent) > leave_after:
             gone.set()
         await asyncio.sleep(0)
@@ -161,3 +170,29 @@ async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redi
         await asked(server, addresses["rss"])
     outputs.settle = whole  # type: ignore[method-assign]
     assert await alice.state() == {"a": ("published", 0)}
+
+
+async def test_a_range_of_a_feed_that_counts_is_the_whole(alice: Publisher) -> None:
+    """Else all of it would be read in ranges, again and again."""
+    _, _, addresses = await one_item(alice)
+    for _ in range(MOST):
+        assert (await alice.get(addresses["json"], range="bytes=0-")).status_code == 200
+    assert await alice.state() == {"a": ("imported", MOST)}
+
+
+async def test_who_reads_slowly_keeps_nobody_else_out(alice: Publisher) -> None:
+    """One network takes ten replies at a time; its neighbours are others."""
+    server = alice.server
+    _, _, addresses = await one_item(alice)
+    going_on = asyncio.Event()
+
+    async def slow(client: str) -> list[int]:
+        return [one["status"] for one in (await asked(server, addresses["rss"], client=client, until=going_on))[0][:1]]
+
+    held = [asyncio.create_task(slow("8.8.8.8")) for _ in range(15)]
+    await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
+    assert [one.result() for one in held if one.done()] == [[429]] * sum(one.done() for one in held)
+    other = asyncio.create_task(slow("9.9.9.9"))
+    going_on.set()
+    assert await other == [200]
+    assert sorted(await asyncio.gather(*held)) == [[200]] * 10 + [[429]] * 5

@@ -40,6 +40,7 @@ from microsub.identity.limits import (
     OUTPUTS_OF_NETWORK,
     OUTPUTS_SENT_IN_ALL,
     OUTPUTS_SENT_OF_FEED,
+    OUTPUTS_SENT_TO_NETWORK,
 )
 from microsub.kit.digests import short_digest
 from microsub.kit.http.headers import PublicAddress
@@ -171,7 +172,10 @@ class OutputEndpoint(HttpEndpoint):
         feed, form = await self._found(scope)
         subject = f"{feed.user}/{feed.name}"
         self._count(OUTPUTS_OF_FEED, subject)
-        places = ((OUTPUTS_SENT_OF_FEED, subject), (OUTPUTS_SENT_IN_ALL, ""))
+        places = [(OUTPUTS_SENT_OF_FEED, subject), (OUTPUTS_SENT_IN_ALL, "")]
+        client = (scope.get("client") or ("",))[0]
+        if is_public(client):
+            places.append((OUTPUTS_SENT_TO_NETWORK, network_of(client)))
         if not all(self._limits.has_room(*place) for place in places):
             raise TooManyRequests("too many replies with this feed are being sent: try again in some seconds", 5)
         leave = self._limits.take(places)
@@ -340,7 +344,9 @@ def _reply(
     if not whole and _is_known(scope, tag, modified, now):
         return HttpReply(b"", headers, 304)
     kind: Header = (b"content-type", FORMATS[form].content_type.encode())
-    if not whole and scope["method"] == "GET" and (part := _range(scope, len(body), tag, modified)) is not None:
+    # A range is no impression, and one that is as long as the document would show items without end.
+    takes_ranges = not whole and scope["method"] == "GET" and not feed.is_limited
+    if takes_ranges and (part := _range(scope, len(body), tag, modified)) is not None:
         first, last = part
         if first > last:
             return HttpReply(b"", [*headers, (b"content-range", f"bytes */{len(body)}".encode())], 416)
@@ -359,7 +365,7 @@ def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modifie
         (b"etag", tag.encode()),
         (b"last-modified", format_datetime(modified, usegmt=True).encode()),
         (b"cache-control", caching.encode()),
-        (b"accept-ranges", b"bytes"),
+        (b"accept-ranges", b"none" if feed.is_limited else b"bytes"),
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", b"no-referrer"),  # the address is not for those whom a post links to
         (b"content-security-policy", _POLICY.encode()),
