@@ -13,7 +13,7 @@ from typing import Any
 from tests.flows.test_serve import document, renamed
 from tests.flows.test_worker_beside import worker_of
 from tests.support.polling import dated, rss
-from tests.support.process import Installation, installation, reader
+from tests.support.process import PROGRAM, Installation, installation, reader
 from tests.support.reader import Reader
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
@@ -50,7 +50,7 @@ async def test_what_is_polled_is_found_whatever_becomes_of_the_index(tmp_path: P
     async with publisher() as site:
         first = site.serve_document("/first", rss(dated(3), title="First"))
         second = site.serve_document("/second", rss(renamed(2), title="Second"))
-        async with installation(tmp_path, document(home=[first])) as installed:
+        async with installation(tmp_path, document(home=[first]), program=PROGRAM) as installed:
             url = await installed.serve()
             async with reader(url, await installed.token("alice")) as alice:
                 await alice.has(3)
