@@ -35,7 +35,7 @@ def _age(text: str) -> int:
 
 @click.group(cls=Group)
 def output() -> None:
-    """Feeds of a user's own, of picked items or of a whole channel.
+    """Feeds of a user's own, of picked items, a channel or a search.
 
     What is put into an output feed is published as RSS, Atom, JSON Feed and a page, at an address that can't be
     guessed. With --max-impressions an item leaves the feed after so many full replies: it is imported then.
@@ -103,7 +103,9 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
         return
     for item in items:
         say(f"{item.id}  {item.state}  {counted(item.impressions, 'impression')}  {as_instant(item.edited)}")
-    if not items:
+    if not items and feed.settings.search:
+        say(f"the search of '{name}' has brought nothing yet; it is made when the feed is asked for")
+    elif not items:
         say(f"nothing was put into '{name}' yet: microsub output add {user} {name} ITEM")
 
 
@@ -162,13 +164,16 @@ async def output_renew(settings: Settings, stores: Stores, user: str, name: str,
 @click.argument("name")
 @on_stores()
 async def output_revoke(settings: Settings, stores: Stores, user: str, name: str) -> None:
-    """Revoke the address of an output feed.
+    """Revoke the secret address of an output feed.
 
-    It has none until `microsub output renew`.
+    It has none until `microsub output renew`. The readable address of a public feed stays.
     """
     await wiring.backend.require_user(settings, stores, user)
-    await stores.outputs.revoke(user, name, time.time())
-    say(f"the address of '{name}' is revoked; for another one: microsub output renew {user} {name}")
+    revoked = await stores.outputs.revoke(user, name, time.time())
+    if revoked.settings.public:
+        say(f"the readable address of '{name}' stays; only a secret one it had is revoked")
+    else:
+        say(f"the address of '{name}' is revoked; for another one: microsub output renew {user} {name}")
 
 
 @output.command("delete")

@@ -170,9 +170,9 @@ class OtherReaders:
         return report
 
     def _notes(self, *, dry_run: bool) -> list[str]:
-        notes = [f"{self._marked} posts {'would be' if dry_run else 'were'} marked as they are there"] * bool(
-            self._marked
-        )
+        notes = []
+        if self._marked:
+            notes.append(f"{self._marked} posts {'would have' if dry_run else 'have'} the read state of the file")
         if self._unpolled:
             notes.append(f"{self._unpolled} posts are of feeds that haven't been polled yet: repeat the import later")
         if self._absent:

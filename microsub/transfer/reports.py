@@ -60,7 +60,9 @@ class ImportReport:
         lines += self.notes
         posts = sum(one.unread + one.read for one in self.channels)
         verb = "would be taken over" if self.dry_run else "taken over"
-        lines.append(f"{posts} posts {verb} for {self.user}, {len(self.skipped)} skipped")
+        known = sum(one.known for one in self.channels)
+        of_them = f" ({known} known already)" if known else ""
+        lines.append(f"{posts} posts{of_them} {verb} for {self.user}, {len(self.skipped)} skipped")
         return "\n".join(map(escaped, lines))
 
 

@@ -169,6 +169,8 @@ async def test_the_commands(tmp_path: Path) -> None:
         assert "2 published, 0 imported" in await it.command("list", "alice")
         assert await it.command("remove", "alice", "picks", it.ids[0]) == "1 item removed\n"
         assert (await it.state("picks"))[it.ids[0]] == ("removed", 0)
+        assert "readable address of 'picks' stays" in await it.command("revoke", "alice", "picks")
+        assert "/feeds/alice/picks.rss" in await it.command("list", "alice")
         first = json.loads(await it.command("renew", "alice", "picks", "--json"))
         assert first["rss"].endswith("/feeds/alice/picks.rss")
         for arguments, problem in (
@@ -183,6 +185,10 @@ async def test_the_commands(tmp_path: Path) -> None:
             code, _, err = await it.installed.run("output", *arguments)
             assert code in {1, 2}
             assert problem in err
+        await it.command("create", "alice", "found", "--search", "nothing-of-the-kind")
+        assert "the search of 'found' has brought nothing yet" in await it.command("list", "alice", "found")
+        assert "the address of 'found' is revoked" in await it.command("revoke", "alice", "found")
+        await it.command("delete", "alice", "found")
         assert await it.command("delete", "alice", "picks") == "output feed 'picks' deleted\n"
         assert await it.command("list", "alice") == "no output feeds\n"
         assert json.loads(it.installed.backend.read_text())["users"]["alice"].get("outputs", {}) == {}

@@ -71,6 +71,7 @@ async def test_starred_posts_of_another_reader_come_in(tmp_path: Path) -> None:
             assert code == 0, err
             assert "saved (Saved): 0 feeds, 0 unread, 3 read" in out
             assert "2 skipped" in out
+        assert "3 posts (3 known already) taken over for ann" in out
         code, out, err = await made.run("import", "miniflux", str(files / "miniflux.json"), "ann", "--json")
         assert (code, json.loads(out)["posts"]["channels"][0]["read"]) == (0, 2), err
         code, out, err = await made.run("import", "freshrss", str(files.parent / "opml" / "freshrss.opml"), "ann")

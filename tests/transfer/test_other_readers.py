@@ -126,7 +126,7 @@ async def test_an_export_of_freshrss(here: World, ann: Reader, tmp_path: Path) -
     assert "blogs" in await ann.channels()
     assert await ann.names("saved") == ["Post 1"]
     assert {item["name"]: item["_is_read"] for item in await ann.items("news")}["a0"]
-    assert "1 posts were marked as they are there" in report.posts.notes
+    assert "1 posts have the read state of the file" in report.posts.notes
     assert "1 posts aren't saved, and aren't here: left out" in report.posts.notes
 
 
