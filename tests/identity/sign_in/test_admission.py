@@ -26,7 +26,7 @@ from microsub.identity.protocol.documents import is_own
 from microsub.identity.protocol.links import Endpoints, canonical_me
 from microsub.identity.store.accounts import Accounts
 from microsub.kit.rate_limits import FixedWindow
-from microsub.model.reader import NAME, NOTIFICATIONS
+from microsub.model.reader import NAME, NOTIFICATIONS, SAVED
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels
 from tests.support import examples
@@ -307,12 +307,12 @@ def test_who_may_register(registration: Registration, me: str, allowed: bool) ->
 
 
 async def test_an_account_is_made_once(real_redis: Redis) -> None:
-    """With the channel notifications; the next time it is found, also after registration was closed."""
+    """With the channels notifications and saved; the next time it is found, also after registration was closed."""
     made = await admission(real_redis).admit(person("https://ann.example/"))
     assert made == Admitted("ann-example", "https://ann.example/", new=True)
     [user] = await Accounts(real_redis).users()
     assert (user.name, user.registered, user.created) == ("ann-example", True, NOW)
-    assert [channel.uid for channel in await Channels(real_redis).list("ann-example")] == [NOTIFICATIONS]
+    assert [channel.uid for channel in await Channels(real_redis).list("ann-example")] == [NOTIFICATIONS, SAVED]
     for registration in (EVERYBODY, Registration()):
         found = await admission(real_redis, registration).admit(person("https://ann.example/"))
         assert found == Admitted("ann-example", "https://ann.example/")
