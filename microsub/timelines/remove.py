@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import compress
 
-from microsub.errors import NotFound
+from microsub.errors import NotFound, QuotaReached
 from microsub.identity.store import absent
 from microsub.model.reader import GLOBAL, Cursor, Reason
 from microsub.posts.items import Items
@@ -36,6 +36,9 @@ from microsub.timelines.timelinekeys import (
     split,
     urls,
 )
+
+SAVED_POSTS = "saved posts"
+"""What their quota is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +109,27 @@ def _move_keys(user: str, target: str) -> list[str]:
 
 
 async def move_items(
-    redis: Redis, items: Items, user: str, target: str, ids: Sequence[str], now: float, *, hidden_too: bool = False
-) -> int:
+    redis: Redis, items: Items, user: str, target: str, ids: Sequence[str], now: float,
+    *, hidden_too: bool = False, most: int = 0,
+) -> int:  # fmt: skip
     """Move items from all channels that show them into `target`, as read or unread; how many.
 
     With `hidden_too` also from channels that hide them. Items that the target blocks stay where they are; those that it
-    mutes become hidden there. Raises NotFound.
+    mutes become hidden there. Raises NotFound, and QuotaReached where `saved` would show more than `most` (0: any
+    number): the batches before may have moved.
     """
     count, left = 0, distinct(ids)
     while True:
         batch = left[: batch_for(GLOBAL)]
         known = {item.id: item for item in await items.timeline_items(batch)}
-        args: list[Arg] = [*set_patterns(user), target, int(now), "all" if hidden_too else "shown"]
+        args: list[Arg] = [*set_patterns(user), target, int(now), "all" if hidden_too else "shown", most]
         for item_id in batch:
             args += [item_id, *counted(urls(known[item_id]) if item_id in known else [])]
         reply = await redis.script(load("timeline_move"), _move_keys(user, target), args)
         if reply == -1:
             raise await absent(redis, user, target)
+        if reply[0] == -1:
+            raise QuotaReached(SAVED_POSTS, reply[1], most)
         count, left = count + int(reply[0]), left[reply[1] :]
         if not left:
             return count

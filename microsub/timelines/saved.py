@@ -16,10 +16,8 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.scripts import batches, load
 from microsub.timelines.pages import channels_named
-from microsub.timelines.remove import Leaving, move_items, take_back, take_out
+from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_back, take_out
 from microsub.timelines.timelinekeys import arrival_keys, distinct, members_at, set_keys, split
-
-_WHAT = "saved posts"
 
 
 async def save(
@@ -51,7 +49,7 @@ async def save_posts(redis: Redis, items: Items, user: str, ids: Sequence[str], 
         if isinstance(reply, int):
             raise await absent(redis, user)
         if len(reply) > 1:
-            raise QuotaReached(_WHAT, reply[1], most)
+            raise QuotaReached(SAVED_POSTS, reply[1], most)
         came = split(reply[0])
         dead = await take_back(redis, items, user, SAVED, came, now)
         count += len(came) - len(dead)
@@ -66,14 +64,15 @@ async def unsave(redis: Redis, user: str, ids: Sequence[str], now: float) -> int
 async def move_to_saved(redis: Redis, items: Items, user: str, ids: Sequence[str], now: float, *, most: int) -> int:
     """Move items from all other channels into `saved`, as read or unread; how many.
 
-    Raises NotFound, and QuotaReached where the user would have more than `most` saved items (0: any number).
+    Ids that aren't there are ignored. All come in or, where the user would have more than `most` (0: any number), none;
+    of hundreds those before the limit, where other requests fill it meanwhile. Raises NotFound and QuotaReached.
     """
-    if most:
+    if most:  # move_items counts again with each batch, so that the limit holds; here none has moved yet
+        new = set(await _shown(redis, user, GLOBAL, distinct(ids))) - await saved_among(redis, user, ids)
         count = await count_saved(redis, user)
-        new = len(distinct(ids)) - len(await saved_among(redis, user, ids))
-        if new and count + new > most:
-            raise QuotaReached(_WHAT, count, most)
-    return await move_items(redis, items, user, SAVED, ids, now)
+        if new and count + len(new) > most:
+            raise QuotaReached(SAVED_POSTS, count, most)
+    return await move_items(redis, items, user, SAVED, ids, now, most=most)
 
 
 async def count_saved(redis: Redis, user: str) -> int:

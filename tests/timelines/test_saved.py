@@ -206,6 +206,28 @@ async def test_the_quota_holds_for_many_at_once(world: OneReader) -> None:
     assert await keep(world, *await world.ids("saved"), most=5) == 0
 
 
+async def test_the_quota_holds_for_many_moves_at_once(world: OneReader) -> None:
+    """What isn't there and what is saved take no room; of one move all come in or none, however many they are."""
+    move_in = partial(move_to_saved, world.redis, world.items, ANN)  # type: ignore[arg-type]
+    found = await asyncio.gather(*(move_in([one], NOW, most=1) for one in "123"), return_exceptions=True)
+    assert sorted(map(str, found)) == ["1", *["the limit for saved posts is reached: 1 of 1"] * 2]
+    (first,) = await world.ids("saved")
+    second, third = await world.ids("home")
+    assert await move_in(["99999", first, second], NOW, most=2) == 1
+    assert await move_in(["99999", first], NOW, most=2) == 0
+    await world.add("home", item(4))
+    with pytest.raises(QuotaReached, match="saved posts is reached: 2 of 3"):
+        await move_in([third, "4"], NOW, most=3)
+    assert await world.ids("home") == ["4", third]
+    many = [str(number) for number in range(1000, 1300)]
+    await world.add("home", *(item(int(number)) for number in many))
+    with pytest.raises(QuotaReached, match="saved posts is reached: 2 of 301"):
+        await move_in(many, NOW, most=301)
+    assert len(await world.ids("home", limit=1000)) == 302
+    assert await move_in(many, NOW, most=302) == 300
+    assert await violations(world.redis, ANN, SAVED) == []
+
+
 async def test_a_post_that_is_deleted_meanwhile_is_not_kept(world: OneReader) -> None:
     """Nothing refers to what doesn't exist."""
 

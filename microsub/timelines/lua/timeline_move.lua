@@ -8,12 +8,14 @@
 -- can't see, which just leaves then.
 -- The target's rules hold: what is muted there goes to hidden, what is blocked there stays where it was. Nothing leaves
 -- `saved` by this: an item that only `saved` shows comes into the target with its state there, and stays saved.
+-- Atomic per call: where the target may show so many items alone, all of the call move, or none.
 --
 -- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)  6, 7 arrivals
 -- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or 'left'
---       10.. per item: id, n, n URLs of author and sources; or with 'left' the uid of the channel that they left, and ids
--- reply {number of items that moved, number of items that were looked at, the first ones}; -1: no such channel; with
---       'left' the number of items that stay out from now on
+--       10 how many items the target may show, 0 for any number; with 'left' the uid of the channel that they left
+--       11.. per item: id, n, n URLs of author and sources; with 'left' ids
+-- reply {number of items that moved, number of items that were looked at, the first ones}; {-1, count}: the target shows
+--       so many, and these are too many; -1: no such channel; with 'left' the number of items that stay out from now on
 -- include: channels
 -- include: reasons
 -- include: arrivals
@@ -24,11 +26,10 @@
 local target_uid, seconds, which = ARGV[7], tonumber(ARGV[8]), ARGV[9]
 if not redis.call('ZSCORE', KEYS[1], target_uid) then return -1 end
 local target = sets_of(target_uid)
-local count = 0
 local function stands(id) return redis.call('ZSCORE', target.posts, id) or redis.call('ZSCORE', target.hidden, id) end
 
 if which == 'left' then
-  local gone = sets_of(ARGV[10]).gone
+  local gone, count = sets_of(ARGV[10]).gone, 0
   for i = 11, #ARGV do
     local id = ARGV[i]
     local left = redis.call('ZSCORE', gone, id)
@@ -78,40 +79,52 @@ local function lost_for_good(id)
   return reason ~= MOVED and not MAY_RETURN[reason]
 end
 
-local function arrive(id, score, read_at, urls)
-  if stands(id) then return end
-  redis.call('ZREM', target.gone, id)
-  enter(target, id, score, read_at, ruled(mutes, urls))
-end
-
--- Whether the item was anywhere to be moved from.
-local function move(id, urls)
+-- What is to be done with an item; nil where it is nowhere to be moved from.
+local function planned(id, urls)
   local shown, score, read_at = found(id, 'posts', 'read')
-  local is_saved = false
-  if #shown == 0 and which == 'shown' and target_uid ~= 'saved' then
+  local is_shown = #shown > 0
+  if not is_shown and which == 'shown' and target_uid ~= 'saved' then
     score, read_at = redis.call('ZSCORE', saved.posts, id), redis.call('ZSCORE', saved.read, id)
-    is_saved = score
+    is_shown = score
   end
   local hidden, hidden_score, hidden_read_at = {}, nil, nil
   if which == 'all' then hidden, hidden_score, hidden_read_at = found(id, 'hidden', 'hidden_read') end
-  if (#shown + #hidden == 0 and not is_saved) or ruled(blocks, urls) then return false end
-  if #shown > 0 or is_saved then
-    arrive(id, score, read_at, urls)
-  elseif not lost_for_good(id) then
-    arrive(id, hidden_score, hidden_read_at, urls)
-  end
-  for _, sets in ipairs(shown) do leave(sets, id, seconds, MOVED) end
-  for _, sets in ipairs(hidden) do leave(sets, id, seconds, MOVED) end
+  if (#hidden == 0 and not is_shown) or ruled(blocks, urls) then return nil end
+  if not is_shown then score, read_at = hidden_score, hidden_read_at end
   steps = steps + STEPS_TO_LEAVE * (#shown + #hidden)
-  return true
+  return {
+    id = id,
+    from = { shown, hidden },
+    score = score,
+    read_at = read_at,
+    comes = not stands(id) and (is_shown or not lost_for_good(id)),
+    is_muted = ruled(mutes, urls),
+  }
 end
 
-local at, looked_at = 10, 0
+local at, looked_at, moves, coming = 11, 0, {}, 0
 while at <= #ARGV and steps < MOST_STEPS do
   local id, urls = ARGV[at], {}
   for i = 1, tonumber(ARGV[at + 1]) do urls[i] = ARGV[at + 1 + i] end
   at, looked_at = at + 2 + #urls, looked_at + 1
-  if move(id, urls) then count = count + 1 end
+  local one = planned(id, urls)
+  moves[#moves + 1] = one
+  if one and one.comes then coming = coming + 1 end
+end
+
+local most = tonumber(ARGV[10])
+if most > 0 and coming > 0 then
+  local count = redis.call('ZCARD', target.posts)
+  if count + coming > most then return { -1, count } end
+end
+for _, one in ipairs(moves) do
+  if one.comes then
+    redis.call('ZREM', target.gone, one.id)
+    enter(target, one.id, one.score, one.read_at, one.is_muted)
+  end
+  for _, several in ipairs(one.from) do
+    for _, sets in ipairs(several) do leave(sets, one.id, seconds, MOVED) end
+  end
 end
 note_arrivals(KEYS[6], KEYS[7], seconds)
-return { count, looked_at }
+return { #moves, looked_at }
