@@ -52,7 +52,7 @@ MOST_RANKED = 3000
 """The newest matches in the user's timelines, among which the best are looked for."""
 
 MOST_FEEDS = 500
-"""Feeds that one `feed:` may mean."""
+"""Feeds that one `feed:` may mean: a query with more is refused."""
 
 _PLACE = re.compile(r"n(-?[0-9]{1,18})", re.ASCII)
 _RANK = re.compile(r"r(-?[0-9]{1,18})-([0-9]{1,4})", re.ASCII)
@@ -198,7 +198,7 @@ class PostSearch:
 
     async def _feeds_named(self, user: str, names: Sequence[str]) -> dict[str, list[str]]:
         """The feeds that the user follows, and has followed, by what the query says of them: a part of the name or
-        address, or the `_source` of an item.
+        address, or the `_source` of an item. Raises InvalidRequest for what too many are called.
         """
         if not names:
             return {}
@@ -212,9 +212,11 @@ class PostSearch:
         former = fields(await self._redis.command("HGETALL", keys.former_feeds(user)))
         found = {}
         for name in names:
-            ids = [name] if name.isdecimal() else _containing(name, texts)
-            ids += [was for was, now in former.items() if now in ids]
-            found[name] = ids[:MOST_FEEDS]
+            ids = {*_containing(name, texts), *([name] if name.isdecimal() else [])}
+            ids |= {was for was, now in former.items() if now in ids}
+            if len(ids) > MOST_FEEDS:
+                raise wrong("query", f"feed:{name}", f"what {MOST_FEEDS} feeds are called at most, not {len(ids)}")
+            found[name] = sorted(ids)
         return found
 
 

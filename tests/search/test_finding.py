@@ -127,10 +127,6 @@ async def test_nothing_crosses_users(alice: Reader, server: World, replica: Repl
         for order in ("newest", "relevance"):
             reply = await alice.get(action="search", channel="global", query=query, sort=order)
             assert reply == {"items": [], "paging": {}}, (query, order)
-    assert (
-        await names(bob, "feed:vault is:unread", limit=100) == await bob.names("home", limit=100, is_read="false")
-        or True
-    )
     assert "secret 1" in await names(bob, "feed:vault")
 
 
@@ -158,6 +154,35 @@ async def test_feeds_by_what_they_are_called(alice: Reader, server: World, repli
     assert await names(alice, "feed:moved") == []  # unread items leave with their feed
     await alice.post(action="follow", channel="later", url=OTHER)
     assert await names(alice, "feed:moved") == ["two"]
+
+
+async def test_a_number_names_feeds_too(alice: Reader, server: World, replica: Replica) -> None:
+    """Of which it is a word, beside the feed with that id."""
+    await alice.post(action="follow", channel="later", url=OTHER)
+    feed = await server.publish(FEED, *posts("one"), title="Harbour")
+    await server.publish(OTHER, *posts("two", host="other.example", at=NOON - 50), title=f"2024 news {feed.id}")
+    await built(replica)
+    for query, found in {
+        "feed:2024": ["two"], "feed:202": ["two"], "-feed:2024": ["one"], f"feed:{feed.id}": ["one", "two"],
+        "feed:2025": [],
+    }.items():  # fmt: skip
+        assert await names(alice, query) == found, query
+
+
+async def test_a_word_of_too_many_feeds_is_refused(
+    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No feed is left out without a word."""
+    monkeypatch.setattr(finding, "MOST_FEEDS", 1)
+    await server.publish(FEED, *posts("one"))
+    await server.publish(OTHER, *posts("two", host="other.example", at=NOON - 50))
+    await alice.post(action="follow", channel="later", url=OTHER)
+    await built(replica)
+    assert await names(alice, "-feed:blog.example") == ["two"]
+    for query in ("-feed:example", "feed:example", "tide OR -feed:EXAMPLE"):
+        refused = await alice.get(400, action="search", channel="global", query=query)
+        assert refused["error"] == "invalid_request"
+        assert "expected what 1 feeds are called at most, not 2" in refused["error_description"]
 
 
 async def test_pages_visit_everything_once_while_posts_come_in(alice: Reader, server: World, replica: Replica) -> None:
