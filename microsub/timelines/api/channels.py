@@ -18,7 +18,7 @@ from microsub.timelines.channels import ChannelNames
 from microsub.timelines.reading import SourceCount
 
 _SETTINGS_PAGE = "/account"
-"""Where people change what is theirs."""
+"""The user's own page; none changes settings of channels."""
 
 
 async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
