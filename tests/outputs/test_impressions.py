@@ -172,14 +172,6 @@ async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redi
     assert await alice.state() == {"a": ("published", 0)}
 
 
-async def test_a_range_of_a_feed_that_counts_is_the_whole(alice: Publisher) -> None:
-    """Else all of it would be read in ranges, again and again."""
-    _, _, addresses = await one_item(alice)
-    for _ in range(MOST):
-        assert (await alice.get(addresses["json"], range="bytes=0-")).status_code == 200
-    assert await alice.state() == {"a": ("imported", MOST)}
-
-
 async def test_who_reads_slowly_keeps_nobody_else_out(alice: Publisher) -> None:
     """One network takes ten replies at a time; its neighbours are others."""
     server = alice.server

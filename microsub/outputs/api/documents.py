@@ -344,9 +344,7 @@ def _reply(
     if not whole and _is_known(scope, tag, modified, now):
         return HttpReply(b"", headers, 304)
     kind: Header = (b"content-type", FORMATS[form].content_type.encode())
-    # A range is no impression, and one that is as long as the document would show items without end.
-    takes_ranges = not whole and scope["method"] == "GET" and not feed.is_limited
-    if takes_ranges and (part := _range(scope, len(body), tag, modified)) is not None:
+    if not whole and scope["method"] == "GET" and (part := _range(scope, len(body), tag, modified)) is not None:
         first, last = part
         if first > last:
             return HttpReply(b"", [*headers, (b"content-range", f"bytes */{len(body)}".encode())], 416)
@@ -365,7 +363,7 @@ def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modifie
         (b"etag", tag.encode()),
         (b"last-modified", format_datetime(modified, usegmt=True).encode()),
         (b"cache-control", caching.encode()),
-        (b"accept-ranges", b"none" if feed.is_limited else b"bytes"),
+        (b"accept-ranges", b"bytes"),
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", b"no-referrer"),  # the address is not for those whom a post links to
         (b"content-security-policy", _POLICY.encode()),
