@@ -215,8 +215,7 @@ class Importing:
         counted.known += len(known)
         new = [to_store for guid, to_store in wanted.items() if guid not in known]
         if new:
-            stored = await PostWriter(self._redis).write(record, new, now)
-            await self._items.done(record.id, [item.id for item in stored.new])
+            await PostWriter(self._redis).write_missing(record, new, now)
             known = await self._imported.claims(record.id, list(wanted))
         arrivals.by_feed.setdefault(url, []).extend(known.values())
         arrivals.read += [item_id for guid, item_id in known.items() if guid in read]

@@ -163,6 +163,17 @@ class PostWriter:
         await self._prolong(feed, compared.again, now)
         return Stored(tuple(new), tuple(updated), version, outbox)
 
+    async def write_missing(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float) -> Mapping[str, str]:
+        """Store posts that the feed doesn't know, as news to nobody; the items that it knew, by guid.
+
+        Those stay as they are: a publisher has said them, and these posts are what somebody else says. Raises
+        StoreError.
+        """
+        compared = await self._compare(feed.id, posts)
+        if compared.new and (claimed := await self._claim(feed, compared, (), now, ANY, None)) and claimed[0]:
+            await self._redis.command("SREM", keys.feed_outbox(feed.id), *(item.id for item in claimed[0]))
+        return compared.ids
+
     async def announced(self, updated: Iterable[WrittenItem]) -> None:
         """Note that these edits have been announced; later ones are left to their writers."""
         calls = [(_ANNOUNCED, [keys.item(item.id)], ["untold", item.note, ""]) for item in updated if item.note]

@@ -38,12 +38,22 @@ class ChannelImport:
 
 
 @dataclass(slots=True)
+class OutputImport:
+    """What came with one output feed: its items; `known` says that the user has a feed of that name already."""
+
+    name: str
+    known: bool
+    items: int = 0
+
+
+@dataclass(slots=True)
 class ImportReport:
     """What an import did, or (`dry_run`) would do. `notes` are sentences for people."""
 
     user: str
     dry_run: bool
     channels: list[ChannelImport] = field(default_factory=list)
+    outputs: list[OutputImport] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -52,8 +62,10 @@ class ImportReport:
         return asdict(self)
 
     def as_text(self) -> str:
-        """For people: a line per channel, what was skipped and why, and the sum."""
+        """For people: a line per channel and output feed, what was skipped and why, and the sum."""
         lines = [_line(one) for one in self.channels]
+        for one in self.outputs:
+            lines.append(f"output feed {one.name}: {one.items} items{', known already' if one.known else ''}")
         lines += [f"skipped {one.channel}: {one.item[:60]}: {one.why}" for one in self.skipped[:_SHOWN]]
         if len(self.skipped) > _SHOWN:
             lines.append(f"skipped {len(self.skipped) - _SHOWN} more; --json names all")

@@ -25,6 +25,7 @@ from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.outputs import OutputItem, require_name
 from microsub.posts.duplicates import MERGED
+from microsub.posts.entries import content_hash
 from microsub.posts.ingest import PostWriter
 from microsub.posts.values import WRITTEN_GUID, ItemToStore
 from microsub.redis.replies import text
@@ -46,7 +47,7 @@ from microsub.transfer.records import (
     ExportRecord,
     read_record,
 )
-from microsub.transfer.reports import ChannelImport, ImportReport, Skipped
+from microsub.transfer.reports import ChannelImport, ImportReport, OutputImport, Skipped
 from microsub.transfer.user_export import OWN_FIELDS
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ _TOGETHER = 200
 _ROUND = 1000
 """Lines between two reports of progress."""
 _MOST_EXTRA = 1_000_000
-_LONGEST_HASH = 64
 _WORDS = frozenset({"title", "description"})
 _REASONS = frozenset(map(int, Reason))
 
@@ -83,13 +83,14 @@ Progress = Callable[[int, int], None]
 @dataclass(slots=True)
 class _Names:
     """What the names of a file stand for here: feeds as records (without id in a dry run, where they are new), posts as
-    item ids, those of `no_feed`; its channels, of which `made` are new, and its follows.
+    item ids, those of `no_feed`; its channels, of which `made` are new, its output feeds, and its follows.
     """
 
     feeds: dict[str, FeedRecord] = field(default_factory=dict)
     posts: dict[str, str] = field(default_factory=dict)
     no_feed: set[str] = field(default_factory=set)
     channels: dict[str, ChannelImport] = field(default_factory=dict)
+    outputs: dict[str, OutputImport] = field(default_factory=dict)
     follows: list[tuple[str, str]] = field(default_factory=list)
     made: int = 0
 
@@ -281,9 +282,8 @@ class UserImport:
         new = [post for record, post in posts if record.guid not in known]
         if new and not self._report.dry_run:
             # The first one of a document is its newest.
-            stored = await PostWriter(self._redis).write(feed, new[::-1], self._now)
-            await self._items.done(feed.id, [item.id for item in stored.new])
-            known = await self._imported.claims(feed.id, guids)
+            there = await PostWriter(self._redis).write_missing(feed, new[::-1], self._now)
+            known = {**there, **await self._imported.claims(feed.id, guids)}
         alive = {item.id for item in await self._items.timeline_items(list(known.values()))}
         self._names.posts |= {record.post: known[record.guid] for record, _ in posts if known.get(record.guid) in alive}
         # What the feed knows as deleted comes back for this user alone.
@@ -354,14 +354,18 @@ class UserImport:
             await restore(self._redis, self._items, self._user, record.channel, (), out, self._now)
 
     async def _output(self, record: ExportedOutput) -> None:
-        if self._report.dry_run:
-            return
+        known = True
         try:
             await self._outputs.get(self._user, record.name)
         except NotFound:
-            await self._outputs.put(self._user, record.name, _valid(OutputConfig, record.settings), self._now)
+            known = False
+            if not self._report.dry_run:
+                await self._outputs.put(self._user, record.name, _valid(OutputConfig, record.settings), self._now)
+        self._names.outputs[record.name] = counted = OutputImport(record.name, known)
+        self._report.outputs.append(counted)
 
     async def _output_items(self, record: ExportedOutputItems) -> None:
+        self._names.outputs[record.output].items += len(record.items)
         if self._report.dry_run:
             return
         feed = await self._outputs.get(self._user, record.output)
@@ -486,7 +490,10 @@ def _output_item(
 
 
 def _to_store(record: ExportedPost, entry: Entry, now: float) -> ItemToStore:
-    """The post as this server would have stored it, but for its place and digest, which are the file's."""
+    """The post as this server would have stored it, but for its place, which is the file's.
+
+    Its hash is that of what the file says: where the publisher says otherwise, the next reading of the feed changes it.
+    """
     link = safe_url(record.link)
     # What has no link of its own shows another one.
     entry = entry if link else replace(entry, url=None, fallback_url=entry.url)
@@ -496,7 +503,7 @@ def _to_store(record: ExportedPost, entry: Entry, now: float) -> ItemToStore:
     return ItemToStore(
         guid=record.guid,
         wire=dump(wire),
-        hash=record.hash[:_LONGEST_HASH],
+        hash=content_hash(wire),
         score=min(record.score, now),
         published=wire.get("published", ""),
         author=author,

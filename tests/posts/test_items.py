@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from microsub.feeds.record import FeedRecord, Feeds
+from microsub.formats.entry_id import told_apart
 from microsub.posts.ingest import PostWriter
 from microsub.posts.items import Items
-from microsub.posts.values import ItemToStore
+from microsub.posts.values import WRITTEN_GUID, ItemToStore
 from microsub.redis import keys
 from microsub.redis.replies import score_text
 from tests.support.invariants import all_keys
@@ -206,3 +207,17 @@ def test_scores_are_short_decimal_text():
     assert [score_text(value) for value in (0, 1.5, NOON, NOON + 0.123456)] == [
         "0", "1.5", "1700000000", "1700000000.123456",
     ]  # fmt: skip
+
+
+async def test_what_an_import_brings_writes_over_nothing(redis, feed):
+    """Nor over a post that is known by guid and link, since another one has its guid; and it is news to nobody."""
+    guid, link = "https://blog.example/shared", "https://blog.example/one"
+    writer = PostWriter(redis)
+    known_as = told_apart(guid, link, guid)
+    (stored,) = (await writer.write(feed, [candidate("one", guid=known_as, extra={WRITTEN_GUID: guid})], NOON)).new
+    before = await Items(redis).get(stored.id)
+    brought = [candidate("one", guid=guid, text="altered", extra={WRITTEN_GUID: guid}), candidate("two")]
+    assert await writer.write_missing(feed, brought, NOON) == {guid: stored.id}
+    assert await Items(redis).get(stored.id) == before
+    assert await Items(redis).by_guid(feed.id, "https://blog.example/two")
+    assert await Items(redis).outbox(feed.id) == [stored.id]

@@ -7,6 +7,7 @@ from typing import Any
 
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Content, Entry
+from microsub.posts.entries import content_hash
 from microsub.posts.values import ItemToStore
 
 NOON = 1_700_000_000.0
@@ -28,7 +29,7 @@ def candidate(name: str, *, text: str = "words", at: float = NOON, host: str = "
         "guid": link,
         "wire": dump(to_wire(entry)),
         "published": entry.published.isoformat(),
-        "hash": f"hash of {name} {text}",
+        "hash": content_hash(to_wire(entry)),
         "score": at,
         "author": f"https://{host}/",
         "link": link,

@@ -178,12 +178,14 @@ async def test_a_user_comes_over_whole(there: World, here: World) -> None:
     assert {one[-1].state for one in before["outputs"][0][2]} == {"published", "imported", "removed"}
     body = await export(there)
     dry = await bring(here, body, dry_run=True)
+    assert "output feed picks: 4 items\n" in dry.as_text()
     assert await here.accounts.user("ann") is None
     report = await bring(here, body)
     assert report.skipped == []
     assert [{**vars_(one), "known": 0} for one in dry.channels] == [vars_(one) for one in report.channels]
     assert await Everything(here, "ann").look() == before
     again = await bring(here, body)
+    assert "output feed picks: 4 items, known already\n" in again.as_text()
     assert await Everything(here, "ann").look() == before
     assert all(one.known == one.read + one.unread for one in again.channels)
     assert (await here.check()).left == ()
@@ -241,6 +243,21 @@ async def test_what_has_left_one_user_comes_to_all_others(there: World, here: Wo
     await later.post(action="follow", channel="home", url=A)
     assert guid.rpartition("/")[2] in {post["name"] for post in await later.timeline("home")}
     assert (await here.check()).left == ()
+
+
+async def test_what_a_publisher_says_counts(there: World, here: World) -> None:
+    """A text that the file has changed is changed back by the next reading, whatever hash stands beside it."""
+    lines = [json.loads(line) for line in (await export(there)).splitlines()]
+    told = next(line for line in lines if line.get("guid") == "https://a.example/a7")
+    told["jf2"]["name"] = "altered"
+    await bring(here, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    ann = await here.reader("ann")
+    assert "altered" in {post["name"] for post in await ann.timeline("news", limit=100)}
+    made = [candidate(f"a{n}", at=NOON + n, host="a.example") for n in range(30)]
+    await here.publish(A, *made)
+    names = {post["name"] for post in await ann.timeline("news", limit=100)}
+    assert "a7" in names
+    assert "altered" not in names
 
 
 async def test_what_was_read_here_stays_read(there: World, here: World) -> None:
