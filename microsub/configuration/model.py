@@ -92,6 +92,10 @@ class Quotas(Level):
 MOST_RULES = 1000
 """Mutes and blocks of one user, where the admin says nothing else: each is looked at whenever a post comes in."""
 
+MOST_IMPRESSIONS = 10_000
+LONGEST_SHOWN = 3_153_600_000
+"""Bounds of `max_impressions` and of `max_age`, in seconds: a hundred years."""
+
 OUTPUT_ITEMS = 1000
 """Items of one output feed, where the admin says nothing else."""
 
@@ -314,10 +318,10 @@ class OutputConfig:
     max_impressions: int = number(
         "How often an item is shown: after so many full replies it is imported, and leaves the feed. 0: without limit.",
         0,
-        le=10_000,
+        le=MOST_IMPRESSIONS,
     )
     max_age: int = number(
-        "Seconds for which an item is shown after it was published. 0: without limit.", 0, le=3_153_600_000
+        "Seconds for which an item is shown after it was published. 0: without limit.", 0, le=LONGEST_SHOWN
     )
     public: bool = declared(
         "Whether it can also be had at /feeds/USER/NAME; else only at an address that can't be guessed.", False

@@ -4,12 +4,13 @@ OutputFeeds     the feeds in Redis, their items and impressions     OutputConten
 api.documents   /feeds, where anybody reads them                   api.actions     what their user does by HTTP
 """
 
-from microsub.outputs.contents import Edited, FindItems, MostItems, OutputContents
+from microsub.outputs.contents import Edited, FillTimelines, FindItems, MostItems, OutputContents
 from microsub.outputs.store import OutputFeeds
 from microsub.outputs.values import OutputFeed, OutputItem, require_name, seconds_of
 
 __all__ = [
     "Edited",
+    "FillTimelines",
     "FindItems",
     "MostItems",
     "OutputContents",

@@ -50,6 +50,9 @@ MostItems = Callable[[str], Awaitable[int]]
 FindItems = Callable[[str, str, str, float], Awaitable[Sequence[str]]]
 """User, channel uid or `global`, query and time to the ids of the newest items that match. Raises MicrosubError."""
 
+FillTimelines = Callable[[str, str, float], Awaitable[object]]
+"""User, channel uid or `global` and time: adds what waits for the timelines of a user who is away."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -80,10 +83,12 @@ class OutputContents:
         most: MostItems,
         *,
         find: FindItems | None = None,
+        fill: FillTimelines | None = None,
         hubs: Sequence[str] = (),
     ) -> None:
         """Without `find` searches bring nothing in. `hubs` are named in every document."""
         self._find = find
+        self._fill = fill
         self.hubs = tuple(hubs)
         self._store = store
         self._items = items
@@ -128,10 +133,14 @@ class OutputContents:
 
     async def refresh(self, feed: OutputFeed, now: float) -> None:
         """Take in what came to the feed's channel or search, and publish afresh what was edited."""
-        if feed.settings.search is not None:
-            await self._take_in(feed, await self._found(feed, feed.settings.search, now), now)
-        elif feed.settings.channel is not None:
-            await self._take_in(feed, await self._store.newest(feed, feed.settings.channel, _WINDOW), now)
+        has_source = await self._store.has_source(feed, now)
+        if has_source and self._fill is not None and (feed.settings.search or feed.settings.channel):
+            await self._fill(feed.user, feed.settings.channel or GLOBAL, now)
+        if has_source:  # else what the channel has brought in stays
+            if feed.settings.search is not None:
+                await self._take_in(feed, await self._found(feed, feed.settings.search, now), now)
+            elif feed.settings.channel is not None:
+                await self._take_in(feed, await self._store.newest(feed, feed.settings.channel, _WINDOW), now)
         known = {row.item: row.hash for row in await self._store.rows(feed, now, _WINDOW)}
         known |= await self._store.imported(feed, _WINDOW)
         found = await self._items.fields(list(known), ("hash",))

@@ -55,21 +55,22 @@ class OutputFeeds:
     # --- feeds
 
     async def create(self, user: str, name: str, settings: OutputConfig, now: float, *, most: int = 0) -> OutputFeed:
-        """Make an output feed; `most` is how many the user may have, 0 for any number.
+        """Make an output feed; `most` is how many the user may have, 0 for any number, removed ones aside.
 
-        Raises InvalidRequest where there is one of that name, QuotaReached, NotFound for an unknown user.
+        Of one that was removed nothing comes back. Raises InvalidRequest where there is one of that name, QuotaReached,
+        and NotFound for an unknown user.
         """
-        await self._write(user, name, "create", now, settings, most)
+        await self._write(user, name, "create", now, await self._said(user, settings), most)
         return await self.get(user, name)
 
     async def put(self, user: str, name: str, settings: OutputConfig, now: float) -> OutputFeed:
         """Make an output feed or change its settings; one that was removed comes back. Raises as `create` does."""
-        await self._write(user, name, "put", now, settings)
+        await self._write(user, name, "put", now, await self._said(user, settings))
         return await self.get(user, name)
 
     async def change(self, user: str, name: str, settings: OutputConfig, now: float) -> OutputFeed:
         """Change the settings. Raises NotFound."""
-        await self._write(user, name, "change", now, settings)
+        await self._write(user, name, "change", now, await self._said(user, settings))
         return await self.get(user, name)
 
     async def remove(self, user: str, name: str, now: float) -> None:
@@ -78,16 +79,16 @@ class OutputFeeds:
 
     async def delete(self, user: str, name: str, now: float) -> None:
         """Delete a feed for good; its address answers that it is gone. Raises NotFound."""
-        await self._readdress(user, name, "delete", now)
+        await self._write(user, name, "delete", now)
 
     async def renew(self, user: str, name: str, now: float) -> OutputFeed:
         """Give a feed another address; the former one is revoked. Raises NotFound."""
-        await self._readdress(user, name, "renew", now)
+        await self._write(user, name, "renew", now)
         return await self.get(user, name)
 
     async def revoke(self, user: str, name: str, now: float) -> OutputFeed:
-        """Revoke the address of a feed, which has none until `renew`. Raises NotFound."""
-        await self._readdress(user, name, "revoke", now)
+        """Revoke the address of a feed, which has none until `renew`. Raises NotFound, InvalidRequest if public."""
+        await self._write(user, name, "revoke", now)
         return await self.get(user, name)
 
     async def get(self, user: str, name: str) -> OutputFeed:
@@ -106,18 +107,20 @@ class OutputFeeds:
         return [feed for feed in found if feed is not None and (removed_too or feed.removed is None)]
 
     async def find(self, user: str, secret: str) -> OutputFeed:
-        """The feed at an address. Raises NotFound, and AddressRevoked for one that was good once."""
+        """The feed at an address. Raises NotFound, and AddressRevoked for one that was good once and never is again."""
         name, disabled = await self._redis.pipeline(
             [("HGET", keys.output_addresses(user), sha256_hex(secret)), ("HEXISTS", keys.user(user), "disabled")]
         )
-        if name is None:
-            raise NotFound("there is no such feed")
-        if not name or disabled:
+        if name == b"" and not disabled:
             raise AddressRevoked
-        try:
-            return await self.get(user, text(name))
-        except NotFound:
-            raise AddressRevoked from None
+        found = (
+            None
+            if name is None
+            else _feed(user, text(name), await self._redis.command("HGETALL", keys.output(user, text(name))))
+        )
+        if found is None or found.removed is not None or disabled:
+            raise NotFound("there is no such feed")
+        return found
 
     async def find_public(self, user: str, name: str) -> OutputFeed:
         """The public feed of that name. Raises NotFound."""
@@ -130,27 +133,42 @@ class OutputFeeds:
         return found
 
     async def _write(
-        self, user: str, name: str, action: str, now: float, settings: OutputConfig | None = None, most: int = 0
+        self, user: str, name: str, action: str, now: float, fields: Mapping[str, str] | None = None, most: int = 0
     ) -> None:
         require_name(name)
-        secret = secrets.token_urlsafe(24)
-        fields = [] if settings is None else [part for pair in _fields(settings).items() for part in pair]
-        head: list[Arg] = [name, score_text(now), action, most, str(uuid.uuid4()), secret, sha256_hex(secret)]
-        args = [*head, _ADDRESSES, "", *fields]
-        reply = await self._redis.script(load("output_write"), self._record_keys(user, name), args)
-        self._check(reply, user, name, most)
-
-    async def _readdress(self, user: str, name: str, action: str, now: float) -> None:
-        require_name(name)
+        said = [part for pair in (fields or {}).items() for part in pair]
         while True:
             former = text(await self._redis.command("HGET", keys.output(user, name), "secret")) or ""
             secret = secrets.token_urlsafe(24)
-            head: list[Arg] = [name, score_text(now), action, 0, "", secret, sha256_hex(secret), _ADDRESSES]
-            args = [*head, sha256_hex(former) if former else "", former]
+            head: list[Arg] = [name, score_text(now), action, most, str(uuid.uuid4()), secret, sha256_hex(secret)]
+            known = [former, sha256_hex(former), keys.pattern(keys.output, user)]
+            args = [*head, _ADDRESSES, *known, *said]
             reply = await self._redis.script(load("output_write"), self._record_keys(user, name), args)
             if text(reply[0]) != "changed":
-                self._check(reply, user, name, 0)
+                self._check(reply, user, name, most)
                 return
+
+    async def _said(self, user: str, settings: OutputConfig) -> dict[str, str]:
+        """The settings as the record has them, and when their channel was made: another may have its uid later."""
+        if settings.channel is None:
+            return {**_fields(settings), "source": ""}
+        made = await self._redis.command("HGET", keys.channel(user, settings.channel), "created")
+        return {**_fields(settings), "source": text(made) or ""}
+
+    async def has_source(self, feed: OutputFeed, now: float) -> bool:
+        """Whether the feed's channel is there, and the very one that the feed was given.
+
+        A feed that was given its channel before there was one has the first of that uid.
+        """
+        channel = feed.settings.channel
+        if channel is None:
+            return True
+        created, removed = await self._redis.command("HMGET", keys.channel(feed.user, channel), "created", "removed")
+        if created is None or removed is not None:
+            return False
+        if feed.source is None:
+            await self._write(feed.user, feed.name, "change", now, {"source": text(created)})
+        return feed.source in {None, text(created)}
 
     def _record_keys(self, user: str, name: str) -> list[str]:
         return [keys.user(user), keys.outputs(user), keys.output_addresses(user), *_keys(user, name)]
@@ -241,7 +259,7 @@ class OutputFeeds:
             ]
         )
         rows = zip(ids, found[1::2], published, imported, shown, strict=True)
-        return [_item(feed, *row) for row in rows]
+        return [_item(*row) for row in rows]
 
     async def size(self, feed: OutputFeed) -> tuple[int, int]:
         """How many items are published, and how many imported."""
@@ -391,19 +409,16 @@ def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
             changed=float(found["changed"]),
             modified=float(found["modified"]),
             removed=float(found["removed"]) if "removed" in found else None,
+            source=found.get("source"),
             editions=int(found.get("editions", 0)),
         )
 
 
-def _item(
-    feed: OutputFeed, item: str, edited: bytes, published: bytes | None, imported: bytes | None, shown: bytes | None
-) -> OutputItem:
+def _item(item: str, edited: bytes, published: bytes | None, imported: bytes | None, shown: bytes | None) -> OutputItem:
     count, *times = text(shown or b"0").split(" ")
-    most = feed.settings.max_impressions
-    left = published is not None and not 0 < most <= int(count)
     return OutputItem(
         id=item,
-        state="published" if left else "removed" if published is None and imported is None else "imported",
+        state="published" if published is not None else "imported" if imported is not None else "removed",
         edited=float(edited),
         published=None if published is None else float(published),
         imported=None if imported is None else float(imported),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from microsub.configuration.model import OutputConfig, encode
+from microsub.configuration.model import LONGEST_SHOWN, OutputConfig, encode
 from microsub.errors import InvalidRequest
 from microsub.model.reader import NAME
 
@@ -27,7 +27,6 @@ MOST_ITEMS = 10_000
 State = Literal["published", "imported", "removed"]
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_LONGEST = 3_153_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,8 @@ class OutputFeed:
     """An output feed of `user`.
 
     `id` is a UUID; `secret` stands in its address, None where that was revoked; `modified` is the Unix time at which
-    what it shows changed last, `changed` that of its settings, `removed` that of its removal from backend.json.
+    what it shows changed last, `changed` that of its settings, `removed` that of its removal from backend.json,
+    `source` when its channel was made, None where there was none.
     """
 
     user: str
@@ -48,6 +48,7 @@ class OutputFeed:
     modified: float = 0.0
     removed: float | None = None
     editions: int = 0
+    source: str | None = None
 
     @property
     def title(self) -> str:
@@ -133,7 +134,7 @@ def require_name(name: str) -> str:
 def seconds_of(text: str) -> int:
     """A duration as people write it, `24h`, `90m`, `7d` or `3600`, in seconds. Raises InvalidRequest."""
     found = re.fullmatch(r"([0-9]{1,10})\s*([smhdw]?)", text.strip().lower())
-    seconds = int(found[1]) * _UNITS[found[2]] if found else _LONGEST + 1
-    if seconds > _LONGEST:
+    seconds = int(found[1]) * _UNITS[found[2]] if found else LONGEST_SHOWN + 1
+    if seconds > LONGEST_SHOWN:
         raise InvalidRequest(f"'{text[:80]}' is no age: expected a number with s, m, h, d or w, such as 24h")
     return seconds

@@ -446,8 +446,8 @@ def output_addresses(name: str) -> str:
 def output(name: str, feed: str) -> str:
     """Hash, an output feed: `id` (UUID), `secret` (in its address), its settings (`title`, `channel`, `search`,
     `filters` as JSON, `max_impressions`, `max_age`, `public`), `created`, `changed` (its settings), `modified` (what
-    it shows), `removed` (from backend.json; Unix times), `editions` (counter of publications). Lifetime: permanent.
-    `outputs.store`.
+    it shows), `removed` (from backend.json; Unix times), `source` (when its channel was made), `editions` (counter of
+    publications). Lifetime: permanent. `outputs.store`.
     """
     return f"user:{{{name}}}:output:{feed}"
 
@@ -529,5 +529,5 @@ USER_KEYS: tuple[Callable[[str], str], ...] = (
 
 
 def pattern(key: Callable[[str, str], str], name: str) -> str:
-    """The key of a channel with `*` as its uid, for scripts that walk all channels of a user."""
+    """The key of a channel or output feed with `*` as its name, for scripts that walk all of a user."""
     return key(name, "*")

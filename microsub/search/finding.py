@@ -90,7 +90,10 @@ class PostSearch:
         limiter: RateLimiter | None = None,
         *,
         steady: Callable[[], float] = time.monotonic,
+        visits: bool = True,
     ) -> None:
+        """`visits`: who searches is the user, who is seen by that."""
+        self._visits = visits
         self._redis = redis
         self._channels = channels
         self._feeds = feeds
@@ -192,9 +195,14 @@ class PostSearch:
     async def _own(self, user: str, uid: str, now: float) -> Sequence[int] | None:
         """The ids of what the user sees, if these are few, after all that waits for their timelines was brought in."""
         own = await item_ids(self._redis, user, uid, MOST_OWN)
-        if own.behind and await self._reading.has_caught_up(Grant(user, frozenset(), behind=True), uid, now):
+        if own.behind and await self._bring_in(user, uid, now):
             own = await item_ids(self._redis, user, uid, MOST_OWN)
         return own.ids
+
+    async def _bring_in(self, user: str, uid: str, now: float) -> bool:
+        if not self._visits:
+            return await self._reading.fill(user, uid, now)
+        return await self._reading.has_caught_up(Grant(user, frozenset(), behind=True), uid, now)
 
     async def _feeds_named(self, user: str, names: Sequence[str]) -> dict[str, list[str]]:
         """The feeds that the user follows, and has followed, by what the query says of them: a part of the name or

@@ -155,9 +155,13 @@ class ReaderViews:
         """Note the visit; whether posts waited for the user's timelines, and were added now."""
         if self._seen is not None:
             self._seen.note(granted.user, now)
-        if not granted.behind or self._catching_up is None:
+        return granted.behind and await self.fill(granted.user, uid, now)
+
+    async def fill(self, user: str, uid: str, now: float) -> bool:
+        """Add what waits for the user's timelines, who needn't be here; whether that could be."""
+        if self._catching_up is None:
             return False
-        await self._catching_up.catch_up(granted.user, uid, now)
+        await self._catching_up.catch_up(user, uid, now)
         return True
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:

@@ -81,8 +81,8 @@ async def open_app(
             async with _index(settings, stores) as index:
                 if index is not None:
                     # Each has its limits: who asks for output feeds doesn't keep their users from searching.
-                    own, finding = (_post_search(stores, reading, index) for _ in range(2))
-                    contents = output_contents(stores, identity.quotas.output_items, finding.newest)
+                    own, finding = (_post_search(stores, reading, index, visits=visits) for visits in (True, False))
+                    contents = output_contents(stores, identity.quotas.output_items, finding.newest, reading.fill)
                     services = replace(services, post_search=own, output_contents=contents)
                     services = replace(services, figures=figures(stores, index))
                 yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
@@ -111,8 +111,8 @@ async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReade
         await asyncio.to_thread(index.close)
 
 
-def _post_search(stores: Stores, reading: ReaderViews, index: IndexReader) -> PostSearch:
-    return PostSearch(stores.redis, stores.channels, stores.feeds, reading, index)
+def _post_search(stores: Stores, reading: ReaderViews, index: IndexReader, *, visits: bool) -> PostSearch:
+    return PostSearch(stores.redis, stores.channels, stores.feeds, reading, index, visits=visits)
 
 
 def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
@@ -159,7 +159,7 @@ def _services(
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
         outputs=stores.outputs,
-        output_contents=output_contents(stores, identity.quotas.output_items),
+        output_contents=output_contents(stores, identity.quotas.output_items, fill=reading.fill),
         changed=config.touched,
     )
 

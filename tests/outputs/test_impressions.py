@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from microsub.outputs import OutputFeed
+from microsub.errors import StoreUnavailable
+from microsub.outputs import OutputContents, OutputFeed
 from microsub.outputs.store import HELD, Reservation
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.outputs.conftest import Publisher
 from tests.support.world import World
@@ -188,3 +191,26 @@ async def test_who_reads_slowly_keeps_nobody_else_out(alice: Publisher) -> None:
     going_on.set()
     assert await other == [200]
     assert sorted(await asyncio.gather(*held)) == [[200]] * 10 + [[429]] * 5
+
+
+@pytest.mark.fake_too
+async def test_a_reply_that_can_not_be_written_holds_nothing(alice: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another took an impression in between, and then Redis failed: what was reserved is free at once."""
+    server = alice.server
+    feed, item, addresses = await one_item(alice)
+    await alice.add((await alice.items())["b"])
+    wholly = OutputContents.listed
+
+    async def failing(contents: OutputContents, *args: Any, only: Any = None, **more: Any) -> Any:
+        if only is not None:
+            raise StoreUnavailable("Redis is away")
+        for _ in range(MOST):
+            await server.outputs.reserve(feed, [row for row in rows if row.item == item], server.now)
+        return replace(await wholly(contents, *args, **more), rows=tuple(rows))
+
+    rows = await server.outputs.rows(feed, server.now)
+    monkeypatch.setattr(OutputContents, "listed", failing)
+    assert (await alice.get(addresses["json"])).status_code == 503
+    held = await server.redis.command("HVALS", keys.output_held("alice", "picks"))
+    other = next(row.item for row in rows if row.item != item)
+    assert not [one for one in held if f" {other}:".encode() in one]

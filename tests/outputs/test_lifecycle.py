@@ -205,3 +205,17 @@ async def test_settings_that_cannot_be(alice: Publisher, name: str, value: str) 
     refused = await alice.reader.post(404 if value == "nowhere" else 400, **given)
     assert value[:40] in refused["error_description"]
     assert (await alice.reader.get(action="outputs"))["outputs"] == []
+
+
+async def test_a_lower_maximum_imports_what_was_shown_as_often(alice: Publisher) -> None:
+    """The state of items and the feed's numbers agree; a higher one brings nothing back."""
+    addresses, ids = await alice.make(), await alice.items()
+    await alice.add(ids["a"])
+    for _ in range(3):
+        await alice.shown(addresses["json"])
+    await alice.add(ids["b"])
+    for most in (2, 10):
+        changed = await alice.reader.post(action="outputs", method="change", output="picks", max_impressions=most)
+        assert await alice.state() == {"a": ("imported", 3), "b": ("published", 0)}
+        assert (changed["published"], changed["imported"]) == (1, 1)
+    assert await alice.shown(addresses["json"]) == ["b"]

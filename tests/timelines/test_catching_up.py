@@ -17,6 +17,7 @@ from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import MOST_ITEMS, CatchingUp
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
+from microsub.wiring.stores import output_contents
 from tests.support.posts import NOON
 from tests.support.readers import Reader, instance, posts
 from tests.support.world import World
@@ -234,3 +235,19 @@ async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redi
         seen.note("ann", now)
         await seen.aclose()
     assert written == [("ann", NOON + 1), ("ann", NOON + EVERY + 2)]
+
+
+async def test_an_output_feed_shows_what_waits_and_strangers_are_no_visit(world: Deferring) -> None:
+    """Its user stays away: what comes next waits again, and is shown again."""
+    ann, it = await world.reader("ann", "home"), world.it
+    object.__setattr__(it.services, "output_contents", output_contents(it, fill=it.services.reading.fill))
+    made = await ann.post(action="outputs", method="create", output="picks", channel="home")
+    await world.seen.aclose()
+    it.now += 30 * DAY
+    for names in (["one"], ["two", "one"]):
+        await it.publish(URL, *posts(names[0], at=it.now - 100))
+        assert await world.waiting() == ["home"]
+        it.now += 10
+        shown = await it.client.get(made["addresses"]["json"])
+        assert [item["title"] for item in shown.json()["items"]] == names
+        await world.seen.aclose()

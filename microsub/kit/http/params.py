@@ -24,6 +24,9 @@ from starlette.types import Receive, Scope
 from microsub.errors import InvalidRequest, TooLarge
 from microsub.kit.urls import is_secret_name, mask_credentials
 
+TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+"""How parameters say yes and no, in small letters."""
+
 MAX_PAIRS = 10_000
 SHOWN = 80
 _LONGEST_TYPE = 1000

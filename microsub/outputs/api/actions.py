@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from microsub.configuration.model import OutputConfig
-from microsub.kit.http.params import Params, wrong
+from microsub.configuration.model import MOST_IMPRESSIONS, OutputConfig
+from microsub.kit.http.params import TRUTHS, Params, wrong
 from microsub.outputs.contents import Edited
 from microsub.outputs.values import OutputFeed, require_name, seconds_of
 from microsub.search.query import parsed
@@ -20,8 +20,6 @@ from microsub.timelines.api.arguments import Action, Call, Reply, Table
 from microsub.timelines.channels import MOST_OF_NAME
 
 SCOPE = "channels"
-_MOST_IMPRESSIONS = 10_000
-_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 async def listed(call: Call) -> Reply:
@@ -112,15 +110,15 @@ def _settings(params: Params, before: OutputConfig, now: float) -> OutputConfig:
         parsed(search, now)
         given["search"] = search
     if (count := params.text("max_impressions")) is not None:
-        if not re.fullmatch("[0-9]{1,5}", count) or int(count) > _MOST_IMPRESSIONS:
-            raise wrong("max_impressions", count, f"a whole number from 0 (without limit) to {_MOST_IMPRESSIONS}")
+        if not re.fullmatch("[0-9]{1,5}", count) or int(count) > MOST_IMPRESSIONS:
+            raise wrong("max_impressions", count, f"a whole number from 0 (without limit) to {MOST_IMPRESSIONS}")
         given["max_impressions"] = int(count)
     if (age := params.text("max_age")) is not None:
         given["max_age"] = seconds_of(age)
     if (public := params.text("public")) is not None:
-        if public.lower() not in _TRUTHS:
+        if public.lower() not in TRUTHS:
             raise wrong("public", public, "'true' or 'false'")
-        given["public"] = _TRUTHS[public.lower()]
+        given["public"] = TRUTHS[public.lower()]
     return replace(before, **given)
 
 

@@ -203,7 +203,11 @@ class OutputEndpoint(HttpEndpoint):
         reservation = await services.outputs.reserve(feed, written.rows, now)
         if reservation.items != {row.item for row in written.rows}:
             # Others took the last impression of some of them in between.
-            written = await self._written(scope, feed, form, archive, now, reservation.items)
+            try:
+                written = await self._written(scope, feed, form, archive, now, reservation.items)
+            except BaseException:
+                await self._give_back(feed, reservation)
+                raise
             reply = _reply(scope, feed, form, written, archive, now, whole=True)
         return ShownReply(reply.body, reply.headers, reply.status, feed=feed, reservation=reservation, leave=leave)
 
@@ -278,8 +282,7 @@ class OutputEndpoint(HttpEndpoint):
             reply.leave()
             gone.cancel()
             if not settled:
-                with suppress(StoreError):  # else it ends by itself
-                    await asyncio.shield(self._settle(reply, shown=False))
+                await self._give_back(reply.feed, reply.reservation)
 
     async def _send(self, send: Send, reply: ShownReply, gone: asyncio.Future[None]) -> bool:
         """Send the body as long as the client is there; whether its impressions were counted."""
@@ -293,14 +296,17 @@ class OutputEndpoint(HttpEndpoint):
             if gone.done():
                 return False
         await asyncio.wait([gone], timeout=_LOOK)
-        if gone.done() or not await self._settle(reply, shown=True):
+        outputs, now = self._services.outputs, self._services.clock()
+        if gone.done() or not await outputs.settle(reply.feed, reply.reservation, now, shown=True):
             return False
         await send({"type": "http.response.body", "body": reply.body[end:]})
         return True
 
-    async def _settle(self, reply: ShownReply, *, shown: bool) -> bool:
+    async def _give_back(self, feed: OutputFeed, reservation: Reservation) -> None:
+        """End a reply that nobody has got; where that can't be done, it ends by itself."""
         now = self._services.clock()
-        return await self._services.outputs.settle(reply.feed, reply.reservation, now, shown=shown)
+        with suppress(StoreError):
+            await asyncio.shield(self._services.outputs.settle(feed, reservation, now, shown=False))
 
 
 async def _left(receive: Receive) -> None:
@@ -339,7 +345,8 @@ def _reply(
 ) -> HttpReply:
     """The document, a part of it, or that the client has it already; `whole`: the document in any case."""
     body, tag = written.body, written.tag
-    modified = datetime.fromtimestamp(int(feed.modified), UTC)
+    # Items of a limited feed leave at times that nothing notes: clients compare its tag alone.
+    modified = None if feed.is_limited else datetime.fromtimestamp(int(feed.modified), UTC)
     headers = [*_headers(feed, form, archive, tag, modified), *_hubs(written.document, form)]
     if not whole and _is_known(scope, tag, modified, now):
         return HttpReply(b"", headers, 304)
@@ -353,7 +360,7 @@ def _reply(
     return HttpReply(body, [*headers, kind])
 
 
-def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modified: datetime) -> list[Header]:
+def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modified: datetime | None) -> list[Header]:
     if feed.is_limited:
         caching = "private, no-cache"
     else:
@@ -361,7 +368,7 @@ def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modifie
         caching = f"{shared}, max-age={_ARCHIVE_FRESH if archive else _FRESH}"
     found: list[Header] = [
         (b"etag", tag.encode()),
-        (b"last-modified", format_datetime(modified, usegmt=True).encode()),
+        *([] if modified is None else [(b"last-modified", format_datetime(modified, usegmt=True).encode())]),
         (b"cache-control", caching.encode()),
         (b"accept-ranges", b"bytes"),
         (b"x-content-type-options", b"nosniff"),
@@ -378,22 +385,24 @@ def _hubs(document: FeedDocument, form: str) -> list[Header]:
     return [(b"link", f'<{uri(address)}>; rel="{rel}"'.encode()) for address, rel in found]
 
 
-def _is_known(scope: Scope, tag: str, modified: datetime, now: float) -> bool:
+def _is_known(scope: Scope, tag: str, modified: datetime | None, now: float) -> bool:
     """Whether the client has this very document (RFC 9110, 13.2.2)."""
     if given := _header(scope, b"if-none-match"):
         known = {one.strip().removeprefix("W/") for one in given.split(",")}
         return "*" in known or tag in known
-    since = _date(_header(scope, b"if-modified-since"))
+    if modified is None or (since := _date(_header(scope, b"if-modified-since"))) is None:
+        return False
     # Within the second of a change there may be another one.
-    return since is not None and modified <= since and now - modified.timestamp() >= 1
+    return modified <= since and now - modified.timestamp() >= 1
 
 
-def _range(scope: Scope, size: int, tag: str, modified: datetime) -> tuple[int, int] | None:
+def _range(scope: Scope, size: int, tag: str, modified: datetime | None) -> tuple[int, int] | None:
     """First and last byte that are asked for; the first behind the last where there are none. None for all."""
     found = re.fullmatch(r"bytes=(\d{0,15})-(\d{0,15})", _header(scope, b"range").replace(" ", ""))
     if found is None or found[0] == "bytes=-":
         return None
-    if (condition := _header(scope, b"if-range")) and condition != tag and _date(condition) != modified:
+    condition = _header(scope, b"if-range")
+    if condition and condition != tag and (modified is None or _date(condition) != modified):
         return None
     if not found[1]:
         length = min(int(found[2]), size)

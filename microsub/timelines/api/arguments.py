@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from microsub.errors import InvalidRequest
-from microsub.kit.http.params import Params, missing, wrong
+from microsub.kit.http.params import TRUTHS, Params, missing, wrong
 from microsub.kit.urls import LONGEST_FOLLOWED, web_address
 from microsub.model.plaintext import unprintable
 from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, Order, PageQuery, PostSearchRequest, View
@@ -26,7 +26,6 @@ MAX_ENTRIES = 1000
 """Items that one request may name: ten times the largest page."""
 
 _ORDERS: dict[str, Order] = {"newest": "newest", "relevance": "relevance"}
-_TRUTHS: dict[str, View] = {"true": "read", "1": "read", "false": "unread", "0": "unread"}
 _ID = re.compile(r"[1-9][0-9]{0,18}\Z")
 
 
@@ -140,10 +139,9 @@ def _view(params: Params) -> View:
     text = params.text("is_read")
     if text is None:
         return "all"
-    view = _TRUTHS.get(text.lower())
-    if view is None:
+    if (is_read := TRUTHS.get(text.lower())) is None:
         raise wrong("is_read", text, "'true' or 'false'")
-    return view
+    return "read" if is_read else "unread"
 
 
 def _source(params: Params) -> str | None:

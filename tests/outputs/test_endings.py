@@ -1,0 +1,89 @@
+"""What ends with a channel, with a removal from backend.json, and with an address; and what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from microsub.configuration.model import OutputConfig
+from microsub.errors import QuotaReached
+from tests.outputs.conftest import Publisher
+from tests.support.readers import FEED, OTHER, posts
+
+pytestmark = pytest.mark.fake_too
+
+
+async def declare(alice: Publisher, outputs: dict[str, Any]) -> None:
+    """Output feeds of hers in backend.json."""
+    alice.server.now += 10
+    alice.server.save({"users": {"alice": {"outputs": outputs}}}, at=alice.server.now)
+    await alice.server.configuration.look()
+
+
+async def test_a_feed_ends_to_take_in_with_its_channel(alice: Publisher) -> None:
+    """Another channel of that uid isn't passed on; what came in stays, and the feed may be given the new one."""
+    addresses = await alice.make(channel="home", public="true")
+    assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
+    await alice.reader.post(action="channels", method="delete", channel="home")
+    alice.server.now += 5
+    made = await alice.reader.post(action="channels", name="Home")
+    assert made["uid"] == "home"
+    await alice.server.publish(OTHER, *posts("private", at=alice.server.now - 100, host="other.example"))
+    await alice.reader.post(action="follow", channel="home", url=OTHER)
+    alice.server.now += 5
+    assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
+    given = {"output": "picks", "channel": "home", "public": "true"}
+    await alice.reader.post(action="outputs", method="change", **given)
+    alice.server.now += 5
+    assert await alice.shown(addresses["json"]) == ["private", "a", "b", "c"]
+
+
+async def test_a_channel_that_was_put_aside_is_passed_on_when_it_is_back(alice: Publisher) -> None:
+    """Meanwhile the feed shows what it has."""
+    server, addresses = alice.server, await alice.make(channel="home")
+    await server.channels.disable("alice", "home", server.now)
+    assert await alice.shown(addresses["json"]) == []
+    await server.channels.restore("alice", "home")
+    assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
+
+
+async def test_a_channel_may_be_made_after_the_feed(alice: Publisher) -> None:
+    """backend.json names one that isn't there yet: the first of that uid is meant, and no later one."""
+    await declare(alice, {"picks": {"channel": "coming"}})
+    (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
+    address = feed["addresses"]["json"]
+    assert await alice.shown(address) == []
+    for seen in (["a", "b", "c"], ["a", "b", "c"]):
+        alice.server.now += 5
+        await alice.reader.post(action="channels", name="Coming")
+        await alice.reader.post(action="follow", channel="coming", url=FEED)
+        assert await alice.shown(address) == seen
+        await alice.reader.post(action="channels", method="delete", channel="coming")
+        await alice.publish("late", at=alice.server.now)
+
+
+async def test_create_begins_with_nothing_of_a_feed_that_was_removed(alice: Publisher) -> None:
+    """It has another address and no items; the former address is gone for good."""
+    ids = await alice.items()
+    await declare(alice, {"picks": {"title": "Old"}})
+    (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
+    await alice.add(ids["a"], ids["b"])
+    await declare(alice, {})
+    assert (await alice.get(feed["addresses"]["json"])).status_code == 404
+    made = await alice.make(public="true")
+    assert await alice.shown(made["json"]) == []
+    assert (await alice.get(feed["addresses"]["json"])).status_code == 410
+    assert await alice.state() == {}
+    assert (await alice.server.check()).is_clean
+
+
+async def test_removed_feeds_do_not_count(alice: Publisher) -> None:
+    """Neither against others, nor for one that takes the name of a removed one where there are enough."""
+    outputs, now = alice.server.outputs, alice.server.now
+    first = await outputs.create("alice", "one", OutputConfig(), now, most=1)
+    await outputs.remove("alice", "one", now)
+    await outputs.create("alice", "two", OutputConfig(), now, most=1)
+    with pytest.raises(QuotaReached):
+        await outputs.create("alice", "one", OutputConfig(), now, most=1)
+    assert (await outputs.put("alice", "one", OutputConfig(), now)).id == first.id
