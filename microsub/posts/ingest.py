@@ -146,11 +146,12 @@ class PostWriter:
         new: list[WrittenItem] = []
         updated: list[WrittenItem] = []
         outbox: frozenset[str] | None = None
+        noted: frozenset[str] = frozenset()
         if compared.new or edited:
             claimed = await self._claim(feed, compared, edited, now, version, reading)
             if claimed is None:
                 return Stored(outbox=frozenset())
-            new, lost, outbox = claimed
+            new, lost, outbox, noted = claimed
             if lost:
                 # What somebody else has stored meanwhile may be of an earlier document.
                 theirs = await self._compare(feed.id, lost)
@@ -161,7 +162,7 @@ class PostWriter:
         if version:
             updated += [_edited(old, candidate, old.note) for old, candidate in compared.same if old.note]
         await self._prolong(feed, compared.again, now)
-        return Stored(tuple(new), tuple(updated), version, outbox)
+        return Stored(tuple(new), tuple(updated), version, outbox, noted)
 
     async def write_missing(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float) -> Mapping[str, str]:
         """Store posts that the feed doesn't know, as news to nobody; the items that it knew, by guid.
@@ -252,9 +253,10 @@ class PostWriter:
         now: float,
         version: str,
         reading: float | None,
-    ) -> tuple[list[WrittenItem], list[ItemToStore], frozenset[str]] | None:
+    ) -> tuple[list[WrittenItem], list[ItemToStore], frozenset[str], frozenset[str]] | None:
         """Write new items and claim their guids: those that are stored now, those that somebody else has stored
-        meanwhile, and all ids in the outbox. None where nothing may be written, since a later reading has begun.
+        meanwhile, and what `Stored` says of the outbox. None where nothing may be written, since a later reading has
+        begun.
         """
         fresh = compared.new
         numbered = await self._write_new(feed, fresh, compared.last, now, version) if fresh else []
@@ -271,7 +273,7 @@ class PostWriter:
         if not reply:
             return None
         stored = [WrittenItem(item_id, one.written_guid, one.incomplete) for item_id, one in won]
-        return stored, [candidate for _, candidate in lost], frozenset(texts(reply[1]))
+        return stored, [candidate for _, candidate in lost], frozenset(texts(reply[1])), frozenset(texts(reply[2]))
 
     async def _write_new(
         self, feed: FeedRecord, fresh: Sequence[ItemToStore], last: int | None, now: float, version: str
@@ -462,10 +464,12 @@ class Ingest:
             return ()
         new = [item.id for item in stored.new]
         edited = [item.id for item in stored.updated if item.author_changed]
-        # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it.
+        # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it. What is
+        # edited now was perhaps left behind as new, too.
         left = sorted(set(outbox) - written, key=int)
+        undelivered = sorted(set(found) - set(new) - stored.noted, key=int)
         reworded = tuple(item.id for item in stored.updated if not item.author_changed)
-        news = ItemsStored(feed.id, (*new, *left), (*edited, *left), reworded=reworded)
+        news = ItemsStored(feed.id, (*new, *undelivered), (*edited, *left), reworded=reworded)
         calls = [self._stored.adding([news.to_fields()])]
         written_items = (*stored.new, *stored.updated)
         wanted = [ItemIncomplete(one.id, stored.version) for one in written_items if one.incomplete]

@@ -70,13 +70,15 @@ class WrittenItem:
 class Stored:
     """What was written of a feed's posts in that `version`.
 
-    `outbox` are all items in the feed's outbox, None where nobody has asked.
+    `outbox` are all items in the feed's outbox, None where nobody has asked. Those that are `noted` there are edits, of
+    posts that delivery has; of any other nobody knows that.
     """
 
     new: tuple[WrittenItem, ...] = ()
     updated: tuple[WrittenItem, ...] = ()
     version: str = ""
     outbox: frozenset[str] | None = None
+    noted: frozenset[str] = frozenset()
 
 
 Fields = dict[str, bytes]

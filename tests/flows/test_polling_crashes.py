@@ -107,6 +107,45 @@ async def test_killed_between_any_two_steps(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+async def test_what_a_killed_poll_had_found_arrives_though_it_is_edited_before_the_next(
+    real_redis: Redis, after: bool
+) -> None:
+    """To the store such a post is edited; no timeline has it yet."""
+    killing = Killing(real_redis)
+    async with publisher() as site, world(killing, patience=IMPATIENT) as it:
+
+        async def ready() -> str:
+            await _empty(real_redis)
+            site.serve_document("/feed", rss(dated(2)))
+            feed_id = (await it.follow(site.url("/feed", "blog.test"))).id
+            await it.poll_id(feed_id)
+            site.serve_document("/feed", rss(dated(3)))
+            return feed_id
+
+        async def edit(feed_id: str) -> list[tuple[str, bool]]:
+            news = dated(3)
+            news[0] = (news[0][0], "Edited", news[0][2])
+            site.serve_document("/feed", rss(news))
+            await it.poll_id(feed_id)
+            return await _state(it)
+
+        feed_id = await ready()
+        begun = killing.trips
+        await it.poll_id(feed_id)
+        steps = killing.trips - begun
+        wanted = await edit(feed_id)
+        assert ("Edited", False) in wanted
+        for step in range(1, steps + 1):
+            feed_id = await ready()
+            killing.kill_at, killing.after = killing.trips + step, after
+            with pytest.raises(KilledError):
+                await it.poll_id(feed_id)
+            killing.kill_at = None
+            assert await edit(feed_id) == wanted, f"killed at step {step} of {steps}"
+            assert not await it.items.outbox(feed_id)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
 async def test_a_worker_killed_at_any_step_of_a_turn(real_redis: Redis, after: bool) -> None:
     """Lease, poll, plan and hand-back: whatever was cut off, after the lease the feed is polled and planned again."""
     killing = Killing(real_redis)

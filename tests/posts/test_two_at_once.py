@@ -103,6 +103,28 @@ async def test_an_edit_is_told_though_another_document_took_its_mark_away_and_it
     assert len(await told(it)) == count + 1
 
 
+@pytest.mark.parametrize("deaths", [1, 2])
+async def test_a_post_that_was_never_handed_on_is_new_to_timelines_though_it_is_edited_since(it, deaths):
+    """Its process dies, and so may the one that stores the edit. What timelines have is only edited."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first"))
+    before = len(await told(it))
+
+    async def die() -> None:
+        raise KilledError
+
+    documents = [message(feed.id, 2, "first", "new"), message(feed.id, 3, "second", "edited")]
+    for document in documents[:deaths]:
+        with pytest.raises(KilledError):
+            await storing(it, Between(it.redis, once("stream_add", die)))(document)
+    await storing(it)(documents[1])
+    found = [await it.items.id_of(feed.id, f"https://blog.example/post{number}") for number in (0, 1)]
+    [news] = (await told(it))[before:]
+    assert set(news.new) == set(found[2 - deaths :])  # of two deaths nobody knows what the second one left behind
+    assert {*news.edited, *news.reworded} == set(found)
+    assert not await it.items.outbox(feed.id)
+
+
 class Nobody:
     """Every page is gone."""
 

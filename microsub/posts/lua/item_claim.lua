@@ -8,14 +8,17 @@
 -- KEYS  1 feed  2 guids  3 items  4 outbox
 -- ARGV  1 the reading, or '' for a program  2 time to live where the feed has gone altogether  3 how many ids of edited
 --       items follow  4.. these, then per new item: guid, id, score
--- reply {per new item the id that the guid belongs to}, {ids that are outbox}; nothing where nothing was written
+-- reply {per new item the id that the guid belongs to}, {ids in the outbox}, {of the edited items those that were not in
+--       it before}; nothing where nothing was written
 -- include: overtaken
 if ARGV[1] ~= '' then
   if redis.call('EXISTS', KEYS[1]) == 0 or overtaken(KEYS[1], ARGV[1]) then return false end
   redis.call('HDEL', KEYS[1], 'body_hash', 'etag', 'last_modified')
 end
-local owners, first = {}, 4 + tonumber(ARGV[3])
-for at = 4, first - 1 do redis.call('SADD', KEYS[4], ARGV[at]) end
+local owners, noted, first = {}, {}, 4 + tonumber(ARGV[3])
+for at = 4, first - 1 do
+  if redis.call('SADD', KEYS[4], ARGV[at]) == 1 then noted[#noted + 1] = ARGV[at] end
+end
 for at = first, #ARGV, 3 do
   local guid, id, score = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   if redis.call('HSETNX', KEYS[2], guid, id) == 1 then
@@ -32,4 +35,4 @@ if ttl ~= -1 then
   if ttl < 1 then ttl = ARGV[2] end
   for place = 2, 4 do redis.call('EXPIRE', KEYS[place], ttl) end
 end
-return { owners, redis.call('SMEMBERS', KEYS[4]) }
+return { owners, redis.call('SMEMBERS', KEYS[4]), noted }
