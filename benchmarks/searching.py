@@ -35,7 +35,7 @@ from microsub.posts.ingest import PostWriter
 from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.replies import score_text
-from microsub.search.following import FollowTiming
+from microsub.search.index_follower import FollowTiming
 from microsub.search.replica import IndexFolder, IndexReader
 from microsub.settings import Settings
 

@@ -24,7 +24,7 @@ from microsub.outputs import OutputContents, OutputFeeds
 from microsub.posts.items import Items
 from microsub.push.callbacks import Callbacks
 from microsub.redis.protocol import Redis
-from microsub.search.finding import PostSearch
+from microsub.search.post_search import PostSearch
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
 from microsub.timelines.reading import ReaderViews

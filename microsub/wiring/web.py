@@ -41,8 +41,8 @@ from microsub.push.store import Agreements
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
-from microsub.search.finding import PostSearch
-from microsub.search.following import STANDING_BY
+from microsub.search.index_follower import STANDING_BY
+from microsub.search.post_search import PostSearch
 from microsub.search.replica import IndexFolder, IndexReader
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.polling.poll import PollResult
     from microsub.polling.worker import Worker
     from microsub.push.subscriber import Subscriber
-    from microsub.search.following import FollowTiming, IndexFollower
+    from microsub.search.index_follower import FollowTiming, IndexFollower
     from microsub.search.replica import IndexReader
     from microsub.timelines.retention import Retention
     from microsub.transfer.reports import ImportReport
@@ -256,7 +256,7 @@ def can_search(settings: Settings) -> bool:
 def follower(settings: Settings, stores: Stores, timing: FollowTiming | None = None) -> IndexFollower:
     """What keeps this machine's index of posts in step."""
     from microsub.feeds.events import Events
-    from microsub.search.following import IndexFollower
+    from microsub.search.index_follower import IndexFollower
     from microsub.search.replica import IndexFolder
 
     folder = IndexFolder(settings.index)

@@ -14,9 +14,9 @@ import pytest
 from microsub.errors import SearchUnavailable
 from microsub.feeds.record import FeedRecord
 from microsub.redis.protocol import Redis
-from microsub.search.finding import PostSearch
-from microsub.search.following import FollowTiming, IndexFollower
 from microsub.search.index import Span
+from microsub.search.index_follower import FollowTiming, IndexFollower
+from microsub.search.post_search import PostSearch
 from microsub.search.query import expression, parsed
 from microsub.search.replica import IndexFolder, IndexReader
 from tests.support.posts import NOON

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from microsub.kit.urls import canonical_feed_url
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis.protocol import Redis
 from microsub.transfer import feed_lists
+from microsub.transfer.feed_lists import FeedLists
 from tests.support.readers import instance
+from tests.support.redis_wrappers import CountingRedis
 from tests.support.world import World
 
 DOCUMENTS = sorted((Path(__file__).parents[1] / "data" / "opml").glob("*.opml"))
@@ -217,3 +220,33 @@ async def test_a_list_of_thousands_of_feeds_gives_others_their_turn(
     task.cancel()
     assert report.added == 5000
     assert 0 < most <= 1000
+
+
+async def test_ten_thousand_feeds_come_in_without_a_request(real_redis: Redis) -> None:
+    """Their publisher hears nothing, and Redis is asked a bounded number of times for each."""
+    asked = 0
+
+    def count(_reader: object, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        writer.close()
+
+    publisher = await asyncio.start_server(count, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{publisher.sockets[0].getsockname()[1]}"
+    redis = CountingRedis(real_redis)
+    async with instance(redis) as here:
+        await here.accounts.add_user("ann", "https://ann.example/", here.now)
+        lists = FeedLists(here.channels, here.feeds, here.following, here.parser, [ip_network("127.0.0.0/8")])
+        outlines = (
+            f"<outline text='{start}'>"
+            + "".join(f"<outline text='{n}' xmlUrl='{address}/{n}'/>" for n in range(start, start + 500))
+            + "</outline>"
+            for start in range(0, 10_000, 500)
+        )
+        before = redis.trips
+        report = await lists.import_list("ann", opml(*outlines), here.now)
+        assert (report.added, report.problems) == (10_000, [])
+        assert (redis.trips - before) / 10_000 < 20
+        assert here.web.asked == []
+    publisher.close()
+    assert asked == 0

@@ -197,7 +197,7 @@ async def test_many_edits_cost_a_rebuild(
     replica: Replica, server: World, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that empty rows don't pile up."""
-    monkeypatch.setattr("microsub.search.following._ALWAYS_EMPTY", 10)
+    monkeypatch.setattr("microsub.search.index_follower._ALWAYS_EMPTY", 10)
     replica.follow()
     for version in range(15):
         server.clock.advance(60)
@@ -248,7 +248,7 @@ from pathlib import Path
 from microsub.feeds.events import Events
 from microsub.posts.items import Items
 from microsub.redis.multiplexer import Multiplexed
-from microsub.search.following import FollowTiming, IndexFollower
+from microsub.search.index_follower import FollowTiming, IndexFollower
 from microsub.search.replica import IndexFolder
 
 async def main(url, path):
