@@ -61,12 +61,6 @@ if call('EXISTS', unpack(KEYS, 7, 12)) > 0 then
 end
 local added, read, hidden, suppressed, evicted = {}, {}, {}, {}, {}
 
-local function urls_of(lines)
-  local urls = {}
-  for url in string.gmatch(lines, '[^\n]+') do urls[#urls + 1] = url end
-  return urls
-end
-
 -- The score of the n-th newest item that is shown, of the oldest one where there are fewer.
 local function nth_score()
   local count, score = 0, nil

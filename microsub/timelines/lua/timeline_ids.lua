@@ -6,11 +6,11 @@
 -- ARGV  1, 2 patterns: channel, posts  3 uid or 'global'  4 how many ids at most
 -- reply 0 no such channel or user; else {1 when posts wait to be brought into timelines of this user, and where there are
 --       no more 'id id …', one that stands in several channels repeatedly}
+-- include: is_channel
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return 0 end
 if ARGV[3] ~= 'global' then
-  local head = redis.call('HMGET', (string.gsub(ARGV[1], '%*', ARGV[3])), 'name', 'removed')
-  if not head[1] or head[2] then return 0 end
+  if not is_channel((string.gsub(ARGV[1], '%*', ARGV[3]))) then return 0 end
   uids = { ARGV[3] }
 end
 local left, waiting = tonumber(ARGV[4]), redis.call('EXISTS', KEYS[2])

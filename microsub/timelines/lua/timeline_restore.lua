@@ -8,21 +8,15 @@
 -- ARGV  1 now  2 how many items come back  3.. per item, newest first: id, score, time of reading or '', lines of URLs (author,
 --       sources); then per id that is to stay out: id, time in whole seconds, reason
 -- reply how many came in, or -1: no such channel
+-- include: is_channel
 -- include: reasons
 -- include: arrivals
 -- include: enter
 -- include: leave
 -- include: rules
-local channel = redis.call('HMGET', KEYS[1], 'name', 'removed')
-if not channel[1] or channel[2] then return -1 end
+if not is_channel(KEYS[1]) then return -1 end
 local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
 local mutes, blocks = some({ KEYS[8], KEYS[9] }), some({ KEYS[10], KEYS[11] })
-
-local function urls_of(lines)
-  local urls = {}
-  for url in string.gmatch(lines, '[^\n]+') do urls[#urls + 1] = url end
-  return urls
-end
 
 local function stands(id)
   return redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)

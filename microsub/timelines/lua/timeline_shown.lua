@@ -9,12 +9,12 @@
 --       which of these channels shows it, from 1, 0 for none, '01…' one digit per id, 1 for unread, '01…' 1 for saved,
 --       how many channels were visited, or 0 when all were}.
 --       An item is unread when it is unread in any channel, and such a one is named.
+-- include: is_channel
 local MOST_STEPS = 10000
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
 if ARGV[4] ~= 'global' then
-  local head = redis.call('HMGET', (string.gsub(ARGV[1], '%*', ARGV[4])), 'name', 'removed')
-  if not head[1] or head[2] then return { 'channel' } end
+  if not is_channel((string.gsub(ARGV[1], '%*', ARGV[4]))) then return { 'channel' } end
   uids = { ARGV[4] }
 end
 

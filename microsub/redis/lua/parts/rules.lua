@@ -1,3 +1,10 @@
+-- urls_of(lines): an item's URLs, which a script is given one on each line.
+local function urls_of(lines)
+  local urls = {}
+  for url in string.gmatch(lines, '[^\n]+') do urls[#urls + 1] = url end
+  return urls
+end
+
 -- ruled(hashes_of_urls, urls): whether any of the rule hashes holds any of the item's URLs (author's and sources').
 local function ruled(keys, urls)
   if #urls == 0 then return false end
