@@ -10,7 +10,7 @@ import pytest
 from microsub.kit.rate_limits import RateLimit
 from microsub.model.reader import Grant
 from microsub.redis import keys
-from microsub.search import finding
+from microsub.search import post_search
 from tests.search.conftest import FEED, Replica
 from tests.support import examples
 from tests.support.posts import NOON
@@ -274,10 +274,10 @@ async def test_a_walk_that_takes_too_long_says_where_to_go_on(
     await server.publish(FEED, *posts("tide z", at=NOON + 5000), *posts("tide y", "tide x", at=NOON - 5000))
     await server.publish(OTHER, *posts(*(f"tide {n}" for n in range(300)), host="other.example"))
     await built(replica)
-    monkeypatch.setattr(finding, "WALK_SECONDS", -1.0)
-    monkeypatch.setattr(finding, "MOST_OWN", most_own)
-    monkeypatch.setattr(finding, "DEPTHS", (10, 10))
-    monkeypatch.setattr(finding, "OWN_DEPTHS", (10, 10))
+    monkeypatch.setattr(post_search, "WALK_SECONDS", -1.0)
+    monkeypatch.setattr(post_search, "MOST_OWN", most_own)
+    monkeypatch.setattr(post_search, "DEPTHS", (10, 10))
+    monkeypatch.setattr(post_search, "OWN_DEPTHS", (10, 10))
     page = await alice.get(action="search", channel="home", query="tide")
     assert [item["name"] for item in page["items"]] == ["tide z"]
     pages, found = 1, ["tide z"]
@@ -298,7 +298,7 @@ async def test_who_has_few_of_the_matches_finds_them_all(
     most_own: int, alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind thousands of others', by ids that SQLite is told, or by tests in Redis; of unfollowed feeds too."""
-    monkeypatch.setattr(finding, "MOST_OWN", most_own)
+    monkeypatch.setattr(post_search, "MOST_OWN", most_own)
     bob = await server.reader("bob", "home")
     await bob.post(action="follow", channel="home", url=OTHER)
     await server.publish(OTHER, *posts(*(f"tide {n}" for n in range(3000)), host="other.example"))
@@ -365,7 +365,7 @@ async def test_searches_are_what_a_look_at_every_item_finds(
 ) -> None:
     """Queries made at random, over posts made at random, in both directions, against plain Python."""
     rng = random.Random(5)
-    monkeypatch.setattr(finding, "SEARCHES_OF_USER", RateLimit("searches of posts", "user", 100_000))
+    monkeypatch.setattr(post_search, "SEARCHES_OF_USER", RateLimit("searches of posts", "user", 100_000))
     words = ["tide", "fog", "gull", "heron", "東京タワー", "naïve", "ferry"]
     made = [
         (f"p{number}", " ".join(rng.choices(words, k=rng.randint(1, 4))), NOON + rng.randint(-300, 300))
