@@ -173,7 +173,7 @@ async def test_a_word_of_too_many_feeds_is_refused(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No feed is left out without a word."""
-    monkeypatch.setattr(finding, "MOST_FEEDS", 1)
+    monkeypatch.setattr(post_search, "MOST_FEEDS", 1)
     await server.publish(FEED, *posts("one"))
     await server.publish(OTHER, *posts("two", host="other.example", at=NOON - 50))
     await alice.post(action="follow", channel="later", url=OTHER)

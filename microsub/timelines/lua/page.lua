@@ -16,7 +16,6 @@
 --       first, '01…' one digit per id, 1 for unread, '01…' 1 for saved, scopes or '', 'uid …' one per id where several
 --       channels are merged, 1 when posts wait to be brought into timelines of this user}. An item is unread when it is unread in any
 --       channel, and such a channel is named.
--- include: is_channel
 -- include: rank
 -- include: token
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
@@ -41,7 +40,8 @@ local function digits(key, ids)
 end
 
 local function of_one(uid)
-  if not is_channel(channel(uid)) then return { 'channel' } end
+  local head = redis.call('HMGET', channel(uid), 'name', 'removed')
+  if not head[1] or head[2] then return { 'channel' } end
   local key = walked(uid)
   local rows, older
   if upward then
