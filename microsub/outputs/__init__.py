@@ -4,14 +4,14 @@ OutputFeeds     the feeds in Redis, their items and impressions     OutputConten
 api.documents   /feeds, where anybody reads them                   api.actions     what their user does by HTTP
 """
 
-from microsub.outputs.contents import Edited, FillTimelines, FindItems, MostItems, OutputContents
+from microsub.outputs.contents import Edited, FillTimelines, ItemSearch, MostItems, OutputContents
 from microsub.outputs.store import OutputFeeds
 from microsub.outputs.values import OutputFeed, OutputItem, require_name, seconds_of
 
 __all__ = [
     "Edited",
     "FillTimelines",
-    "FindItems",
+    "ItemSearch",
     "MostItems",
     "OutputContents",
     "OutputFeed",

@@ -1,27 +1,32 @@
 """What stands in an output feed: items by hand, those of a channel, and the document that they make.
 
-A feed is brought up to date when it is asked for: its channel's new items come in, and a post that was edited is
-published afresh. Posts of a feed are kept in the store (`upkeep.sweep`), whatever leaves the timelines.
+A feed is brought up to date when it is asked for: what came to its channel or search since comes in, and a post that
+was edited is published afresh. What is new the order of arrival tells, so nothing is missed, however much it is and
+however old; a feed notes up to which place it has come. One request takes in so many, and the next one goes on there.
+Posts of a feed are kept in the store (`upkeep.sweep`), whatever leaves the timelines.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Protocol, TypeVar
 
 import orjson
 import structlog
 
-from microsub.configuration.model import encode
+from microsub.configuration.model import OutputConfig, encode
 from microsub.errors import MicrosubError, NotFound
 from microsub.feeds.record import Feeds
 from microsub.formats.documents.values import FeedDocument, is_iri
 from microsub.formats.wire import from_wire
 from microsub.kit.digests import short_digest
 from microsub.kit.rate_limits import FixedWindow
+from microsub.kit.urls import canonical_feed_url
 from microsub.model.filters import Filter, Searched
 from microsub.model.jf2 import Card, Entry
 from microsub.model.reader import GLOBAL
@@ -37,7 +42,10 @@ MOST_BYTES = 4 * 1024 * 1024
 """Bytes of the posts in one document; those beyond are listed by their addresses alone."""
 
 _WINDOW = 200
-"""Newest items of a channel that are looked at for news, and items whose posts are looked at for edits."""
+"""Newest items of a channel with which a feed begins, items that are looked at for edits, and for news in one step."""
+
+_STEPS = 10
+"""Steps of one request, so that none waits for long; what is left then comes in with the next one."""
 
 _MOST_REFUSED = 20_000
 _SEARCHED = 30.0
@@ -47,8 +55,20 @@ MostItems = Callable[[str], Awaitable[int]]
 """User to how many items one of their output feeds may have; 0: as many as there can be."""
 
 
-FindItems = Callable[[str, str, str, float], Awaitable[Sequence[str]]]
-"""User, channel uid or `global`, query and time to the ids of the newest items that match. Raises MicrosubError."""
+T = TypeVar("T")
+
+
+class ItemSearch(Protocol):
+    """What output feeds ask a search, in a channel or `global`. All of it raises MicrosubError."""
+
+    async def newest(self, user: str, uid: str, text: str, now: float) -> Sequence[str]:
+        """Ids of the newest items that match."""
+
+    async def matching(
+        self, user: str, uid: str, text: str, ids: Sequence[str], now: float
+    ) -> tuple[Sequence[str], bool]:
+        """Those of the ids that match, and whether all of them were known to the index."""
+
 
 FillTimelines = Callable[[str, str, float], Awaitable[object]]
 """User, channel uid or `global` and time: adds what waits for the timelines of a user who is away."""
@@ -82,12 +102,12 @@ class OutputContents:
         feeds: Feeds,
         most: MostItems,
         *,
-        find: FindItems | None = None,
+        search: ItemSearch | None = None,
         fill: FillTimelines | None = None,
         hubs: Sequence[str] = (),
     ) -> None:
-        """Without `find` searches bring nothing in. `hubs` are named in every document."""
-        self._find = find
+        """Without `search` searches bring nothing in. `hubs` are named in every document."""
+        self._search = search
         self._fill = fill
         self.hubs = tuple(hubs)
         self._store = store
@@ -133,14 +153,10 @@ class OutputContents:
 
     async def refresh(self, feed: OutputFeed, now: float) -> None:
         """Take in what came to the feed's channel or search, and publish afresh what was edited."""
-        has_source = await self._store.has_source(feed, now)
-        if has_source and self._fill is not None and (feed.settings.search or feed.settings.channel):
-            await self._fill(feed.user, feed.settings.channel or GLOBAL, now)
-        if has_source:  # else what the channel has brought in stays
-            if feed.settings.search is not None:
-                await self._take_in(feed, await self._found(feed, feed.settings.search, now), now)
-            elif feed.settings.channel is not None:
-                await self._take_in(feed, await self._store.newest(feed, feed.settings.channel, _WINDOW), now)
+        if (feed.settings.search or feed.settings.channel) and await self._store.has_source(feed, now):
+            if self._fill is not None:
+                await self._fill(feed.user, feed.settings.channel or GLOBAL, now)
+            await self._take_in(feed, now)  # where the source has ended, what it has brought in stays
         known = {row.item: row.hash for row in await self._store.rows(feed, now, _WINDOW)}
         known |= await self._store.imported(feed, _WINDOW)
         found = await self._items.fields(list(known), ("hash",))
@@ -151,17 +167,63 @@ class OutputContents:
         if gone := known.keys() - there.keys():
             await self._store.edit(feed, "drop", dict.fromkeys(gone, ""), now)
 
-    async def _found(self, feed: OutputFeed, query: str, now: float) -> Sequence[str]:
-        """What the feed's search finds; where it can't be searched just now, what comes in comes in later."""
-        if self._find is None or not self._searches.allows(f"{feed.id} {query}", now):
-            return ()
+    async def _take_in(self, feed: OutputFeed, now: float) -> None:
+        """Take in what came behind the feed's place; of a source that is new to it the newest, as it does then.
+
+        The place is noted behind each step, so that what a crash leaves is taken in by the next request.
+        """
+        source, place = _source(feed.settings), feed.place
+        if feed.settings.search is not None and not self._searches.allows(f"{feed.id} {source}", now):
+            return
+        if feed.taken_from != source or feed.settings.search is not None:
+            last = await self._store.last_place(feed)
+            newest = await self._newest(feed, now)
+            if newest is None:
+                return
+            await self._offer(feed, newest, now)
+            if feed.taken_from != source:
+                place = place if _is_same(feed.taken_from, source) else last
+                await self._store.note_taken(feed, source, place)
+        for _ in range(_STEPS):
+            found = await self._store.newcomers(feed, feed.settings.channel or GLOBAL, place, _WINDOW)
+            fitting, is_whole = await self._matching(feed, found.ids, now)
+            await self._offer(feed, fitting, now)
+            if not is_whole or found.place == place:
+                break
+            place = found.place
+            await self._store.note_taken(feed, source, place)
+            if not found.more:
+                break
+            await asyncio.sleep(0)
+
+    async def _newest(self, feed: OutputFeed, now: float) -> Sequence[str] | None:
+        """The newest items of the feed's source; None where it can't be searched just now."""
+        channel, query = feed.settings.channel, feed.settings.search
+        if query is not None:
+            return await self._searched(feed, lambda search: search.newest(feed.user, channel or GLOBAL, query, now))
+        return await self._store.newest(feed, channel or GLOBAL, _WINDOW)
+
+    async def _matching(self, feed: OutputFeed, ids: Sequence[str], now: float) -> tuple[Sequence[str], bool]:
+        """Those of the ids that the feed's search finds, and whether all could be looked at now."""
+        channel, query = feed.settings.channel, feed.settings.search
+        if query is None or not ids:
+            return ids, True
+        found = await self._searched(
+            feed, lambda search: search.matching(feed.user, channel or GLOBAL, query, ids, now)
+        )
+        return found or ((), False)
+
+    async def _searched(self, feed: OutputFeed, ask: Callable[[ItemSearch], Awaitable[T]]) -> T | None:
+        if self._search is None:
+            return None
         try:
-            return await self._find(feed.user, feed.settings.channel or GLOBAL, query, now)
+            return await ask(self._search)
         except MicrosubError as error:
             log.info("an output feed's search found nothing", user=feed.user, feed=feed.name, why=str(error))
-            return ()
+            return None
 
-    async def _take_in(self, feed: OutputFeed, ids: Sequence[str], now: float) -> None:
+    async def _offer(self, feed: OutputFeed, ids: Sequence[str], now: float) -> None:
+        """Publish those of the items that were never in the feed, and that its filters let in."""
         filters = sys.intern(orjson.dumps(encode(feed.settings.filters)).decode())
         offered = await self._store.never_in(feed, ids)
         hashes = await self._wanted([item for item in offered if (filters, item) not in self._refused])
@@ -251,11 +313,11 @@ class OutputContents:
         entries = await self._entries([row.item for row in rows])
         listed = tuple(row for row in rows if row.item in entries)
         updated = max([document.updated.timestamp(), *(row.published for row in listed)])
-        shown = _distinct({row.item: entries[row.item] for row in listed})
+        shown = tuple(entries[row.item] for row in listed)
         return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
 
     async def _entries(self, ids: Sequence[str]) -> dict[str, Entry]:
-        """The items as entries with guid, date and author."""
+        """The items as entries with date, author, and a guid of their own that is the same on every instance."""
         fields = await self._items.fields(ids, ("guid", WRITTEN_GUID, "feed", "link", "score"))
         sizes = await self._items.sizes(ids)
         room, whole = MOST_BYTES, []
@@ -265,7 +327,7 @@ class OutputContents:
                 room -= size
         data = dict(zip(whole, await self._items.data(whole), strict=True))
         records = await self._feeds.get_many({row[2].decode() for row in fields if row[2]})
-        found = {}
+        found, identities = {}, set[str]()
         for item, (guid, written, source, link, score) in zip(ids, fields, strict=True):
             if score is None:
                 continue
@@ -276,9 +338,14 @@ class OutputContents:
             by_feed = Card(name=record.title, url=record.home) if record is not None else Card()
             named = entry.author is not None and (entry.author.name or entry.author.url)
             identity = (written or guid or b"").decode()
+            if not is_iri(identity) or identity in identities:
+                # Of what any instance knows of the post; copies of one post from two feeds may share what is written.
+                url = (source or b"").decode() if record is None else canonical_feed_url(record.url)
+                identity = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {(guid or bytes()).decode()}')}"
+            identities.add(identity)
             found[item] = replace(
                 entry,
-                guid=identity if is_iri(identity) else _urn(f"{(source or b'').decode()} {identity}"),
+                guid=identity,
                 published=entry.published or published,
                 author=entry.author if named else by_feed,
             )
@@ -306,14 +373,12 @@ def _named(addresses: Mapping[str, str], archive: str) -> dict[str, str]:
     return {form: f"{address}?archive={archive}" for form, address in addresses.items()}
 
 
-def _urn(text: str) -> str:
-    return f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, text)}"
+def _source(settings: OutputConfig) -> str:
+    """What a feed takes items from: two digests, of its channel and search, and of its filters."""
+    parts = ([settings.channel, settings.search], encode(settings.filters))
+    return " ".join(short_digest(orjson.dumps(part), 12) for part in parts)
 
 
-def _distinct(entries: Mapping[str, Entry]) -> tuple[Entry, ...]:
-    """The entries, each with a guid of its own: copies of one post from two feeds may share theirs."""
-    found: dict[str | None, Entry] = {}
-    for item, entry in entries.items():
-        guid = entry.guid if entry.guid not in found else _urn(f"item {item}")
-        found[guid] = replace(entry, guid=guid)
-    return tuple(found.values())
+def _is_same(one: str, other: str) -> bool:
+    """Whether two sources differ in their filters at most."""
+    return one.partition(" ")[0] == other.partition(" ")[0]

@@ -24,6 +24,7 @@ from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, score_text, text, texts
 from microsub.redis.scripts import BATCH, batches, load
+from microsub.timelines import Newcomers, last_place, read_newcomers
 
 ARCHIVE = 50
 """Items of one archive document (RFC 5005), and those that leave together where a feed has too many."""
@@ -290,6 +291,20 @@ class OutputFeeds:
         """The newest items of a channel of the feed's user."""
         return texts(await self._redis.command("ZREVRANGE", keys.posts(feed.user, uid), 0, limit - 1))
 
+    async def last_place(self, feed: OutputFeed) -> int:
+        """The place behind which all lies that comes to the feed's user from now on."""
+        return await last_place(self._redis, feed.user)
+
+    async def newcomers(self, feed: OutputFeed, uid: str, after: int, limit: int) -> Newcomers:
+        """What came into a channel of the feed's user, or (`global`) into any, behind a place."""
+        return await read_newcomers(self._redis, feed.user, uid, after, limit)
+
+    async def note_taken(self, feed: OutputFeed, source: str, place: int) -> None:
+        """Note that what came to the `source` up to a place was taken in, unless the settings changed meanwhile."""
+        await self._redis.script(
+            load("output_taken"), [keys.output(feed.user, feed.name)], [feed.taken_from, source, place]
+        )
+
     async def never_in(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
         """Those of the ids that were never put into the feed."""
         if not ids:
@@ -411,6 +426,8 @@ def _feed(user: str, name: str, reply: Sequence[bytes]) -> OutputFeed | None:
             removed=float(found["removed"]) if "removed" in found else None,
             source=found.get("source"),
             editions=int(found.get("editions", 0)),
+            taken_from=found.get("taken_from", ""),
+            place=int(found.get("place", 0)),
         )
 
 

@@ -35,7 +35,8 @@ class OutputFeed:
 
     `id` is a UUID; `secret` stands in its address, None where that was revoked; `modified` is the Unix time at which
     what it shows changed last, `changed` that of its settings, `removed` that of its removal from backend.json,
-    `source` when its channel was made, None where there was none.
+    `source` when its channel was made, None where there was none. What came to that source (`taken_from`) up to `place`
+    in the order of arrival was taken in.
     """
 
     user: str
@@ -49,6 +50,8 @@ class OutputFeed:
     removed: float | None = None
     editions: int = 0
     source: str | None = None
+    taken_from: str = ""
+    place: int = 0
 
     @property
     def title(self) -> str:

@@ -390,6 +390,14 @@ def arrivals(name: str) -> str:
     return f"user:{{{name}}}:arrivals"
 
 
+def arrivals_again(name: str) -> str:
+    """Sorted set: id of each item that a channel began to show when it had its place in `arrivals` already (it was
+    moved, saved, or listed by a second feed), by the place at which that happened last. Permanent, cleaned with
+    `arrivals`. `timelines.arrivals`.
+    """
+    return f"user:{{{name}}}:arrivals:again"
+
+
 def arrivals_more(name: str) -> str:
     """Hash: `last` → the last place that was given in `arrivals`; and for each item that several channels show, item id
     → how many beside the first. Permanent, cleaned with `posts`. `timelines.arrivals`.
@@ -447,7 +455,8 @@ def output(name: str, feed: str) -> str:
     """Hash, an output feed: `id` (UUID), `secret` (in its address), its settings (`title`, `channel`, `search`,
     `filters` as JSON, `max_impressions`, `max_age`, `public`), `created`, `changed` (its settings), `modified` (what
     it shows), `removed` (from backend.json; Unix times), `source` (when its channel was made), `editions` (counter of
-    publications). Lifetime: permanent. `outputs.store`.
+    publications); `place`, up to which it has taken in what came to its user, and `taken_from`, its source then.
+    Lifetime: permanent. `outputs.store`.
     """
     return f"user:{{{name}}}:output:{feed}"
 
@@ -522,7 +531,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 """All keys that belong to one channel, for its deletion."""
 
 USER_KEYS: tuple[Callable[[str], str], ...] = (
-    *(arrivals, arrivals_more, behind, former_feeds, imported),
+    *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, imported),
     *(outputs, output_addresses, tokens, user),
 )
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""

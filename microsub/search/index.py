@@ -200,7 +200,25 @@ class Generation:
         ]
         return Block(matches, reached if count == depth else None)
 
-    def missing(self, ids: Sequence[int]) -> list[int]:
+    def matching(
+        self, expression: str, span: Span, ids: Collection[int], *, seconds: float = float("inf")
+    ) -> list[Match]:
+        """Those of a few items that match within the span. Raises as `matches` does."""
+        text = (
+            "SELECT rows.row, rows.item FROM rows CROSS JOIN words ON words.rowid = rows.row "  # noqa: S608
+            f"WHERE rows.item IN ({','.join(map(str, ids))}) AND words MATCH ?"
+        )
+        self._deadline = time.monotonic() + seconds
+        try:
+            with _explained(self.path):
+                rows = self._database.execute(text, (expression,)).fetchall()
+        finally:
+            self._deadline = float("inf")
+        above, below = span.above, span.below
+        within = [row for row in rows if (above is None or row[0] > above) and (below is None or row[0] < below)]
+        return [Match(row, item) for row, item in within]
+
+    def missing(self, ids: Collection[int]) -> list[int]:
         """Those of the item ids that it doesn't have."""
         with _explained(self.path):
             low, high = min(ids), max(ids)

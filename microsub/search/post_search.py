@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import orjson
@@ -109,26 +110,49 @@ class PostSearch:
         SearchUnavailable.
         """
         query = parsed(request.text, now)
+        with self._place_of(user):
+            found = expression(query, await self._feeds_named(user, query.feeds))
+            if request.order == "relevance":
+                return await self._best(user, uid, query, found, request, now)
+            return await self._newest(user, uid, query, found, request, now)
+
+    async def newest(self, user: str, uid: str, text: str, now: float) -> list[str]:
+        """Ids of the newest items that match, a hundred at most. Raises as `page` does."""
+        reply = await self.page(user, uid, PostSearchRequest(text, MOST_NEWEST), now)
+        return [item["_id"] for item in orjson.loads(reply)["items"]]
+
+    async def matching(
+        self, user: str, uid: str, text: str, ids: Sequence[str], now: float
+    ) -> tuple[Sequence[str], bool]:
+        """Those of the ids that match and that the user sees, and whether the index has all that are stored.
+
+        Raises as `page` does.
+        """
+        with self._place_of(user):
+            query = parsed(text, now)
+            found = expression(query, await self._feeds_named(user, query.feeds))
+            matches, missing = await self._index.matching(found, _span(query, above=None, below=None), [*map(int, ids)])
+            walk = _Walk()
+            for part in batches(matches, DEPTHS[0]):
+                walk.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
+            stored = await self._redis.pipeline([("EXISTS", keys.item(str(item))) for item in missing])
+            return [row.id for _, row in walk.found], not any(stored)
+
+    @contextmanager
+    def _place_of(self, user: str) -> Iterator[None]:
+        """Count a search of the user for the block. Raises TooManyRequests, and InvalidRequest if it takes too long."""
         place = (SEARCHES_AT_ONCE, user)
         if not self._limiter.has_room(*place) or not self._limiter.count(SEARCHES_OF_USER, user):
             raise TooManyRequests("too many searches: try again in some seconds", 10)
         give_back = self._limiter.take([place])
         try:
-            found = expression(query, await self._feeds_named(user, query.feeds))
-            if request.order == "relevance":
-                return await self._best(user, uid, query, found, request, now)
-            return await self._newest(user, uid, query, found, request, now)
+            yield
         except QueryTooSlow:
             raise InvalidRequest(
                 "'query' can't be used: found words that too many posts have, expected more or longer ones"
             ) from None
         finally:
             give_back()
-
-    async def newest(self, user: str, uid: str, text: str, now: float) -> list[str]:
-        """Ids of the newest items that match, a hundred at most. Raises as `page` does."""
-        reply = await self.page(user, uid, PostSearchRequest(text, MOST_NEWEST), now)
-        return [item["_id"] for item in orjson.loads(reply)["items"]]
 
     async def _newest(
         self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float

@@ -27,7 +27,7 @@ from typing import TypeVar
 import structlog
 
 from microsub.errors import SearchUnavailable
-from microsub.search.index import Block, Generation, IndexUnusable, Span
+from microsub.search.index import Block, Generation, IndexUnusable, Match, Span
 
 T = TypeVar("T")
 
@@ -168,6 +168,12 @@ class IndexReader:
             lambda generation: generation.matches(
                 expression, span, depth, among=among, upward=upward, ranked=ranked, seconds=SECONDS
             )
+        )
+
+    async def matching(self, expression: str, span: Span, ids: Collection[int]) -> tuple[list[Match], list[int]]:
+        """Those of the items that match, and those that it doesn't have. Raises SearchUnavailable and QueryTooSlow."""
+        return await self._asked(
+            lambda generation: (generation.matching(expression, span, ids, seconds=SECONDS), generation.missing(ids))
         )
 
     async def figures(self) -> IndexFigures:

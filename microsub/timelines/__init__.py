@@ -3,15 +3,26 @@
 What other features ask about saved items, and about the order in which items came to a user.
 """
 
-from microsub.timelines.arrivals import Arrival, ArrivalQuery, Arrivals, read_arrivals
+from microsub.timelines.arrivals import (
+    Arrival,
+    ArrivalQuery,
+    Arrivals,
+    Newcomers,
+    last_place,
+    read_arrivals,
+    read_newcomers,
+)
 from microsub.timelines.saved import count_saved, save, save_posts, saved_among, unsave
 
 __all__ = [
     "Arrival",
     "ArrivalQuery",
     "Arrivals",
+    "Newcomers",
     "count_saved",
+    "last_place",
     "read_arrivals",
+    "read_newcomers",
     "save",
     "save_posts",
     "saved_among",

@@ -139,6 +139,35 @@ async def _stretch(
     return grant(user, scopes, behind=bool(behind)), _Stretch(rows, [digit == 49 for digit in stands], bool(more))
 
 
+@dataclass(frozen=True, slots=True)
+class Newcomers:
+    """Items that came in behind a place, those first that came first.
+
+    All up to `place` were looked at; `more` lie behind it.
+    """
+
+    ids: tuple[str, ...]
+    place: int
+    more: bool
+
+
+async def last_place(redis: Redis, user: str) -> int:
+    """The place that was given out last, behind which all that comes from now on will lie."""
+    return int(await redis.command("HGET", keys.arrivals_more(user), "last") or 0)
+
+
+async def read_newcomers(redis: Redis, user: str, uid: str, after: int, limit: int) -> Newcomers:
+    """What came into the channel, or (`global`) into any, behind a place, as far as it still stands there.
+
+    Unlike in the order of arrival an item comes into each channel by itself: what was moved or saved, or is listed by
+    a second feed, came into that channel then. Looks at `limit` items at most. One round trip.
+    """
+    channel = [] if uid == GLOBAL else [keys.posts(user, uid)]
+    script_keys = [keys.arrivals(user), keys.arrivals_again(user), *channel]
+    place, found, more = await redis.script(load("arrival_newcomers"), script_keys, [after, limit])
+    return Newcomers(tuple(distinct(texts(found))), int(place), bool(more))
+
+
 async def repair_arrivals(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
     """Bring these items' places into agreement with what the channels show; `now` is Unix time.
 
@@ -168,7 +197,7 @@ async def derive_arrivals(redis: Redis, user: str) -> None:
         flat = texts(await redis.command("ZRANGE", keys.posts(user, uid), 0, -1, "WITHSCORES"))
         for item, score in zip(flat[0::2], flat[1::2], strict=True):
             shown.setdefault(item, []).append(float(score))
-    await redis.pipeline([("DEL", key) for key in arrival_keys(user)])
+    await redis.command("DEL", *arrival_keys(user), keys.arrivals_again(user))
     places = in_order({item: scores[0] for item, scores in shown.items()})
     for batch in batches(places):
         await redis.command("ZADD", keys.arrivals(user), *(part for item, place in batch for part in (place, item)))

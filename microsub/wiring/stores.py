@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
     from microsub.model.settings import OwnChannelSettings
-    from microsub.outputs import FillTimelines, FindItems, MostItems, OutputContents, OutputFeeds
+    from microsub.outputs import FillTimelines, ItemSearch, MostItems, OutputContents, OutputFeeds
     from microsub.parsing.pool import ParsePool
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
@@ -165,15 +165,15 @@ async def unlimited(_user: str) -> int:
 
 
 def output_contents(
-    stores: Stores, most: MostItems = unlimited, find: FindItems | None = None, fill: FillTimelines | None = None
+    stores: Stores, most: MostItems = unlimited, search: ItemSearch | None = None, fill: FillTimelines | None = None
 ) -> OutputContents:
-    """The use case that puts items into output feeds, as many as `most` says, and those that `find` finds.
+    """The use case that puts items into output feeds, as many as `most` says, and those that `search` finds.
 
     Before it looks at timelines, `fill` adds what waits for them.
     """
     from microsub.outputs import OutputContents
 
-    return OutputContents(stores.outputs, stores.items, stores.feeds, most, find=find, fill=fill)
+    return OutputContents(stores.outputs, stores.items, stores.feeds, most, search=search, fill=fill)
 
 
 def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], object] = lambda: None) -> Ingest:

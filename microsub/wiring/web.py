@@ -82,7 +82,7 @@ async def open_app(
                 if index is not None:
                     # Each has its limits: who asks for output feeds doesn't keep their users from searching.
                     own, finding = (_post_search(stores, reading, index, visits=visits) for visits in (True, False))
-                    contents = output_contents(stores, identity.quotas.output_items, finding.newest, reading.fill)
+                    contents = output_contents(stores, identity.quotas.output_items, finding, reading.fill)
                     services = replace(services, post_search=own, output_contents=contents)
                     services = replace(services, figures=figures(stores, index))
                 yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop

@@ -113,13 +113,17 @@ async def test_what_a_search_finds_goes_out(alice: Publisher) -> None:
     server, ids = alice.server, await alice.items()
     asked: list[tuple[str, str, str]] = []
 
-    async def find(user: str, uid: str, query: str, _now: float) -> list[str]:
-        asked.append((user, uid, query))
-        if len(asked) == 2:
-            raise SearchUnavailable("no index yet")
-        return [ids["a"], ids["c"]]
+    class Found:
+        async def newest(self, user: str, uid: str, query: str, _now: float) -> list[str]:
+            asked.append((user, uid, query))
+            if len(asked) == 2:
+                raise SearchUnavailable("no index yet")
+            return [ids["a"], ids["c"]]
 
-    contents = output_contents(server, find=find)
+        async def matching(self, *_: object) -> tuple[list[str], bool]:
+            raise AssertionError("nothing came in")
+
+    contents = output_contents(server, search=Found())
     object.__setattr__(server.services, "output_contents", contents)
     addresses = await alice.make(search="tea OR rain", channel="home")
     for _ in range(3):

@@ -68,6 +68,23 @@ async def test_items_are_as_in_a_timeline(alice: Reader, server: World, replica:
     assert (await alice.get(action="search", channel="home", query="nothing"))["items"] == []
 
 
+async def test_of_given_items_those_that_match(alice: Reader, server: World, replica: Replica) -> None:
+    """However many others match; and whether the index has all of them yet."""
+    await server.publish(FEED, *posts("tide three", "tide two", "fog", "tide one"))
+    await built(replica)
+    search = server.services.post_search
+    assert search is not None
+    three, two, fog, one = await alice.ids("home")
+    found, is_whole = await search.matching("alice", "home", "tide", [one, fog, three, "987654"], server.now)
+    assert (set(found), is_whole) == ({one, three}, True)
+    assert await search.matching("alice", "later", "tide", [one, two], server.now) == ([], True)
+    assert await search.matching("alice", "home", "tide before:1999", [one, two], server.now) == ([], True)
+    await server.publish(FEED, *posts("tide four", at=NOON + 50))
+    new = (await alice.ids("home"))[0]
+    found, is_whole = await search.matching("alice", "home", "tide", [one, new], server.now)
+    assert (set(found), is_whole) == ({one}, False)
+
+
 async def test_without_a_channel_feeds_are_searched(alice: Reader, server: World, replica: Replica) -> None:
     """As the specification has it; an empty `channel` is none."""
     await server.publish(FEED, *posts("tide"))

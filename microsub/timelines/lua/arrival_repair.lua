@@ -25,6 +25,7 @@ local last = math.max(tonumber(redis.call('HGET', KEYS[4], 'last') or 0), tonumb
 for i, id in ipairs(ids) do
   if shown[i] == 0 then
     redis.call('ZREM', KEYS[3], id)
+    redis.call('ZREM', KEYS[3] .. ':again', id)
   elseif not redis.call('ZSCORE', KEYS[3], id) then
     last = math.max(math.floor(tonumber(ARGV[1]) * 1000000), last + 1)
     redis.call('ZADD', KEYS[3], string.format('%.0f', last), id)

@@ -1,0 +1,21 @@
+-- What came into a channel behind a place, those first that came first.
+--
+-- Atomic: both sorted sets and the channel are of one moment, so nothing comes in between them unseen. Writes nothing.
+--
+-- KEYS  1 arrivals  2 arrivals:again  3 posts of the channel (without it: of all channels)
+-- ARGV  1 the place  2 how many items are looked at
+-- reply {the place up to which all was looked at, {ids that stand there}, 1 when more lie behind}
+local most, rows = tonumber(ARGV[2]), {}
+for i = 1, 2 do
+  local found = redis.call('ZRANGEBYSCORE', KEYS[i], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, most + 1)
+  for j = 1, #found, 2 do rows[#rows + 1] = { found[j], tonumber(found[j + 1]) } end
+end
+if #rows == 0 then return { ARGV[1], {}, 0 } end
+table.sort(rows, function(a, b) return a[2] < b[2] end)
+local count, ids, there = math.min(most, #rows), {}, {}
+for i = 1, count do ids[i] = rows[i][1] end
+local scores = KEYS[3] and redis.call('ZMSCORE', KEYS[3], unpack(ids))
+for i, id in ipairs(ids) do
+  if not scores or scores[i] then there[#there + 1] = id end
+end
+return { string.format('%.0f', rows[count][2]), there, #rows > count and 1 or 0 }

@@ -1,0 +1,263 @@
+"""What came to a feed's channel or search between two requests: all of it, however much, old and late as it may be."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from unittest.mock import patch
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from microsub.configuration.model import Quotas, UserSettings
+from microsub.errors import SearchUnavailable
+from microsub.outputs import contents
+from microsub.outputs.contents import _STEPS, _WINDOW
+from microsub.redis import keys
+from microsub.wiring.stores import output_contents
+from tests.conftest import fake_redis
+from tests.outputs.conftest import Publisher
+from tests.support import examples
+from tests.support.posts import NOON, candidate
+from tests.support.readers import FEED, instance
+
+pytestmark = pytest.mark.fake_too
+
+ONE_REQUEST = _STEPS * _WINDOW
+
+
+async def standing(alice: Publisher, name: str = "picks") -> set[str]:
+    """Ids of all that the feed shows."""
+    server = alice.server
+    return {row.item for row in await server.outputs.rows(await server.outputs.get("alice", name), server.now)}
+
+
+async def titles(alice: Publisher) -> set[str]:
+    """Titles of all that the feed shows."""
+    found = await alice.server.items.data(list(await standing(alice)))
+    return {orjson.loads(data)["name"] for data in found if data is not None}
+
+
+async def come(alice: Publisher, count: int, stem: str = "new", *, at: float | None = None) -> set[str]:
+    """So many posts come to the channel, half a thousand with each document."""
+    names = [f"{stem} {number}" for number in range(count)]
+    for start in range(0, count, 500):
+        alice.server.now += 1
+        when = alice.server.now - 1000 if at is None else at
+        await alice.publish(*names[start : start + 500], at=when)
+    return set(names)
+
+
+@pytest.fixture
+async def feed(alice: Publisher) -> dict[str, str]:
+    """The addresses of `picks`, which passes on `home`, a channel for many posts, after its first request."""
+    server = alice.server
+    await server.redis.command("HSET", keys.channel("alice", "home"), "max_items", 10_000)
+    await server.applied.set_user("alice", UserSettings(quotas=Quotas(output_items=10_000)))
+    server.everything = server.applied.in_force  # type: ignore[method-assign]
+    addresses = await alice.make(channel="home")
+    assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
+    return addresses
+
+
+@pytest.mark.parametrize("count", [_WINDOW + 1, ONE_REQUEST])
+async def test_whatever_came_between_two_requests_is_taken_in(
+    alice: Publisher, feed: dict[str, str], count: int
+) -> None:
+    """One more than the newest that are looked at, and as many as one request takes in."""
+    new = await come(alice, count)
+    await alice.shown(feed["json"])
+    assert await titles(alice) == new | {"a", "b", "c"}
+
+
+async def test_what_is_too_much_for_one_request_comes_in_with_the_next(alice: Publisher, feed: dict[str, str]) -> None:
+    """Those first that came first; also when more comes in meanwhile."""
+    new = await come(alice, ONE_REQUEST + 1)
+    await alice.shown(feed["json"])
+    assert len(await titles(alice)) == 3 + ONE_REQUEST
+    more = await come(alice, 5, "more")
+    await alice.shown(feed["json"])
+    assert await titles(alice) == new | more | {"a", "b", "c"}
+
+
+async def test_posts_that_come_in_long_after_their_publication_are_taken_in(
+    alice: Publisher, feed: dict[str, str]
+) -> None:
+    """Though the channel has more than enough newer ones."""
+    await come(alice, 2 * _WINDOW)
+    await alice.shown(feed["json"])
+    late = await come(alice, 3, "late", at=NOON - 1_000_000)
+    await alice.shown(feed["json"])
+    assert late <= await titles(alice)
+
+
+async def test_what_is_saved_or_moved_is_taken_in(alice: Publisher) -> None:
+    """However long ago it came to its user, and whatever the channel has that is newer."""
+    old = await alice.items()
+    await come(alice, _WINDOW + 5)
+    newer = [item["_id"] for item in await alice.reader.timeline("home") if item["_id"] not in old.values()]
+    kept, later = await alice.make("kept", channel="saved"), await alice.make("later", channel="later")
+    for addresses in (kept, later):
+        assert await alice.shown(addresses["json"]) == []
+    await alice.reader.post(action="timeline", method="save", **{"entry[]": newer})
+    await alice.get(kept["json"])
+    await alice.reader.post(action="timeline", method="save", **{"entry[]": [old["a"]]})
+    await alice.reader.post(action="timeline", method="move", channel="later", **{"entry[]": [old["b"]]})
+    await alice.get(kept["json"])
+    await alice.get(later["json"])
+    assert await standing(alice, "kept") == {*newer, old["a"]}
+    assert await standing(alice, "later") == {old["b"]}
+
+
+async def test_a_feed_begins_with_the_newest(alice: Publisher) -> None:
+    """Once for each channel that it is given, and what comes afterwards comes in."""
+    await come(alice, 2 * _WINDOW)
+    addresses = await alice.make(channel="home")
+    await alice.shown(addresses["json"])
+    assert len(await titles(alice)) == _WINDOW
+    await alice.reader.post(action="outputs", method="change", output="picks", channel="later")
+    await alice.shown(addresses["json"])
+    new = await come(alice, 3, "later", at=alice.server.now)
+    await alice.reader.post(action="outputs", method="change", output="picks", channel="home")
+    await alice.shown(addresses["json"])
+    assert len(await titles(alice)) == _WINDOW + len(new)
+
+
+async def test_other_filters_lose_nothing(alice: Publisher) -> None:
+    """What came before they were changed, and wasn't taken in yet, is held against the new ones."""
+
+    async def declare(word: str) -> None:
+        outputs = {"picks": {"channel": "home", "filters": {"exclude_words": [word]}}}
+        alice.server.save({"users": {"alice": {"outputs": outputs}}}, at=alice.server.now)
+        await alice.server.configuration.look()
+
+    await declare("b")
+    (made,) = (await alice.reader.get(action="outputs"))["outputs"]
+    assert await alice.shown(made["addresses"]["json"]) == ["a", "c"]
+    new = await come(alice, _WINDOW + 10)
+    alice.server.now += 10
+    await declare("c")
+    await alice.shown(made["addresses"]["json"])
+    assert await titles(alice) == new | {"a", "c"}
+
+
+async def test_a_quota_bounds_what_is_taken_in(alice: Publisher, feed: dict[str, str]) -> None:
+    """The latest stay."""
+    server = alice.server
+    await server.applied.set_user("alice", UserSettings(quotas=Quotas(output_items=300)))
+    server.everything = server.applied.in_force  # type: ignore[method-assign]
+    await come(alice, 500, "early")
+    late = await come(alice, 200, "late")
+    await alice.shown(feed["json"])
+    found = await titles(alice)
+    assert len(found) <= 300
+    assert late <= found
+
+
+async def test_a_step_that_breaks_off_is_taken_again(
+    alice: Publisher, feed: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever dies between taking in and noting it."""
+    new = await come(alice, _WINDOW + 1)
+    note = alice.server.outputs.note_taken
+
+    async def die(*_: object) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(alice.server.outputs, "note_taken", die)
+    feed_now = await alice.server.outputs.get("alice", "picks")
+    with pytest.raises(ConnectionError):
+        await alice.server.services.output_contents.refresh(feed_now, alice.server.now)
+    monkeypatch.setattr(alice.server.outputs, "note_taken", note)
+    await alice.shown(feed["json"])
+    assert await titles(alice) == new | {"a", "b", "c"}
+
+
+async def test_what_a_search_finds_is_taken_in_when_the_index_has_it(alice: Publisher) -> None:
+    """All of it, not the newest alone; what the index lacks for a while isn't passed over."""
+    server = alice.server
+    knows = True
+
+    class Index:
+        async def newest(self, *_: object) -> list[str]:
+            if not knows:
+                raise SearchUnavailable("no index")
+            return []
+
+        async def matching(
+            self, _user: str, _uid: str, _query: str, ids: list[str], _now: float
+        ) -> tuple[list[str], bool]:
+            return (ids[::2], True) if knows else ([], False)
+
+    object.__setattr__(server.services, "output_contents", output_contents(server, search=Index()))
+    addresses = await alice.make(search="new", channel="home")
+    assert await alice.shown(addresses["json"]) == []
+    await come(alice, 2 * _WINDOW)
+    knows, server.now = False, server.now + 60
+    assert await alice.shown(addresses["json"]) == []
+    knows, server.now = True, server.now + 60
+    await alice.shown(addresses["json"])
+    assert len(await titles(alice)) == _WINDOW
+
+
+async def test_an_id_is_the_same_on_every_instance(alice: Publisher) -> None:
+    """Where its guid is no address, it comes from that and the feed's address, not from ids of this server."""
+    server = alice.server
+    addresses = await alice.make(channel="home")
+    await server.publish(FEED, candidate("plain", guid="post 7", at=NOON + 100))
+    reply = await alice.get(addresses["json"])
+    (found,) = (item["id"] for item in reply.json()["items"] if item["title"] == "plain")
+    assert found == f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{FEED} post 7')}"
+
+
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("come"), st.integers(1, 3)),
+        st.tuples(st.just("late"), st.integers(1, 2)),
+        st.tuples(st.sampled_from(["move", "save", "ask"]), st.integers(0, 5)),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=examples(15), suppress_health_check=list(HealthCheck))
+@given(_steps)
+def test_after_enough_requests_a_feed_has_all_that_stood_in_its_channel(steps: list[tuple[str, int]]) -> None:
+    """Whatever came, late or not, or was moved or saved, in steps of two items, of which a request takes two."""
+    asyncio.run(_history(steps))
+
+
+async def _history(steps: list[tuple[str, int]]) -> None:
+    async with instance(fake_redis()) as server:
+        alice = Publisher(server, await server.reader("alice", "home", "later"))
+        await alice.publish("a")
+        await alice.reader.post(action="follow", channel="home", url=FEED)
+        feeds = {uid: (await alice.make(uid, channel=uid))["json"] for uid in ("home", "later", "saved")}
+        with patch.object(contents, "_WINDOW", 2), patch.object(contents, "_STEPS", 2):
+            for address in feeds.values():
+                await alice.get(address)
+            for number, (step, value) in enumerate(steps):
+                server.now += 1
+                if step in {"come", "late"}:
+                    at = server.now if step == "come" else NOON - 1000 - number
+                    await alice.publish(*(f"{number} {place}" for place in range(value)), at=at)
+                    continue
+                ids = [item["_id"] for item in await alice.reader.timeline("home")]
+                if step == "ask":
+                    await alice.get(list(feeds.values())[value % 3])
+                elif ids:
+                    target = {"channel": "later"} if step == "move" else {}
+                    some = [ids[value % len(ids)]]
+                    # What leaves a channel before it is asked for isn't passed on.
+                    await alice.get(feeds["home"])
+                    await alice.reader.post(action="timeline", method=step, **target, **{"entry[]": some})
+            for _ in range(3 * len(steps) + 3):
+                for address in feeds.values():
+                    await alice.get(address)
+                server.now += 60
+        for uid in feeds:
+            stands = {item["_id"] for item in await alice.reader.timeline(uid)}
+            rows = await server.outputs.rows(await server.outputs.get("alice", uid), server.now)
+            assert stands <= {row.item for row in rows}
