@@ -246,7 +246,7 @@ class PostSearch:
             ids = {*named[name], *([name] if name.isdecimal() else [])}
             ids |= {was for was, now in former.items() if now in ids}
             if len(ids) > MOST_FEEDS:
-                raise wrong("query", f"feed:{name}", f"what {MOST_FEEDS} feeds are called at most, not {len(ids)}")
+                raise wrong("query", name, f"in 'feed:' a name of at most {MOST_FEEDS} feeds, not of {len(ids)}")
             found[name] = sorted(ids)
         return found
 

@@ -26,8 +26,9 @@ from microsub.formats.wire import feed_to_wire, to_wire
 from microsub.kit.urls import host_of
 from microsub.model.jf2 import Feed
 from tests.formats.test_hostile import assert_harmless
+from tests.support import SHARED_CORPUS
 
-CORPUS = Path("/work/shared/corpus/feeds")
+CORPUS = SHARED_CORPUS / "feeds"
 COMPARED = Path(__file__).parents[1] / "data" / "feeds"
 pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"{CORPUS} is not here")
 IN_CLEAR = {"type", "post-type", "published", "updated", "length", "duration", "format", "ttl"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,9 @@ from microsub.formats.parse import parse
 from microsub.formats.references import answer
 from microsub.formats.wire import to_wire
 from microsub.model.jf2 import Entry
+from tests.support import SHARED_CORPUS
 
-CORPUS = Path("/work/shared/corpus/pages.json")
+CORPUS = SHARED_CORPUS / "pages.json"
 
 # (document, index of the item, property): why the fact is not followed; docs/explanation/look-ups.md has it for people.
 KNOWN_DIFFERENCES: dict[tuple[int, int, str], str] = {

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 THOROUGH = os.environ.get("TEST_MATRIX") == "1"
 """`make test-matrix`: all that can runs on fakeredis, a real Redis and a Redis Cluster, on four times the inputs."""
+
+SHARED_CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
+"""Real feeds and pages with facts about them; the folder may be missing."""
 
 _TIMES = float(os.environ.get("TEST_TIMES", "4" if THOROUGH else "1"))
 
