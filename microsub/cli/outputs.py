@@ -38,7 +38,7 @@ def output() -> None:
     """Feeds of a user's own, of picked items, a channel or a search.
 
     What is put into an output feed is published as RSS, Atom, JSON Feed and a page, at an address that can't be
-    guessed. With --max-impressions an item leaves the feed after so many full replies: it is imported then.
+    guessed. With --max-impressions an item leaves the feed after that many full replies, and counts as imported.
     """
 
 
@@ -49,7 +49,10 @@ def output() -> None:
 @click.option("--channel", default=None, metavar="UID", help="Pass on all posts of this channel.")
 @click.option("--search", default=None, metavar="QUERY", help="Pass on what this search finds.")
 @click.option(
-    "--max-impressions", type=click.IntRange(0, 10_000), default=0, help="How often an item is shown.  [default: any]"
+    "--max-impressions",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    help="How often an item is shown.  [default: no limit]",
 )
 @click.option("--max-age", type=_age, default="0", metavar="AGE", help="How long an item is shown: 24h, 7d.")
 @click.option("--public", is_flag=True, help="At the readable address /feeds/USER/NAME.")
@@ -83,7 +86,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
     """List the output feeds of USER, or the items of the feed NAME.
 
     Items come with their state (published, imported or removed), how often they were shown, and when they were edited;
-    those first that were edited last.
+    last edited first.
     """
     await wiring.backend.require_user(settings, stores, user)
     if name is None:
@@ -130,7 +133,7 @@ async def output_add(settings: Settings, stores: Stores, user: str, name: str, i
 async def output_publish(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
     """Publish items afresh, imported ones too.
 
-    Their impressions begin at none.
+    Their impressions are counted from zero.
     """
     await _edit(settings, stores, user, name, items, lambda contents: contents.publish, "published")
 
@@ -171,7 +174,7 @@ async def output_revoke(settings: Settings, stores: Stores, user: str, name: str
     await wiring.backend.require_user(settings, stores, user)
     revoked = await stores.outputs.revoke(user, name, time.time())
     if revoked.settings.public:
-        say(f"the readable address of '{name}' stays; only a secret one it had is revoked")
+        say(f"the readable address of '{name}' stays; its secret address, if it had one, is revoked")
     else:
         say(f"the address of '{name}' is revoked; for another one: microsub output renew {user} {name}")
 

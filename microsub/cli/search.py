@@ -32,8 +32,8 @@ async def rebuild(settings: Settings, stores: Stores) -> None:
     """Build the index of posts again.
 
     Nobody needs to do that: an index that is lost, corrupt or out of step is built again by itself. The former one
-    answers meanwhile. Where a server runs on this machine, its process that writes the index does it, and the command
-    waits for that.
+    answers meanwhile. Where a server runs on this machine, it builds the index, and the command
+    waits.
 
     Example: microsub search rebuild
     """

@@ -87,8 +87,8 @@ class _Progress:
 async def opml_export(settings: Settings, stores: Stores, user_name: str) -> None:
     """Print the channels of USER and what they follow as OPML.
 
-    With own settings and names, which come back when the list is imported here. Passwords and keys in addresses are in
-    it too.
+    The list has own settings and names, which come back when it is imported here, and passwords and keys in
+    addresses.
 
     Example: microsub opml export alice > alice.opml
     """
@@ -141,7 +141,7 @@ async def user_export(settings: Settings, stores: Stores, user_name: str, file: 
 async def user_import(
     settings: Settings, stores: Stores, user_name: str, file: Path, dry_run: bool, as_json: bool
 ) -> None:
-    """Bring what `microsub user export` wrote to USER, here.
+    """Import a file of `microsub user export` for USER.
 
     USER is made where there is none, with the exported URL. What is here already stays as it is; importing again
     doubles nothing, and finishes an import that broke off. A file that was cut off or is corrupt is refused with the

@@ -321,7 +321,9 @@ class _Planning:
             if name == self._saved:
                 name = f"{name} (feeds)"
             if name != folder.name:
-                self._problem(folder.line, folder.name, f"no channel can have that name; it is called '{name}'")
+                self._problem(
+                    folder.line, folder.name, f"no channel can have that name; the channel is called '{name}'"
+                )
             found = self._by_name.get(name) or self._made(folder, name)
         if not stated(found.own) and not found.refused:
             found.own = found.settings = self._settings(folder)
@@ -368,7 +370,9 @@ class _Planning:
             self._problem(feed.line, shown, "there is no room for its channel")
         elif self._feeds_left < 1:
             limit = self._limits["feeds"]
-            self._problem(feed.line, shown, f"the limit for feeds is reached: {limit}, and three times as many a day")
+            self._problem(
+                feed.line, shown, f"the limit for feeds is reached: {limit} at most, and {3 * limit} new ones a day"
+            )
         else:
             self._feeds_left -= 1
             target.counted.added += 1

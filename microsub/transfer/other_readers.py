@@ -176,7 +176,7 @@ class OtherReaders:
         if self._unpolled:
             notes.append(f"{self._unpolled} posts are of feeds that haven't been polled yet: repeat the import later")
         if self._absent:
-            notes.append(f"{self._absent} posts aren't saved, and aren't here: left out")
+            notes.append(f"{self._absent} posts were left out: they are neither starred there nor stored here")
         return notes
 
     async def _bring(

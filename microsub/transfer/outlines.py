@@ -228,7 +228,7 @@ class _Reader:
                 address = f"http://{address}"
         url = web_address(address) or safe_url(address)
         if url is None or web_address(url) is None:
-            self._problem(line, address, "its address is none of a feed: expected http or https")
+            self._problem(line, address, "this can't be a feed's address: expected http or https")
             return
         home = safe_url(said.get("htmlurl")) or ""
         name = "" if web_address(name) else name

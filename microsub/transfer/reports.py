@@ -66,7 +66,9 @@ class ImportReport:
         lines = [_line(one) for one in self.channels]
         for one in self.outputs:
             lines.append(f"output feed {one.name}: {one.items} items{', known already' if one.known else ''}")
-        lines += [f"skipped {one.channel}: {one.item[:60]}: {one.why}" for one in self.skipped[:_SHOWN]]
+        lines += [
+            f"skipped {one.channel and f'{one.channel}: '}{one.item[:60]}: {one.why}" for one in self.skipped[:_SHOWN]
+        ]
         if len(self.skipped) > _SHOWN:
             lines.append(f"skipped {len(self.skipped) - _SHOWN} more; --json names all")
         lines += self.notes

@@ -219,7 +219,7 @@ class UserImport:
 
     async def _feed(self, record: ExportedFeed) -> None:
         if web_address(record.url) is None:
-            self._report.skipped.append(Skipped("", record.url, "its address is none of a feed"))
+            self._report.skipped.append(Skipped("", record.url, "this can't be a feed's address"))
             return
         if self._report.dry_run:
             known = await self._feeds.find(record.url)
@@ -242,7 +242,7 @@ class UserImport:
     async def _follow(self, record: ExportedFollow) -> None:
         feed = self._names.feeds.get(record.feed)
         if feed is None or web_address(record.url) is None:
-            self._report.skipped.append(Skipped(record.channel, record.url, "its address is none of a feed"))
+            self._report.skipped.append(Skipped(record.channel, record.url, "this can't be a feed's address"))
             return
         self._names.channels[record.channel].feeds += 1
         if self._report.dry_run:
@@ -414,7 +414,7 @@ def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
         elif isinstance(record, ExportHeader):
             raise InvalidRequest(f"line {number}: found a second header")
         elif ended:
-            raise InvalidRequest(f"line {number}: found a line behind the end")
+            raise InvalidRequest(f"line {number}: found more lines after the end")
         _check_names(record, names, number)
         if isinstance(record, ExportEnd):
             ended = number
@@ -446,7 +446,10 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
         case ExportedAbsences():
             known = all(one in posts and feed in feeds for one, feed, _, _, _ in record.items)
             _require(record.channel in channels and known, "channel, feed or post", number)
-            _require(all(reason in _REASONS for *_, reason in record.items), "reason", number)
+            if not all(reason in _REASONS for *_, reason in record.items):
+                raise InvalidRequest(
+                    f"line {number}: found an unknown reason, expected {min(_REASONS)} to {max(_REASONS)}"
+                )
         case ExportedOutput():
             _valid(OutputConfig, record.settings, number)
             require_name(record.name)

@@ -309,7 +309,7 @@ async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(there
         (lambda lines: [*lines[:3], b"[]", *lines[3:]], "line 4: this is no line"),
         (lambda lines: lines[1:], "line 1: found a line of the kind 'channel', expected the header"),
         (lambda lines: [lines[0], *lines], "line 2: found a second header"),
-        (lambda lines: [*lines, lines[1]], "found a line behind the end"),
+        (lambda lines: [*lines, lines[1]], "found more lines after the end"),
         (lambda lines: [line for line in lines if b'"type":"gone"' not in line], "the export had"),
         (lambda lines: [line for line in lines if b'"type":"post"' not in line], "that no line before it has"),
         (lambda lines: [line.replace(b'"max_items":7', b'"max_items":-7') for line in lines], "settings can't be used"),
