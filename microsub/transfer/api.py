@@ -86,6 +86,8 @@ class FeedListEndpoint(HttpEndpoint):
         give_back = self._admit(user)
         try:
             body = await read_body(exchange.scope, exchange.receive, MOST_BYTES)
+            # The sender decides how long that takes: a token that has ended meanwhile does nothing.
+            await self._credentials.checked(await self._credentials.presented(exchange.scope, params, None), now)
             quotas = await self._services.identity.quotas.of(user)
             with asking_for(f"user {user}"):
                 report = await self._services.feed_lists.import_list(

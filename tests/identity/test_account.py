@@ -8,9 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from microsub.app import create_app
 from microsub.identity.limits import CONFIRMATION
+from microsub.identity.pages import visit
 from microsub.identity.pages.visit import moment
 from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from tests.support.authenticator import Authenticator, b64
@@ -317,6 +319,23 @@ async def test_a_passkey_is_added_renamed_and_removed(enrolled: World, ann: Visi
     assert "Key ring" in page.text
     assert (await ann.submit(page, f"{PAGE}/passkeys/remove", passkey=b64(device.id))).location == PAGE
     assert (await with_passkey(other, device)).status == 403
+
+
+async def test_a_form_that_is_sent_slowly_outlives_no_session(
+    enrolled: World, ann: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who holds a stolen session may hold back the end of a form until its owner has ended all."""
+    await tried(ann)
+    page, read = await ann.get("/account"), visit.read_form
+
+    async def slowly(request: Request) -> Any:
+        await enrolled.identity.sessions.end_all("ann")
+        return await read(request)
+
+    monkeypatch.setattr(visit, "read_form", slowly)
+    shown = await ann.submit(page, "/account/tokens", name="thief", days="30", scope=["read"])
+    assert shown.status in {401, 403}
+    assert not await enrolled.accounts.tokens("ann")
 
 
 async def test_a_session_that_ended_meanwhile_sets_no_password(

@@ -18,7 +18,7 @@ import orjson
 import structlog
 from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -80,16 +80,19 @@ class FormRefused(Forbidden):
 async def read_form(request: Request) -> SentForm:
     """The fields of an urlencoded body.
 
-    Raises TooLarge over 64 KiB, InvalidRequest for anything else.
+    Raises TooLarge over 64 KiB, InvalidRequest for anything else, a body that breaks off too.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise InvalidRequest(f"a form was expected, found '{kind[:80]}'")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise TooLarge(f"the form is too large: more than {MAX_BODY} bytes")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise TooLarge(f"the form is too large: more than {MAX_BODY} bytes")
+    except ClientDisconnect:
+        raise InvalidRequest("the form is incomplete: the connection was closed before its end") from None
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
@@ -375,9 +378,8 @@ class PageVisit:
         elif self.session.cookie is not None:
             self._new["session"] = self.session.cookie
 
-    async def receive(self) -> None:
-        """Read the form, and make sure that one of our pages asked for it. Raises RequestError."""
-        self.form = await read_form(self.request)
+    def check(self) -> None:
+        """Make sure that one of our pages asked for the form. Raises RequestError."""
         browser = self._browser if self.had_browser else ""
         check_form(self.request, self.form, self.base, browser, self._session_id, self.request.url.path)
 
@@ -563,7 +565,7 @@ def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None =
     """
 
     async def handle(visit: PageVisit) -> Response:
-        await visit.receive()
+        visit.check()
         try:
             return await handler(visit)
         except (ConfirmationNeeded, NotRecognised, InvalidRequest, SignInFailed, TooManyRequests) as problem:
@@ -583,6 +585,9 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
     async def endpoint(request: Request) -> Response:
         visit = PageVisit(site, request)
         try:
+            if is_form:
+                # First, since its sender decides how long that takes: a session that has ended meanwhile does nothing.
+                visit.form = await read_form(request)
             await visit.look()
             with asking_for(visit.asker.share):
                 response = await handler(visit)

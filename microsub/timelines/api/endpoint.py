@@ -6,6 +6,7 @@ arguments, service. Errors of any step become the replies of `responses`.
 
 from __future__ import annotations
 
+import time
 from typing import NoReturn, cast
 
 import orjson
@@ -34,6 +35,10 @@ TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE}
 """What readers do; other features bring further actions."""
 
 log = structlog.get_logger()
+
+
+SLOW_BODY = 1.0
+"""Seconds from which on a body took so long that the token may have ended meanwhile, and is checked again."""
 
 
 class MicrosubEndpoint(HttpEndpoint):
@@ -68,7 +73,10 @@ class MicrosubEndpoint(HttpEndpoint):
         grant = None
         if bearer(scope) is not None:
             grant = await self._verify(scope, collect())
+        began = time.monotonic()
         body = await read_body(scope, receive)
+        if time.monotonic() - began >= SLOW_BODY:
+            grant = None
         if grant is None and len(body.content) > UNCHECKED_BODY:
             # As much work as a hundred pages. What the body says of the token is still to be compared.
             await self._verify(scope, collect(urlencoded(query)))
