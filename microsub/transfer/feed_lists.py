@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from email.utils import formatdate
+from functools import cache
 from typing import TYPE_CHECKING
 
 import orjson
@@ -31,6 +32,8 @@ from microsub.timelines.follows import in_turns
 from microsub.transfer.outlines import FeedList, ListProblem, OutlineFeed, OutlineFolder, write_list
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from microsub.configuration.model import Quotas
     from microsub.feeds.record import Feeds
     from microsub.model.reader import Channel, Subscription
@@ -259,6 +262,7 @@ class _Planning:
         self._there: dict[str, _Target] = {}
         self._by_name: dict[str, _Target] = {}
         self._saved = ""
+        self._may_filter = True
         self._taken: set[str] = set()
         self._problems: list[ListProblem] = []
         self._targets: dict[int, _Target] = {}
@@ -286,6 +290,7 @@ class _Planning:
             self._there[channel.uid] = target
             self._by_name.setdefault(channel.name, target)
         self._taken = {*self._there, *removed}
+        self._may_filter = quotas is None
         if quotas is not None and quotas.channels:
             self._limits["channels"] = quotas.channels
             self._channels_left = quotas.channels - sum(uid not in RESERVED for uid in self._there)
@@ -345,8 +350,12 @@ class _Planning:
         return target
 
     def _settings(self, folder: OutlineFolder) -> OwnChannelSettings:
+        given = dict(folder.settings)
+        if not self._may_filter and given.pop("filters", None) is not None:
+            # What filters cost, all pay who are served by the same process: so the admin alone sets them.
+            self._problem(folder.line, folder.name, "its filters are left out: they are the admin's to set")
         try:
-            return _read_settings(folder.settings)
+            return _read_settings(given)
         except ValueError as error:
             self._problem(folder.line, folder.name, f"its settings can't be used, and are left out: {error}")
             return OwnChannelSettings()
@@ -427,15 +436,22 @@ def _written(settings: OwnChannelSettings) -> dict[str, str]:
     }
 
 
+@cache
+def _settings_model() -> TypeAdapter[OwnChannelSettings]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(OwnChannelSettings)
+
+
 def _read_settings(texts: Mapping[str, str]) -> OwnChannelSettings:
     """`_written`, back. Raises ValueError for values that a channel can't have."""
-    from pydantic import TypeAdapter, ValidationError  # slow to load, and few lists need it
+    from pydantic import ValidationError  # slow to load, and few lists need it
 
     given = {name: text if name == "unread" else orjson.loads(text) for name, text in texts.items()}
     if not given:
         return OwnChannelSettings()
     try:
-        return TypeAdapter(OwnChannelSettings).validate_python(given)
+        return _settings_model().validate_python(given)
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -9,6 +9,7 @@ import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.identity.limits import LISTS_OF_USER
+from microsub.model.settings import OwnChannelSettings
 from microsub.transfer.outlines import MOST_BYTES
 from tests.support.readers import Reader
 from tests.support.world import World
@@ -78,6 +79,18 @@ async def test_what_cannot_be_used(server: World, alice: Reader) -> None:
     assert (await ask(server, alice.token, params={"dry_run": "maybe"})).status_code == 400
     assert (await ask(server, alice.token, params={"name": "x" * 201})).status_code == 400
     assert (await ask(server, alice.token, "DELETE")).status_code == 405
+
+
+async def test_filters_are_the_admins(server: World, alice: Reader) -> None:
+    """What an expression costs, everybody pays: an app's list sets none, and says so; other settings come in."""
+    settings = """microsub:unread="none" microsub:filters='{"include_regex": "(?:[ab ]*a[ab ]{900}c)"}'"""
+    content = LIST.replace(b"<opml>", b'<opml xmlns:microsub="urn:microsub:opml">').replace(
+        b"</body>", f"<outline text='New' {settings}><outline xmlUrl='https://b.example/'/></outline></body>".encode()
+    )
+    found = (await ask(server, alice.token, content=content)).json()
+    assert [one["why"] for one in found["problems"]] == ["its filters are left out: they are the admin's to set"]
+    made = next(one for one in await server.channels.list(alice.name) if one.name == "New")
+    assert (made.settings.unread, made.settings.filters) == ("none", OwnChannelSettings().filters)
 
 
 async def test_quotas_and_limits(server: World, alice: Reader) -> None:
