@@ -203,22 +203,29 @@ class IndexReader:
 
     def _generation(self) -> Generation:
         """This thread's connection to the generation in use."""
-        path = self.folder.current()
         own: Generation | None = getattr(self._own, "generation", None)
-        if own is not None and own.path == path:
-            return own
-        if own is not None:
-            own.close()
-            self._own.generation = None
+        while own is None or own.path != self.folder.current():
+            if own is not None:
+                own.close()
+            own = self._own.generation = self._opened()
+        return own
+
+    def _opened(self) -> Generation | None:
+        """The generation in use, opened; None where another one took its place meanwhile.
+
+        Files are removed after another generation is named. So who finds the name unchanged after the first read has
+        opened all files of it; who doesn't may have a file without its journal, in which the newest posts are missing.
+        """
+        path = self.folder.current()
         if path is None:
             raise SearchUnavailable("the index of posts isn't built yet")
         try:
-            self._own.generation = Generation.open(path, read_only=True)
+            return Generation.open(path, read_only=True)
         except IndexUnusable as error:
+            if self.folder.current() not in {None, path}:
+                return None
             self._drop(None, error, path)
             raise SearchUnavailable(str(error)) from error
-        found: Generation = self._own.generation
-        return found
 
     def _drop(self, generation: Generation | None, error: IndexUnusable, path: Path | None = None) -> None:
         """Begin with a new connection, or with a new generation where this one is corrupt."""

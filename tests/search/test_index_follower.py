@@ -17,7 +17,8 @@ from microsub.errors import SearchUnavailable
 from microsub.feeds.events import Event, Events
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
-from microsub.search.index import Span
+from microsub.search.index import Generation, Span
+from microsub.search.words import document
 from tests.search.conftest import FEED, QUICK, Replica
 from tests.support.posts import NOON, candidate
 from tests.support.waiting import wait_until
@@ -191,6 +192,33 @@ async def test_a_rebuild_is_asked_for_from_outside(replica: Replica, store: Stor
         await asyncio.sleep(0)
     assert replica.folder.current() != former
     assert await replica.found("ferry") == ["1"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_generation_that_is_replaced_while_it_is_opened_answers_nobody(
+    when: str, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files go one by one: what is left of it may lack the newest posts, which are all in the one that is named."""
+    replica.path.mkdir()
+    former, latter = (Generation.create(replica.folder.fresh(), {}) for _ in range(2))
+    former.finish()
+    for generation in (former, latter):
+        generation.write([document(1, NOON, {"content": {"html": "", "text": "the ferry"}, "_source": "1"})], [], {})
+    (replica.path / "current").write_text(former.path.name)
+    opened = Generation._open
+
+    def replaced_meanwhile(path: Path, mode: str) -> Any:
+        if when == "before":
+            replica.folder.use(latter.path)
+        database = opened(path, mode)
+        replica.folder.use(latter.path)
+        return database
+
+    monkeypatch.setattr(Generation, "_open", staticmethod(replaced_meanwhile))
+    block = await replica.index.matches('"ferry"', Span(), 10)
+    assert [match.item for match in block.matches] == [1]
+    former.close()
+    latter.close()
 
 
 async def test_many_edits_cost_a_rebuild(
