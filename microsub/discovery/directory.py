@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import parse_qsl, unquote
@@ -27,6 +27,8 @@ PUBLIC_FROM = 2
 """Followers (distinct users) from which on a feed is no longer one person's own affair."""
 
 MAX_RESULTS = 50
+MOST_WORDS = 20
+"""Distinct words of a search that are looked for; more only narrow what is found."""
 _BATCH = 500
 
 
@@ -60,10 +62,11 @@ class Directory:
 
     async def find(self, words: str, now: float) -> list[ListedFeed]:
         """The feeds in which every word occurs, most followed first."""
-        wanted = fold(words).split()
+        wanted = list(dict.fromkeys(fold(words).split()))[:MOST_WORDS]
         if not wanted:
             return []
-        found = [feed for feed in await self._all(now) if all(word in feed.text for word in wanted)]
+        listed = await self._all(now)
+        found = await asyncio.to_thread(lambda: [feed for feed in listed if all(word in feed.text for word in wanted)])
         return sorted(found, key=lambda feed: (-feed.followers, feed.title))[:MAX_RESULTS]
 
     async def _all(self, now: float) -> tuple[ListedFeed, ...]:
@@ -81,13 +84,18 @@ class Directory:
         ids = await self._feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
             records = (await self._feeds.get_many(ids[start : start + _BATCH])).values()
-            for record, followers in await self._with_followers(records):
-                if record.url in declared or followers >= PUBLIC_FROM:
-                    found[record.url] = _listed(record, declared.get(record.url), followers)
+            public = [
+                (record, declared.get(record.url), followers)
+                for record, followers in await self._with_followers(records)
+                if record.url in declared or followers >= PUBLIC_FROM
+            ]
+            found |= await asyncio.to_thread(lambda some: {one[0].url: _listed(*one) for one in some}, public)
         return tuple(found.values())
 
     async def _with_followers(self, records: Iterable[FeedRecord]) -> list[tuple[FeedRecord, int]]:
-        public: Sequence[FeedRecord] = [record for record in records if is_public(record.url) and not record.gone]
+        public = await asyncio.to_thread(
+            lambda: [record for record in records if is_public(record.url) and not record.gone]
+        )
         counts = await asyncio.gather(*(self._feeds.subscriber_count(record.id) for record in public))
         return list(zip(public, counts, strict=True))
 

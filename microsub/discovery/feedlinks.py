@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import orjson
 
+from microsub.formats.html.text import without_controls
 from microsub.kit.urls import MAX_URL, is_usable, parts_of, safe_url
 
 # The types that are meant, and those that sites write instead.
@@ -76,7 +77,7 @@ def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> 
     if url is None or "stylesheet" in rels or not rels & (_FEED_RELS | _ODD_RELS):
         return None
     kind = kind.partition(";")[0].strip().lower()
-    title = " ".join(title.split()) or None if title else None
+    title = " ".join(without_controls(title).split()) or None if title else None
     if match := _TYPE.fullmatch(kind):
         return FeedLink(url, _format_of(match), title)
     if kind == _PAGE_TYPE:

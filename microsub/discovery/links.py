@@ -20,6 +20,7 @@ from microsub.discovery.sites import feeds_by_address, feeds_of_site, wordpress_
 from microsub.errors import ParseError
 from microsub.formats import hfeed
 from microsub.formats.encoding import decode
+from microsub.formats.html.text import without_controls
 from microsub.formats.html.trees import MAX_PAGE, base_of, too_deep, tree_of
 from microsub.formats.parse import parse, sniff
 from microsub.kit.http.links import from_header
@@ -252,9 +253,13 @@ def _icon(tree: LexborHTMLParser, base: str) -> str | None:
 def _attribute(tree: LexborHTMLParser, selector: str, name: str) -> str | None:
     node = tree.css_first(selector)
     value = node.attributes.get(name) if node is not None else None
-    return " ".join(value.split()) or None if value else None
+    return _on_one_line(value)
 
 
 def _text(tree: LexborHTMLParser, selector: str) -> str | None:
     node = tree.css_first(selector)
-    return " ".join(node.text().split()) or None if node is not None else None
+    return _on_one_line(node.text() if node is not None else None)
+
+
+def _on_one_line(text: str | None) -> str | None:
+    return " ".join(without_controls(text).split()) or None if text else None

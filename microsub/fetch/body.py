@@ -143,7 +143,7 @@ def _decoder(content_encoding: str | None) -> _Inflate | None:
         return None
     coding = codings[0].removeprefix("x-")
     if len(codings) > 1 or coding not in {"gzip", "deflate"}:
-        raise HopError("encoding", f"the server sent the Content-Encoding '{coding[:40]}', which we didn't ask for")
+        raise HopError("encoding", "the server sent a Content-Encoding that we didn't ask for")
     return _Inflate(coding)
 
 

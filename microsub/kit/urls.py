@@ -40,7 +40,7 @@ EXECUTABLE = re.compile(rf"(?i)[\W_]*(?:{'|'.join(_SPLIT)})\s*:")
 _IGNORED = re.compile(r"[\t\n\r]")
 _EDGES = "".join(map(chr, range(0x21))) + "\x7f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
 _EDGES += "".join(map(chr, range(0x2000, 0x200C)))
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\"<>`\\^{|}\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\"<>`\\^{|}\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SPACE = re.compile(r"\s")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\<>\"^`{|}]")
 # What differs from its comparison form by its scheme and a last slash at most.
@@ -93,7 +93,7 @@ _PLACE = re.compile(r"[^/?#]*/[\t\n\r]*/[^/?#]*")
 _BEGIN = re.compile(r"(?i)https?://[^/?#\\\s]{1,253}(?=[/?#])")
 _PARTS = re.compile(r"(https?://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&;])([^=&;]*)(?:=([^&;]*))?")
-_ADDRESS = re.compile(r"(?i)https?://[^\s\"'<>\\]+")
+_ADDRESS = re.compile(r"(?i)https?://[^\s\"<>\\]+")
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORDS = re.compile(r"[^0-9A-Za-z]+")
 _DIGIT_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
@@ -375,7 +375,12 @@ def redacted(url: str) -> str:
 
 def redacted_text(text: str) -> str:
     """`text` with every http address in it `redacted`."""
-    return _ADDRESS.sub(lambda found: redacted(found[0]), text) if "://" in text else text
+    return _ADDRESS.sub(_redacted_address, text) if "://" in text else text
+
+
+def _redacted_address(found: re.Match[str]) -> str:
+    address = found[0].rstrip("',.;:)")  # which stands behind an address in a text, and inside one too
+    return redacted(address) + found[0][len(address) :]
 
 
 def _redacted_parameter(match: re.Match[str]) -> str:

@@ -22,7 +22,7 @@ import orjson
 from microsub.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
-from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
+from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, web_parts
 from microsub.model.plaintext import escaped, unprintable
 from microsub.model.reader import NAME, RESERVED, SAVED, STANDING
 from microsub.model.settings import Filters, OwnChannelSettings, stated
@@ -45,6 +45,8 @@ LOOSE = "Home"
 """The channel for feeds that lie in no folder."""
 AT_ONCE = 32
 """Follows that are written at the same time."""
+MOST_UNICODE = 1000
+"""Hosts in other letters than ASCII of one list."""
 _SHOWN = 20
 _LOCAL = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 _MASK = "***"
@@ -145,9 +147,10 @@ class FeedLists:
     async def _planning(self, user: str, listed: FeedList, now: float, loose: str, quotas: Quotas | None) -> _Planning:
         channels, followed = await asyncio.gather(self._channels.list(user), self._channels.all_subscriptions(user))
         removed = await self._channels.removed(user)
-        known = await self._feeds.find_many(feed.url for feed in listed.feeds)
+        canonical = await asyncio.to_thread(_canonical_urls, listed)
+        known = await self._feeds.find_many(canonical.values())
         begun = await self._channels.followed_on(user, now)
-        planning = _Planning(user, listed, loose, self._private, known)
+        planning = _Planning(user, listed, loose, self._private, canonical, known)
         await planning.stand(channels, followed, set(removed), begun, quotas)
         await planning.decide()
         return planning
@@ -252,12 +255,19 @@ class _Planning:
     """Decides what a list comes to, given what is there."""
 
     def __init__(
-        self, user: str, listed: FeedList, loose: str, private: Sequence[Network], known: Mapping[str, str]
+        self,
+        user: str,
+        listed: FeedList,
+        loose: str,
+        private: Sequence[Network],
+        canonical: Mapping[str, str],
+        known: Mapping[str, str],
     ) -> None:
         self._user = user
         self._listed = listed
         self._loose = loose
         self._private = private
+        self._canonical = canonical
         self._known = known
         self._there: dict[str, _Target] = {}
         self._by_name: dict[str, _Target] = {}
@@ -362,12 +372,12 @@ class _Planning:
 
     def _decide_feed(self, feed: OutlineFeed, target: _Target) -> None:
         shown = mask_credentials(feed.url)
-        canonical = canonical_feed_url(feed.url)
+        canonical = self._canonical[feed.url]
         if self._listed.own and _MASK in feed.url:
             self._problem(feed.line, shown, "its password or key was left out when the list was written")
-        elif (why := self._private_host(feed.url)) is not None:
+        elif (why := self._private_host(canonical)) is not None:
             self._problem(feed.line, shown, why)
-        elif canonical in target.urls or self._known.get(feed.url) in target.feeds:
+        elif canonical in target.urls or self._known.get(canonical) in target.feeds:
             if earlier := target.urls.get(canonical, 0):
                 self._problem(feed.line, shown, f"the same feed as in line {earlier}")
             else:
@@ -391,7 +401,7 @@ class _Planning:
     def _note(self, feed: OutlineFeed, canonical: str, target: _Target) -> None:
         target.urls[canonical] = feed.line
         target.urls.setdefault(_other_form(canonical), feed.line)
-        if (known := self._known.get(feed.url)) is not None:
+        if (known := self._known.get(canonical)) is not None:
             target.feeds.add(known)
 
     def _private_host(self, url: str) -> str | None:
@@ -406,6 +416,19 @@ class _Planning:
 
     def _problem(self, line: int, found: str, why: str) -> None:
         self._problems.append(ListProblem(line, found[:MOST_OF_NAME], why))
+
+
+def _canonical_urls(listed: FeedList) -> dict[str, str]:
+    """The canonical URL of each that the list has.
+
+    Raises InvalidRequest for more hosts in Unicode than anybody follows: each takes up to two milliseconds.
+    """
+    hosts = {parts.netloc for feed in listed.feeds if not feed.url.isascii() and (parts := web_parts(feed.url))}
+    if len(hosts) > MOST_UNICODE:
+        raise InvalidRequest(
+            f"the list names {len(hosts)} hosts in other letters than ASCII, expected {MOST_UNICODE} at most"
+        )
+    return {feed.url: canonical_feed_url(feed.url) for feed in listed.feeds}
 
 
 def _other_form(canonical: str) -> str:

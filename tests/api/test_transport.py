@@ -9,7 +9,7 @@ import pytest
 
 from microsub.errors import StoreFull, StoreUnavailable
 from microsub.identity.store.accounts import Accounts
-from microsub.kit.http.params import UNCHECKED_BODY
+from microsub.kit.http.params import UNCHECKED_BODY, UNCHECKED_PARTS
 from microsub.model.reader import Credential, Grant
 from microsub.timelines.api import endpoint
 from tests.support.readers import ENDPOINT, Reader, posts
@@ -121,6 +121,16 @@ async def test_a_large_body_is_taken_apart_for_good_tokens_only(alice: Reader) -
     )
     Reader.checked(await alice.client.post(f"{ENDPOINT}?access_token={token}", **large), 200)
     Reader.checked(await alice.client.post(ENDPOINT, content=body, headers=FORM | alice.headers), 200)
+
+
+async def test_parts_are_taken_apart_for_good_tokens_only(alice: Reader) -> None:
+    """They cost eight times as much as a form; a head of some thousand semicolons took 30 ms."""
+    head = b'Content-Disposition: form-data; name="action"' + b";" * UNCHECKED_PARTS
+    content = b"--x\r\n" + head + b"\r\n\r\nchannels\r\n--x--\r\n"
+    large = {"content": content, "headers": {"Content-Type": "multipart/form-data; boundary=x"}}
+    token = alice.headers["Authorization"].removeprefix("Bearer ")
+    Reader.checked(await alice.client.post(ENDPOINT, **large), 401)
+    Reader.checked(await alice.client.post(f"{ENDPOINT}?access_token={token}", **large), 400)
 
 
 @pytest.mark.parametrize("kind", ["application/json", "multipart/form-data; boundary=x", FORM["Content-Type"]])

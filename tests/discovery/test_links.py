@@ -26,6 +26,13 @@ def test_international_titles_in_a_header() -> None:
         assert (link.url, link.title) == ("https://a.example/feed", title)
 
 
+def test_titles_have_no_controls() -> None:
+    """A reader app may be a terminal."""
+    page = "<link rel=alternate type=application/rss+xml href=/f title='A\x1b[2J\x9d0;b'>"
+    (link,) = discover(page.encode(), URL, "text/html; charset=utf-8", None)
+    assert link.title == "A[2J0;b"
+
+
 def test_what_says_nothing_names_nothing() -> None:
     """Broken documents, plain text and images give an empty list, but the header still counts."""
     for body in (b"", b"\x89PNG\r\n", b"<rss", b"{", b"<html>"):

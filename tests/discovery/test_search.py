@@ -250,6 +250,14 @@ async def test_words_find_public_feeds_only(server: World) -> None:
     assert await found(server, "garten absent") == []
 
 
+async def test_a_search_for_many_words_looks_for_some_of_them(server: World) -> None:
+    """Each word is looked for in each public feed, so that thousands of words would take seconds."""
+    server.settings = InstanceSettings(public_feeds=(FeedConfig(FEED, "abcdefghijklmnopqrstuvwxyz"),))
+    assert await found(server, "a " * 2000) == [FEED]
+    assert await found(server, " ".join(["a"] * 100 + ["absent"])) == []
+    assert await found(server, " ".join([*"abcdefghijklmnopqrst", "absent"])) == [FEED]
+
+
 async def test_public_feeds_have_their_own_titles(server: World) -> None:
     """Where a page calls all of its feeds the same, those that are public here are told apart by what they are."""
     links = "".join(f"<a href=/{name}.xml>feed</a>" for name in "abc")

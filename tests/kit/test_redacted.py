@@ -64,3 +64,9 @@ def test_addresses_in_sentences_are_found() -> None:
     assert (
         redacted_text(text) == "connect: https://a.example/f?k=*** (\"http://b.example/?h=***\"), 'https://c.example/x'"
     )
+
+
+def test_an_address_does_not_end_at_an_apostrophe() -> None:
+    """Which may stand in one; what stands behind the address in a sentence stays readable."""
+    assert redacted_text("at https://a.example/o'hara/f?k=se'same.") == "at https://a.example/o'hara/f?k=***."
+    assert redacted_text("'https://a.example/f?k=sesame': refused") == "'https://a.example/f?k=***': refused"

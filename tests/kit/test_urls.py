@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext, suppress
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -151,3 +152,9 @@ def test_a_long_host_in_unicode_is_brought_into_its_form_once() -> None:
     for _ in range(10):
         assert [canonical_feed_url(f"https://{host}/") for host in hosts] == first
     assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("mark", ["\x1b", "\x9b", "\u061c", "\u200e", "\u200f", "\u202e", "\u2066"])
+def test_controls_in_an_address_are_escaped(mark: str) -> None:
+    """So that no terminal obeys them and nobody reads another address than the one that is meant."""
+    assert safe_url(f"/a{mark}b", "https://a.example/") == f"https://a.example/a{quote(mark)}b"

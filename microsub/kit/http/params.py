@@ -210,6 +210,11 @@ MAX_BODY = 1 << 20
 UNCHECKED_BODY = 1 << 16
 """Bytes that are taken apart for somebody who hasn't shown a good token yet."""
 
+UNCHECKED_PARTS = 1 << 13
+"""The same of a multipart body, which takes eight times as long."""
+
+_MULTIPART = "multipart/form-data"
+
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
@@ -244,6 +249,15 @@ async def body_pairs(body: RequestBody) -> Pairs:
     return await asyncio.to_thread(lambda: asyncio.run(_all_pairs(body)))
 
 
+def is_multipart(body: RequestBody) -> bool:
+    """Whether it was declared as multipart/form-data."""
+    return _kind_of(body.content_type) == _MULTIPART
+
+
+def _kind_of(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
 async def _all_pairs(body: RequestBody) -> Pairs:
     return list(await _pairs(body.content, body.content_type))
 
@@ -267,12 +281,12 @@ async def _read(receive: Receive, most: int) -> bytes:
 async def _pairs(body: bytes, content_type: str) -> Pairs:
     if len(content_type) > _LONGEST_TYPE:
         raise InvalidRequest(f"the Content-Type of the body has more than {_LONGEST_TYPE} characters")
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = _kind_of(content_type)
     if kind in {"", "application/x-www-form-urlencoded", "text/plain"}:
         return urlencoded(body.strip())
     if kind == "application/json" or kind.endswith("+json"):
         return json_object(body)
-    if kind == "multipart/form-data":
+    if kind == _MULTIPART:
         return await _multipart(body, content_type)
     raise InvalidRequest(
         f"the Content-Type of the body can't be used: found '{shown(kind)}', expected "

@@ -24,7 +24,18 @@ from microsub.errors import (
 )
 from microsub.identity.api import PresentedToken, RequestCredentials
 from microsub.kit.http.headers import bearer
-from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, missing, read_body, shown, urlencoded
+from microsub.kit.http.params import (
+    UNCHECKED_BODY,
+    UNCHECKED_PARTS,
+    Params,
+    body_pairs,
+    collect,
+    is_multipart,
+    missing,
+    read_body,
+    shown,
+    urlencoded,
+)
 from microsub.kit.http.responses import METHODS, HttpEndpoint, HttpExchange
 from microsub.model.reader import READ, Credential, Grant
 from microsub.surface import Services
@@ -77,7 +88,7 @@ class MicrosubEndpoint(HttpEndpoint):
         body = await read_body(scope, receive)
         if time.monotonic() - began >= SLOW_BODY:
             grant = None
-        if grant is None and len(body.content) > UNCHECKED_BODY:
+        if grant is None and len(body.content) > (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
             # As much work as a hundred pages. What the body says of the token is still to be compared.
             await self._verify(scope, collect(urlencoded(query)))
         return collect(urlencoded(query), await body_pairs(body)), grant
