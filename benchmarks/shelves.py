@@ -124,7 +124,7 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
         ids[at] = item.id
 
     await _place(redis, user, HOME, ids, scores, now)
-    for number in range(CHANNELS - 2):  # one is `home`, one `notifications`
+    for number in range(CHANNELS - 3):  # beside `home`, `notifications` and `saved`
         channel = await channels.create(user, f"Channel {number}", now)
         await _place(redis, user, channel.uid, ids[:OTHER_ITEMS], scores[:OTHER_ITEMS], now)
     return Shelf(size, user, token, foreign, tuple(ids), tuple(scores))
