@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from microsub.configuration.facts import Change, Clash, Current, Forms, What
 from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, UserSettings
 from microsub.errors import InvalidRequest, NotFound
+from microsub.feeds.internal import InternalAddress
 from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.kit.urls import canonical_feed_url, normalise_person, normalise_profile
 from microsub.model.reader import GLOBAL, SAVED, Subscription
@@ -152,7 +153,7 @@ class Applier:
                     ChannelConfig(
                         channel.uid,
                         channel.name,
-                        tuple(FeedConfig(feed.url, feed.name) for feed in feeds),
+                        tuple(FeedConfig(one.url, one.name) for one in feeds if InternalAddress.of(one.url) is None),
                         channel.settings,
                         tuple(mute),
                         tuple(block),

@@ -89,10 +89,14 @@ class Schedule:
         await self.bump([(feed_id, host)], due)
 
     async def bump(self, feeds: Iterable[tuple[str, str]], now: float) -> None:
-        """Make (feed, host) pairs due at that time; spacing and holds of hosts stay in force."""
+        """Make (feed, host) pairs due at that time; spacing and holds of hosts stay in force.
+
+        What has no host is never due (`feeds.internal`).
+        """
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for feed_id, host in feeds:
-            by_host[host] += (feed_id, _time(now))
+            if host:
+                by_host[host] += (feed_id, _time(now))
         if not by_host:
             return
         times = await self._redis.scripts(
@@ -126,12 +130,13 @@ class Schedule:
         return count
 
     async def holds(self, feeds: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each (feed, host) pair will have its turn: feed and host both wait for one."""
+        """Whether each (feed, host) pair will have its turn: feed and host both wait for one, or it has no host."""
         commands: list[Command] = []
         for feed_id, host in feeds:
             commands += [("ZSCORE", keys.host_due(host), feed_id), ("ZSCORE", keys.hosts_due(), host)]
         times = await self._redis.pipeline(commands)
-        return [feed is not None and host is not None for feed, host in zip(times[0::2], times[1::2], strict=True)]
+        waiting = zip(feeds, times[0::2], times[1::2], strict=True)
+        return [not host or (one is not None and turn is not None) for (_, host), one, turn in waiting]
 
     async def take(self, now: float, count: int, lease: float, among: Iterable[str] | None = None) -> list[HostLease]:
         """At most `count` hosts that are due, the longest waiting first, each leased for `lease` s.

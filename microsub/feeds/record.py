@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from microsub.feeds import url_index
+from microsub.feeds.internal import InternalAddress
 from microsub.kit.urls import canonical_feed_url
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
@@ -87,6 +88,11 @@ class FeedRecord:
     reading: float | None = None
     kept: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is an internal feed, which is never polled."""
+        return InternalAddress.of(self.url) is not None
 
 
 FEW_FINGERPRINTS = 64 * 1024

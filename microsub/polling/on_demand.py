@@ -39,9 +39,9 @@ _EARLIEST = 0.0
 class PollReport:
     """What became of one feed; `url` is masked, `detail` explains.
 
-    `outcome` is polled, failed, gone, unfollowed, unknown, held (the publisher asked for a pause), refused (its address
-    isn't allowed to us; nothing was recorded) or late (the time was over). `new` and `updated` count the items of a
-    feed that was polled.
+    `outcome` is polled, failed, gone, unfollowed, unknown, internal (no publisher), held (the publisher asked for
+    a pause), refused (its address isn't allowed to us; nothing was recorded) or late (the time was over). `new` and
+    `updated` count the items of a feed that was polled.
     """
 
     feed: str
@@ -147,6 +147,8 @@ class PollNow:
         if record is None:
             return PollReport(feed_id, "", "unknown", "there is no such feed")
         url = mask_credentials(record.url)
+        if record.is_internal:
+            return PollReport(feed_id, url, "internal", "it has no publisher: its posts are sent to this server")
         if record.gone:
             return PollReport(feed_id, url, "gone", record.last_error or "the publisher asked not to be asked again")
         if not await self._feeds.subscriber_count(feed_id):

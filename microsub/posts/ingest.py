@@ -137,6 +137,7 @@ class PostWriter:
         announced is among the `updated` again. With a `reading` nothing is written where a later one has begun. The ids
         of posts that are `mostly_new` are taken at once, which spares a round trip. Raises StoreError.
         """
+        posts = _of(feed, posts)
         compared = await self._compare(feed.id, posts, take_ids=mostly_new)
         await listed_again(self._redis, feed.id, compared.tombstones, now)
         edited = compared.edited
@@ -170,7 +171,7 @@ class PostWriter:
         Those stay as they are: a publisher has said them, and these posts are what somebody else says. Raises
         StoreError.
         """
-        compared = await self._compare(feed.id, posts)
+        compared = await self._compare(feed.id, _of(feed, posts))
         if compared.new and (claimed := await self._claim(feed, compared, (), now, ANY, None)) and claimed[0]:
             await self._redis.command("SREM", keys.feed_outbox(feed.id), *(item.id for item in claimed[0]))
         return compared.ids
@@ -531,6 +532,11 @@ async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUpLeft]:
             times = int(count) if of_version == version else 0
             found.append(LookUpLeft(times, int(item_id), version))
     return found
+
+
+def _of(feed: FeedRecord, posts: Sequence[ItemToStore]) -> Sequence[ItemToStore]:
+    """`posts`; those of an internal feed are nobody else's, so they have no duplicates."""
+    return [replace(post, common=None) for post in posts] if feed.is_internal else posts
 
 
 def _is_link(link: str, stored: bytes) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from microsub.errors import NotFound, QuotaReached
+from microsub.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.feeds.internal import InternalAddress
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
@@ -52,7 +53,7 @@ class Followed:
 
 
 class Following:
-    """Subscriptions of users. Times are Unix seconds; a `url` is an absolute http(s) URL.
+    """Subscriptions of users. Times are Unix seconds; a `url` is an absolute http(s) URL, or an internal address.
 
     Every method raises NotFound for a channel that isn't there; `follow` and `move` raise InvalidRequest for `saved`.
     """
@@ -93,15 +94,22 @@ class Following:
 
         Doesn't wait for the network: a feed that the store has nothing of is due at once. To follow what is followed
         already changes nothing. Raises QuotaReached where the user follows `most` feeds (0: any number), or has begun
-        to follow `TIMES_A_DAY` times as many since the day began.
+        to follow `TIMES_A_DAY` times as many since the day began, and InvalidRequest for another user's internal feed.
+
+        All that comes into an internal feed is unread, however old it is.
         """
         refuse_saved(uid)
+        own = InternalAddress.of(url)
+        if own is not None and own.user != user:
+            raise InvalidRequest("'url' can't be followed: it is the internal address of another user")
         await self._channels.get(user, uid)
         if most:
             await self._check_room(user, uid, url, now, most)
         record = await self._feeds.ensure(url, now)
         await self._begin(user, now)
-        if await self._channels.follow(user, uid, record.id, url, now, name, most=most) and most:
+        since = 0.0 if own is not None else None
+        is_new = await self._channels.follow(user, uid, record.id, url, now, name, most=most, unread_from=since)
+        if is_new and most:
             await self._channels.followed_on(user, now, 1)
         if record.last_success is not None:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)

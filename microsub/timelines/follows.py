@@ -40,9 +40,20 @@ class Follows:
         self._redis = redis
 
     async def follow(
-        self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None, *, most: int = 0
+        self,
+        user: str,
+        uid: str,
+        feed_id: str,
+        url: str,
+        now: float,
+        name: str | None = None,
+        *,
+        most: int = 0,
+        unread_from: float | None = None,
     ) -> bool:
         """Let the channel follow a feed; False when it does already, which changes nothing.
+
+        `unread_from` is the score below which items come in as read; None leaves that to the first fill.
 
         Raises QuotaReached where the user's channels follow `most` feeds already (0: any number), and InvalidRequest
         for `saved`, where nothing comes but by hand.
@@ -53,7 +64,8 @@ class Follows:
         refuse_saved(uid)
         value = _encode(Subscription(feed_id, url, now, name))
         pattern = keys.pattern(keys.channel_feeds, user)
-        changed = await self._write(user, uid, feed_id, "follow", value, most, pattern)
+        since = "" if unread_from is None else f"{unread_from:.6f}"
+        changed = await self._write(user, uid, feed_id, "follow", value, most, pattern, since)
         if changed > 1:
             raise QuotaReached("feeds", changed - 2, most)
         return bool(changed)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from microsub.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.feeds.internal import InternalAddress
 from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
 from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, web_parts
@@ -206,7 +207,9 @@ class FeedLists:
         return None
 
     async def export(self, user: str, now: float, *, masked: bool) -> bytes:
-        """All channels with what they follow, as OPML; `masked`: passwords and keys in addresses are left out."""
+        """All channels with the feeds on the web that they follow, as OPML; `masked`: without passwords and keys in
+        addresses.
+        """
         channels, followed = await asyncio.gather(self._channels.list(user), self._channels.all_subscriptions(user))
         records = await self._feeds.get_many(one.feed for found in followed.values() for one in found)
 
@@ -220,7 +223,7 @@ class FeedLists:
         found = [
             (
                 OutlineFolder(0, channel.name, channel.uid, _written(channel.settings)),
-                map(listed, followed[channel.uid]),
+                (listed(one) for one in followed[channel.uid] if InternalAddress.of(one.url) is None),
             )
             for channel in channels
             if channel.uid not in STANDING or followed.get(channel.uid) or stated(channel.settings)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from microsub.configuration.facts import Change, What
 from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest, NotFound
+from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
@@ -218,15 +219,16 @@ class UserImport:
                 await self._rules.block(self._user, uid, url, self._now)
 
     async def _feed(self, record: ExportedFeed) -> None:
-        if web_address(record.url) is None:
+        url = _address_here(record.url, self._user)
+        if url is None:
             self._report.skipped.append(Skipped("", record.url, "this can't be a feed's address"))
             return
         if self._report.dry_run:
-            known = await self._feeds.find(record.url)
+            known = await self._feeds.find(url)
             found = await self._feeds.get(known) if known is not None else None
-            self._names.feeds[record.feed] = found or FeedRecord("", record.url)
+            self._names.feeds[record.feed] = found or FeedRecord("", url)
             return
-        found = await self._feeds.ensure(record.url, self._now)
+        found = await self._feeds.ensure(url, self._now)
         if found.title is None and found.last_success is None:
             said = {
                 "title": record.title,
@@ -240,19 +242,15 @@ class UserImport:
         self._names.feeds[record.feed] = found
 
     async def _follow(self, record: ExportedFollow) -> None:
-        feed = self._names.feeds.get(record.feed)
-        if feed is None or web_address(record.url) is None:
+        feed, url = self._names.feeds.get(record.feed), _address_here(record.url, self._user)
+        if feed is None or url is None:
             self._report.skipped.append(Skipped(record.channel, record.url, "this can't be a feed's address"))
             return
         self._names.channels[record.channel].feeds += 1
         if self._report.dry_run:
             return
         user, uid, at = self._user, record.channel, min(record.followed_at, self._now)
-        if (
-            await self._channels.follow(user, uid, feed.id, record.url, at, record.name)
-            and record.unread_from is not None
-        ):
-            await self._channels.set_unread_from(user, uid, feed.id, record.unread_from)
+        await self._channels.follow(user, uid, feed.id, url, at, record.name, unread_from=record.unread_from)
         self._names.follows.append((uid, record.feed))
 
     # --- posts
@@ -483,6 +481,14 @@ def _valid(kind: type[T], found: Mapping[str, Any], number: int = 0) -> T:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise InvalidRequest(f"line {number}: the settings can't be used: {where}: {first['msg']}") from None
+
+
+def _address_here(url: str, user: str) -> str | None:
+    """The address that a feed of the file has here; None for what can't be one. An internal one becomes the user's."""
+    internal = InternalAddress.of(url)
+    if internal is not None:
+        return str(replace(internal, user=user))
+    return url if web_address(url) is not None else None
 
 
 def _output_item(

@@ -50,13 +50,13 @@ class FollowedFeed:
 
 
 async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
-    """All feeds that somebody follows, by id."""
+    """All feeds that somebody follows, by id; internal ones are left out."""
     ids = await feeds.all_ids()
     for start in range(0, len(ids), _BATCH):
         records = await feeds.get_many(ids[start : start + _BATCH])
         counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
         for record, followers in zip(records.values(), counts, strict=True):
-            if followers:
+            if followers and not record.is_internal:
                 yield FollowedFeed(record, followers)
 
 

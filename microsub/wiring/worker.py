@@ -151,6 +151,9 @@ async def worker_to_come(stores: Stores) -> AsyncIterator[None]:
             await stores.presence.leave(name)
 
 
+_NOT_POLLED = frozenset({"unfollowed", "unknown", "internal"})
+
+
 async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> list[PollReport]:
     """Poll the followed feeds at `urls`, or all of them, and return when all are done.
 
@@ -180,7 +183,7 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
         now = PollNow(stores.feeds, stores.schedule, worker, others=others, refused=refused)
         reports = (await now.poll(ids or await stores.feeds.all_ids())).values()
         # Feeds that somebody followed once are kept for their items; who asks for all doesn't mean them.
-        return [report for report in reports if urls or report.outcome not in {"unfollowed", "unknown"}]
+        return [report for report in reports if urls or report.outcome not in _NOT_POLLED]
 
 
 @contextlib.asynccontextmanager

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from microsub.errors import InvalidRequest
+from microsub.feeds.internal import InternalAddress
 from microsub.kit.http.params import TRUTHS, Params, missing, wrong
 from microsub.kit.urls import LONGEST_FOLLOWED, web_address
 from microsub.model.plaintext import unprintable
@@ -113,6 +114,12 @@ def url(params: Params, parameter: str = "url") -> str:
     if text is None:
         raise wrong(parameter, found, f"an absolute http or https URL of at most {LONGEST_FOLLOWED} characters")
     return text
+
+
+def followed_url(params: Params) -> str:
+    """The address in `url` of a feed that may be followed already: as `url`, or an internal one."""
+    found = (params.text("url") or "").strip()
+    return found if InternalAddress.of(found) is not None else url(params)
 
 
 def limit(params: Params, usual: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> int:

@@ -38,14 +38,14 @@ async def follow(call: Call) -> Reply:
 async def update(call: Call) -> Reply:
     """Move a subscription to another channel."""
     target = arguments.channel(call.params, allow_global=False)
-    url = arguments.url(call.params)
+    url = arguments.followed_url(call.params)
     return feed_to_wire(await call.services.following.move(call.user, target, url, call.now), call.now)
 
 
 async def unfollow(call: Call) -> Reply:
     """Stop following a feed in a channel; one that isn't followed there is no error."""
     uid = arguments.channel(call.params, allow_global=False)
-    url = arguments.url(call.params)
+    url = arguments.followed_url(call.params)
     await call.services.following.unfollow(call.user, uid, url, call.now)
     return {"type": "feed", "url": url}
 

@@ -10,8 +10,9 @@
 --       5 channel that takes the feed  6 its feeds ('move')
 -- ARGV  1 uid  2 feed  3 'follow', 'unfollow', 'move' or 'change'
 --       'follow': 4 value  5 how many feeds all channels together may follow, 0 for any number  6 pattern: feeds of a
---       channel; 'move': 4 uid of the other channel  5 the note; 'change': 4 value  5 old value  6 the feed that replaces
---       this one, or the feed itself  7 lifetime of the former feeds in seconds  8 how many there may be
+--       channel  7 the score from which on its items are unread, or ''; 'move': 4 uid of the other channel  5 the note;
+--       'change': 4 value  5 old value  6 the feed that replaces this one, or the feed itself  7 lifetime of the former
+--       feeds in seconds  8 how many there may be
 -- reply -1: no such channel ('move': the other one); 1 done; 0 nothing to do ('follow': is followed; 'unfollow' and
 --       'move': isn't; 'change': other value); 2 + count: that many feeds are followed, and no more may be
 local uid, feed, action = ARGV[1], ARGV[2], ARGV[3]
@@ -49,6 +50,7 @@ if action == 'follow' then
   end
   if redis.call('HSETNX', KEYS[3], feed, ARGV[4]) == 0 then return 0 end
   redis.call('HDEL', KEYS[2], from(feed))
+  if ARGV[7] ~= '' then redis.call('HSET', KEYS[2], from(feed), ARGV[7]) end
   redis.call('HDEL', KEYS[4], 'move ' .. feed .. ' ' .. uid)
   return 1
 end
