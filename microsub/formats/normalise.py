@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from itertools import accumulate
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from microsub.formats.entry_id import bounded, fold, is_beginning, post_type, sa
 from microsub.formats.html.sanitise import clean_html, text_to_html, without_images
 from microsub.formats.html.text import html_to_text, without_controls
 from microsub.formats.xml.media import kind_of
-from microsub.kit.urls import EXECUTABLE, MAX_URL, safe_url, without_tracking
+from microsub.kit.urls import EXECUTABLE, MAX_URL, safe_url, without_secrets, without_tracking
 from microsub.model.jf2 import Card, Content, Entry, Feed
 
 MAX_ENTRIES = 300
@@ -147,7 +148,8 @@ class Finishing:
         self._authors: dict[tuple[Card | None, bool], Card] = {}
         self._home = safe_url(feed.home)
         self.surroundings = (self._fallback, self._alone, self._writer, self._home)
-        self.head = replace(
+        self._address = OwnAddress(feed.url)
+        head = replace(
             feed,
             name=feed.name and without_controls(feed.name[: 4 * MAX_NAME])[:MAX_NAME],
             description=feed.description
@@ -155,6 +157,7 @@ class Finishing:
             author=feed.author and _safe_card(feed.author),
             entries=(),
         )
+        self.head = replace(self._address.left_out(head), url=feed.url, self_url=feed.self_url)
 
     def shorten(self, raw: RawEntry) -> None:
         """Cut the texts of the next entry to the room that there is."""
@@ -163,6 +166,7 @@ class Finishing:
     def finish(self, raw: RawEntry) -> Entry:
         """The next entry, which was shortened, cleaned and completed."""
         entry = finish(raw, self._author(raw.entry.author, self._alone and not raw.collected), self._home)
+        entry = self._address.left_out(entry)
         self.pass_over(body_size(entry))
         return entry
 
@@ -176,6 +180,42 @@ class Finishing:
     def pass_over(self, size: int) -> None:
         """The next entry needn't be finished; its cleaned body has that many characters."""
         self._room -= size
+
+
+_ADDRESS_ENDS = r"(?=[.,;:!?)\]]*(?:[\s\"'<>#]|\Z))"
+
+
+class OwnAddress:
+    """Where a document was found, and that address without the secrets in it.
+
+    A fragment, or an empty address, on a page means the page, key included; some feeds name their address as their
+    site's. Posts are passed on, so there the address has no secrets. Other addresses with keys stay: files need them.
+    """
+
+    def __init__(self, url: str) -> None:
+        page = url.partition("#")[0]
+        self._public = without_secrets(page)
+        written = {page, page.replace("&", "&amp;")}
+        self._secret = (
+            re.compile(f"(?:{'|'.join(map(re.escape, written))}){_ADDRESS_ENDS}") if page != self._public else None
+        )
+
+    def left_out(self, value: T) -> T:
+        """`value`, a value of jf2 or a part of one, with the address as others may see it."""
+        return value if self._secret is None else cast("T", self._without(value, self._secret))
+
+    def _without(self, value: Any, secret: re.Pattern[str]) -> Any:
+        if isinstance(value, str):
+            return secret.sub(lambda _: self._public, value)
+        if isinstance(value, tuple):
+            return tuple(self._without(one, secret) for one in value)
+        if isinstance(value, Mapping):
+            return {self._without(name, secret): self._without(one, secret) for name, one in value.items()}
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(
+                value, **{one.name: self._without(getattr(value, one.name), secret) for one in fields(value)}
+            )
+        return value
 
 
 def body_size(entry: Entry) -> int:

@@ -275,6 +275,19 @@ def without_tracking(url: str) -> str:
     return f"{path}?{kept}{fragment}" if kept else path + fragment
 
 
+def without_secrets(url: str) -> str:
+    """`url` without parameters that hold a secret, by their names or because their values look random."""
+    rest, mark, fragment = url.partition("#")
+    path, _, query = rest.partition("?")
+    kept = "&".join(pair for pair in query.split("&") if not _holds_secret(pair))
+    return f"{path}?{kept}{mark}{fragment}" if kept else f"{path}{mark}{fragment}"
+
+
+def _holds_secret(pair: str) -> bool:
+    name, _, value = map(unquote, pair.partition("="))
+    return is_secret_name(name) or (not _PUBLIC.fullmatch(name) and _looks_random(value or name))
+
+
 def _remembering(form: Callable[[str], str]) -> Callable[[str], str]:
     """`form`, which remembers what it made of the last addresses: those of a post and its author come many times."""
     known = lru_cache(maxsize=1024)(form)

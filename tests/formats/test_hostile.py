@@ -239,3 +239,55 @@ def test_a_body_that_names_a_file_opens_none() -> None:
     """Bytes that look like a path or a URL are only bytes."""
     for body in (b"/etc/hostname", b"file:///etc/hostname", b"http://127.0.0.1/"):
         assert parse_or_none(body) is None
+
+
+PRIVATE = "https://blog.example/feed?format=full&key=SECRET"
+AS_XML = PRIVATE.replace("&", "&amp;")
+OF_PRIVATE_FEEDS = {
+    "page": f"""<title>Ann</title><div class="h-feed"><a class="p-author h-card" href="">Ann</a>
+      <div class="h-entry"><a class="u-url" href="#one">1</a>
+      <div class="e-content">One <a href="#two">two</a></div></div>
+      <div class="h-entry" id="two"><p class="e-content">Two, see {AS_XML}.</p></div></div>""",
+    "page-beside": f"""<base href="{AS_XML}"><div class="h-feed">
+      <div class="h-entry"><a class="u-url" href="#one">1</a><a class="u-in-reply-to" href="#two">2</a></div></div>""",
+    "rss": f"""<rss version="2.0"><channel><title>Ann</title><link>{AS_XML}</link>
+      <item><title>One</title><description>&lt;a href="#x"&gt;x&lt;/a&gt;</description></item>
+      <item><title>Two</title><link>{AS_XML}#two</link></item></channel></rss>""",
+    "atom": f"""<feed xmlns="http://www.w3.org/2005/Atom"><title>Ann</title><link href=""/>
+      <author><name>Ann</name><uri>#me</uri></author><entry><id>{AS_XML}#one</id><title>One</title><link href="#one"/>
+      <content type="html">&lt;a href=""&gt;here&lt;/a&gt;</content></entry></feed>""",
+    "json": f"""{{"version": "https://jsonfeed.org/version/1.1", "home_page_url": "{PRIVATE}", "items": [
+      {{"id": "1", "content_html": "<a href='#x'>x</a>"}}, {{"id": "2", "url": "#two", "content_text": "Two"}}]}}""",
+}
+
+
+@pytest.mark.parametrize("name", OF_PRIVATE_FEEDS)
+def test_the_key_of_a_private_feed_stays_out_of_its_posts(name: str) -> None:
+    """What means the page itself, or names it, is written without the key: posts are passed on."""
+    feed = parse(OF_PRIVATE_FEEDS[name].encode(), PRIVATE, None)
+    assert feed.entries
+    assert "SECRET" not in repr((feed.entries, feed.home, feed.author, identities(feed.entries)))
+    assert "https://blog.example/feed?format=full" in repr(feed.entries), "the rest of the address stays"
+    assert feed.url == PRIVATE, "it is asked at its own address"
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("?u=9f86d081884c7d65", ""), ("?9f86d081884c7d65", ""), ("?access_token=x&p=2", "?p=2"),
+        ("?option=com_blog&id=5", "?option=com_blog&id=5"), ("?list=UC9f86d081884c7d65", "?list=UC9f86d081884c7d65"),
+    ],
+)  # fmt: skip
+def test_what_is_no_secret_stays_in_the_address_of_a_post(query: str, left: str) -> None:
+    """A post at a fragment of a page is found there."""
+    page = b'<div class="h-feed"><div class="h-entry"><a class="u-url" href="#one">1</a></div></div>'
+    assert parse(page, f"https://blog.example/{query}", None).entries[0].url == f"https://blog.example/{left}#one"
+
+
+def test_links_to_files_keep_their_keys() -> None:
+    """A private podcast is heard with them, and a post's own address may have one."""
+    item = """<rss version="2.0"><channel><item><link>https://blog.example/one?key=SECRET</link>
+      <enclosure url="https://blog.example/1.mp3?key=SECRET"/></item></channel></rss>"""
+    entry = parse(item.encode(), PRIVATE, None).entries[0]
+    assert entry.url == "https://blog.example/one?key=SECRET"
+    assert entry.enclosure[0].url == "https://blog.example/1.mp3?key=SECRET"
