@@ -212,7 +212,8 @@ def stock_of(found: Observed) -> Stock:
     channels = size.users * size.channels
     length = size.subscriptions * size.items / channels
     read = len(range(2, size.items, 3)) / size.items
-    sets = ((channels, length), (channels, length * (1 - read)), (channels, length * read))
+    arrivals = (size.users, size.channels * length)
+    sets = ((channels, length), (channels, length * (1 - read)), (channels, length * read), arrivals)
     items = float(size.feeds * size.items)
     return Stock(size.users, channels, size.feeds, size.subscriptions, items, 0.0, found.json, sets)
 
