@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+import orjson
 import re2
 
 from microsub.model.plaintext import normalised
@@ -40,6 +41,11 @@ class Searched:
         kind = wire.get("post-type")
         return cls(kind if isinstance(kind, str) else "", text, fold(text))
 
+    @classmethod
+    def all_of(cls, posts: Mapping[str, bytes]) -> dict[str, Searched]:
+        """From the JSON of items, by their ids. Seconds for long texts."""
+        return {item_id: cls.of(orjson.loads(data)) for item_id, data in posts.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -49,30 +55,36 @@ class Filter:
     exclude_types: frozenset[str] = frozenset()
     include_words: tuple[str, ...] = ()
     exclude_words: tuple[str, ...] = ()
-    include: Pattern | None = None
-    exclude: Pattern | None = None
+    include: str = ""
+    exclude: str = ""
     broken: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Filter:
         """From a valid `filters` object; an expression that isn't valid any more is left out."""
-        patterns: dict[str, Pattern] = {}
+        patterns: dict[str, str] = {}
         broken = []
         for name in ("include_regex", "exclude_regex"):
             if pattern := settings.get(name):
                 try:
-                    patterns[name] = compiled(pattern)
+                    compiled(pattern)
                 except PatternError:
                     broken.append(name)
+                else:
+                    patterns[name] = pattern
         return cls(
             frozenset(_lowered(settings.get("include_types"))),
             frozenset(_lowered(settings.get("exclude_types"))),
             tuple(map(fold, settings.get("include_words") or ())),
             tuple(map(fold, settings.get("exclude_words") or ())),
-            patterns.get("include_regex"),
-            patterns.get("exclude_regex"),
+            patterns.get("include_regex", ""),
+            patterns.get("exclude_regex", ""),
             tuple(broken),
         )
+
+    def chosen(self, posts: Mapping[str, Searched]) -> set[str]:
+        """Which of the posts come in, by their ids. Seconds for long texts and slow expressions."""
+        return {item_id for item_id, post in posts.items() if self.takes(post)}
 
     def takes(self, post: Searched) -> bool:
         """Whether the post comes in."""
@@ -80,7 +92,7 @@ class Filter:
             return False
         if post.kind in self.exclude_types:
             return False
-        wanted = bool(self.include_words) or self.include is not None
+        wanted = bool(self.include_words or self.include)
         if wanted and not (has_words(post.folded, self.include_words) or _found(self.include, post.text)):
             return False
         return not (has_words(post.folded, self.exclude_words) or _found(self.exclude, post.text))
@@ -117,8 +129,8 @@ def _joins(character: str) -> bool:
     return (character.isalnum() or character == "_") and unicodedata.category(character) != "Lo"
 
 
-def _found(pattern: Pattern | None, text: str) -> bool:
-    return pattern is not None and pattern.search(text) is not None
+def _found(pattern: str, text: str) -> bool:
+    return bool(pattern) and compiled(pattern).search(text) is not None
 
 
 def _lowered(kinds: Any) -> Iterable[str]:
@@ -133,6 +145,9 @@ LONGEST = 2000
 
 _MEMORY = 4 * 1024 * 1024
 """Bytes that one compiled expression may take, its cache of states included."""
+
+MOST_COMPILED = 32
+"""Expressions that a process keeps compiled: 128 MiB of the largest. An ordinary one is made in some microseconds."""
 
 _WORDS = {
     "missing )": "a '(' that isn't closed",
@@ -167,7 +182,7 @@ class PatternError(ValueError):
         self.position = position
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_COMPILED)
 def compiled(pattern: str) -> Pattern:
     """The expression, ready for use. Case counts unless it says `(?i)`. Raises PatternError."""
     if len(pattern) > LONGEST:
@@ -176,6 +191,7 @@ def compiled(pattern: str) -> Pattern:
         made: Pattern = re2.compile(pattern, _options())
     except re2.error as error:
         raise _explained(pattern, error) from error
+    re2.purge()  # it would keep 128 of its own
     return made
 
 

@@ -245,16 +245,13 @@ class OutputContents:
 
     async def _fitting(self, filters: str, hashes: Mapping[str, str]) -> dict[str, str]:
         """Those whose posts the filters let in; the process remembers the others, as long as there aren't too many."""
-        takes = Filter.of(orjson.loads(filters)).takes
-        fitting = {}
+        rows = await self._items.data(list(hashes))
+        found = {item: data for item, data in zip(hashes, rows, strict=True) if data is not None}
+        chosen = await asyncio.to_thread(lambda: Filter.of(orjson.loads(filters)).chosen(Searched.all_of(found)))
         if len(self._refused) > _MOST_REFUSED:
             self._refused.clear()
-        for (item, hash_), data in zip(hashes.items(), await self._items.data(list(hashes)), strict=True):
-            if data is not None and takes(Searched.of(orjson.loads(data))):
-                fitting[item] = hash_
-            else:
-                self._refused.add((filters, item))
-        return fitting
+        self._refused |= {(filters, item) for item in hashes if item not in chosen}
+        return {item: hash_ for item, hash_ in hashes.items() if item in chosen}
 
     # --- the document
 

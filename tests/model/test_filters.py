@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from microsub.model.filters import Filter, Searched
+from microsub.model.filters import MOST_COMPILED, Filter, Searched, compiled
 from microsub.model.settings import Filters
 
 
@@ -101,3 +102,12 @@ def test_marks_without_end_on_a_letter_take_no_long_time(marks: str) -> None:
     assert takes({"include_words": ["\u00e9t\u00e9"]}, found)
     assert takes({"include_words": ["dogs"]}, found)
     assert time.process_time() - started < 2
+
+
+def test_few_expressions_are_kept_compiled() -> None:
+    """Each may take four megabytes: filters keep their text, and a process keeps the last used ones."""
+    kind = type(compiled("a"))
+    filters = [Filter.of({"exclude_regex": f"number {number}"}) for number in range(3 * MOST_COMPILED)]
+    gc.collect()
+    assert sum(isinstance(one, kind) for one in gc.get_objects()) <= MOST_COMPILED
+    assert not filters[0].takes(post("number 0")), "it is compiled again"

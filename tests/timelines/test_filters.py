@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import orjson
 import pytest
 
+from microsub.model.filters import Filter, Searched
 from microsub.model.reader import TimelineItem
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
@@ -91,3 +94,20 @@ async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
     assert (found.added, found.read) == (("5",), ("4",))
     await settings(world, OwnChannelSettings(max_items=0), "work")
     assert len((await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=1)).read) == 3
+
+
+async def test_posts_are_chosen_beside_the_loop(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow expression, or a word that nearly stands everywhere in a long text, holds up nobody else."""
+    threads = []
+    takes = Filter.takes
+
+    def noting(rule: Filter, post: Searched) -> bool:
+        threads.append(threading.current_thread())
+        return takes(rule, post)
+
+    monkeypatch.setattr(Filter, "takes", noting)
+    await settings(world, NO_SPAM)
+    await world.add("home", says(world, 1, "spam"), says(world, 2, "ham"))
+    assert await world.ids("home") == ["2"]
+    assert threads
+    assert threading.current_thread() not in threads
