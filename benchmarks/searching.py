@@ -137,8 +137,7 @@ async def _cost(folder: Path, feeds: int) -> Cost:
     """One first load, and the index of it."""
     async with place(folder, feeds, timeline=1) as there:
         settings = Settings(data_dir=folder / "data")
-        timing = FollowTiming(pause=0.01, compare=3600)
-        follower = wiring.worker.follower(settings, there.stores, timing)
+        follower = wiring.worker.follower(settings, there.stores, FollowTiming(compare=3600))
         with workers(folder, 1, search="off") as (pid,):
             await there.workers(1)
             await follower.build()

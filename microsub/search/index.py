@@ -23,10 +23,10 @@ VERSION = "1"
 """Of what stands in the file, the folding of words included. A file of another one is built again."""
 
 IN_A_SECOND = 64
-"""Rows for posts of the same second. More of them than that take rows of the seconds, hours or days behind it."""
+"""Rows for posts of the same second. A post whose row is taken has one of the minute, hour or day behind it."""
 
-_SPANS = (1, 60, 3600, 86_400)
-_TRIES = 8
+_SPANS = (60, 3600, 86_400)
+_TRIES = 4
 _LATEST = 2.0**40
 _HASH_BYTES = 32 * 1024 * 1024
 """Memory for words that aren't written yet: few large writes cost half of many small ones."""
@@ -235,14 +235,14 @@ class Generation:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, documents: Iterable[IndexedPost], gone: Iterable[int], facts: Mapping[str, str]) -> None:
-        """Take in posts, new and edited ones, and let those go that are `gone`; note `facts` in the same step."""
+        """Take in posts, new and edited ones, each once; empty the rows of items that are `gone`; note `facts`.
+
+        All in one step.
+        """
         with _explained(self.path), self._transaction():
-            for item in gone:
-                self._empty(item)
-            texts = []
-            for one in documents:
-                self._empty(one.item)
-                texts.append((self._row_for(one), one.title, one.author, one.body, one.marks))
+            posts = list(documents)
+            self._empty([*gone, *(post.item for post in posts)])
+            texts = [(self._row_for(post), post.title, post.author, post.body, post.marks) for post in posts]
             texts.sort()  # FTS5 writes all that it has gathered whenever a row is less than the one before
             self._database.executemany(
                 "INSERT INTO words (rowid, title, author, body, marks) VALUES (?, ?, ?, ?, ?)", texts
@@ -262,13 +262,12 @@ class Generation:
     def _note(self, facts: Mapping[str, str]) -> None:
         self._database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
-    def _empty(self, item: int) -> None:
-        self._database.execute("UPDATE rows SET item = NULL WHERE item = ?", (item,))
+    def _empty(self, items: Iterable[int]) -> None:
+        self._database.executemany("UPDATE rows SET item = NULL WHERE item = ?", ((item,) for item in items))
 
-    def _row_for(self, document: IndexedPost) -> int:
-        for row in _rows_for(document.item, document.score):
-            taken = self._database.execute("INSERT OR IGNORE INTO rows VALUES (?, ?)", (row, document.item))
-            if taken.rowcount:
+    def _row_for(self, post: IndexedPost) -> int:
+        for row in _rows_for(post.item, post.score):
+            if self._database.execute("INSERT OR IGNORE INTO rows VALUES (?, ?)", (row, post.item)).rowcount:
                 return row
         raise AssertionError("rows never end")
 
@@ -287,7 +286,7 @@ class Generation:
 
 
 def _rows_for(item: int, score: float) -> Iterator[int]:
-    """Where a post may stand, the best place first: in its second, else as near as there is room."""
+    """Where a post may stand, the best place first: in its second, else in the shortest span that has room."""
     first = row_at(score)
     yield first + item % IN_A_SECOND
     scattered = item

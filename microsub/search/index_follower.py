@@ -176,11 +176,10 @@ class IndexFollower:
     async def _take_events(self, thread: _Thread, generation: Generation) -> int:
         """Bring in what has happened since the generation was written last; how many events that were."""
         cursor = (await thread.run(generation.facts))["cursor"]
-        events = await self._events.since(cursor, 2 * _TOO_MANY)
-        if events:
-            ids = dict.fromkeys(int(event.post) for event in events if event.post)
-            await self._write(thread, generation, list(ids), cursor=events[-1].id)
-        return len(events)
+        changed = await self._events.posts_since(cursor, 2 * _TOO_MANY)
+        if changed.events:
+            await self._write(thread, generation, changed.posts, cursor=changed.last)
+        return changed.events
 
     async def _compare(self, thread: _Thread, generation: Generation) -> None:
         """Bring in posts that came without an event, and take out some that went without one."""

@@ -9,7 +9,7 @@ character alone behind them: a longer word is a phrase of pairs, and a single ch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
@@ -75,7 +75,8 @@ def _pairs(run: re.Match[str]) -> str:
 
 def words_of(text: str) -> list[str]:
     """The words of a post's text, as the tokenizer makes them."""
-    return [word.lower() for word in _WORD.findall(folded(text))]
+    words: list[str] = _WORD.findall(folded(text).lower())
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,21 +124,29 @@ class IndexedPost:
     marks: str
 
 
-_LINKS = ("in-reply-to", "like-of", "repost-of", "bookmark-of", "follow-of", "category")
+_LINKS = ("url", "in-reply-to", "like-of", "repost-of", "bookmark-of", "follow-of", "category")
 
 
 def document(item: int, score: float, wire: Mapping[str, Any]) -> IndexedPost:
     """What is found of an item with that JSON (`docs/reference/api.md`, Items): also what it replies to and repeats."""
+    body = _body(wire)
     refs = wire.get("refs")
     quoted = [ref for ref in refs.values() if isinstance(ref, Mapping)] if isinstance(refs, Mapping) else []
-    body = [part for entry in (wire, *quoted) for part in _body(entry)]
-    body += [part for ref in quoted for part in (*_texts(ref, "name"), *_person(ref))]
-    author = [part for entry in (wire,) for part in _person(entry)]
-    links = [address for name in ("url", *_LINKS) for address in _texts(wire, name) if "://" in address]
+    for ref in quoted:
+        body += _body(ref)
+    for ref in quoted:
+        body += [*_texts(ref, "name"), *_person(ref)]
+    links = [address for name in _LINKS if name in wire for address in _texts(wire, name) if "://" in address]
     marks = [ALL, feed_word(str(wire.get("_source", ""))), kind_word(str(wire.get("post-type", "")))]
-    marks += [word for address in dict.fromkeys(links) for word in link_words(address[:2048])]
+    for address in dict.fromkeys(links):
+        marks += link_words(address[:2048])
     return IndexedPost(
-        item, score, _joined(_texts(wire, "name")), _joined(author), _joined(body), " ".join(marks).replace("\0", " ")
+        item,
+        score,
+        _joined(_texts(wire, "name")),
+        _joined(_person(wire)),
+        _joined(body),
+        " ".join(marks).replace("\0", " "),
     )
 
 
@@ -145,34 +154,34 @@ def _joined(parts: Iterable[str]) -> str:
     return folded("\n".join(parts)[:MOST_CHARACTERS])
 
 
-def _body(entry: Mapping[str, Any]) -> Iterator[str]:
-    content = entry.get("content")
+def _body(entry: Mapping[str, Any]) -> list[str]:
+    content, summary = entry.get("content"), entry.get("summary")
     text = content.get("text") if isinstance(content, Mapping) else content
-    yield from _strings(text or entry.get("summary"))
-    if text and isinstance(summary := entry.get("summary"), str) and summary[:200] not in text:
-        yield summary
-    yield from _texts(entry, "category")
+    body = [*_strings(text or summary)]
+    if text and isinstance(summary, str) and summary[:200] not in text:
+        body.append(summary)
+    body += _texts(entry, "category")
     for name in ("checkin", "location"):
         if isinstance(place := entry.get(name), Mapping):
-            yield from _texts(place, "name")
-            yield from _texts(place, "locality")
+            body += [*_texts(place, "name"), *_texts(place, "locality")]
     for enclosure in entry.get("enclosure") or ():
         if isinstance(enclosure, Mapping):
-            yield from _texts(enclosure, "title")
+            body += _texts(enclosure, "title")
+    return body
 
 
-def _person(entry: Mapping[str, Any]) -> Iterator[str]:
+def _person(entry: Mapping[str, Any]) -> list[str]:
     author = entry.get("author")
-    if isinstance(author, Mapping):
-        yield from _texts(author, "name")
-        yield from _texts(author, "url")
+    return [*_texts(author, "name"), *_texts(author, "url")] if isinstance(author, Mapping) else []
 
 
-def _texts(entry: Mapping[str, Any], name: str) -> Iterator[str]:
+def _texts(entry: Mapping[str, Any], name: str) -> Sequence[str]:
     return _strings(entry.get(name))
 
 
-def _strings(value: object) -> Iterator[str]:
-    for one in value if isinstance(value, list) else (value,):
-        if isinstance(one, str) and one:
-            yield one
+def _strings(value: object) -> Sequence[str]:
+    if isinstance(value, str):
+        return (value,) if value else ()
+    if isinstance(value, list):
+        return [one for one in value if isinstance(one, str) and one]
+    return ()
