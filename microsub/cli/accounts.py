@@ -136,10 +136,15 @@ async def user_remove(settings: Settings, stores: Stores, name: str) -> None:
 @click.argument("name")
 @on_stores()
 async def user_restore(settings: Settings, stores: Stores, name: str) -> None:
-    """Bring back a user who was removed less than 30 days ago."""
+    """Bring back a user who was removed less than 30 days ago.
+
+    Apps and browsers have to sign in again.
+    """
     await wiring.backend.require_user(settings, stores, name)
     await wiring.backend.restore_user(settings, stores, name, time.time())
-    say(f"restored {name}")
+    say(
+        f"restored {name}; apps and browsers sign in again, and new tokens are made with 'microsub token create {name}'"
+    )
 
 
 def _require_profile(what: str, me: str) -> None:

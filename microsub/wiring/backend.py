@@ -158,17 +158,19 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
     there = await stores.accounts.user(name)
     if there is not None and there.disabled is None:
         await applier(stores).apply(Change(What.USER_REMOVED, name), now)
-    await end_sessions(stores, name)
+    await stores.accounts.end_access(name)
     return taken_out
 
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
-    """Undo `remove_user`. Raises NotFound, and InvalidRequest where the address is taken."""
+    """Undo `remove_user`, but for what signs in. Raises NotFound, and InvalidRequest where the address is taken."""
     from microsub.configuration.facts import Change, What
 
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"'{name}' is no user who was removed")
+    # The account may have been taken out of the file, which ends nothing for good.
+    await stores.accounts.end_access(name)
     await applier(stores).apply(Change(What.USER_ADDED, name, value=found.me, restored=True), now)
     await configuration(settings, stores).write_back()
 

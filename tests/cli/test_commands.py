@@ -406,6 +406,14 @@ def test_who_was_added_by_a_command_is_removed_by_one(run: Run) -> None:
     assert declared()["alice"] == BACKEND["users"]["alice"]
 
 
+def test_who_is_restored_signs_in_again(run: Run) -> None:
+    """What signed in before may be why they were removed."""
+    run("token", "create", "alice")
+    assert run("user", "remove", "alice").exit_code == 0
+    assert "token create alice" in run("user", "restore", "alice").stdout
+    assert json.loads(run("token", "list", "alice", "--json").stdout) == []
+
+
 def test_an_entry_that_isnt_the_servers_to_take_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without write-back, or with what couldn't be written again: the message says what to do; nothing changes."""
     kept = {**BACKEND["users"]["alice"], "token_endpoint": "https://tokens.example/"}

@@ -97,6 +97,14 @@ async def test_expired_revoked_and_disabled_tokens_are_refused_at_once(world: On
     assert not await world.accounts.revoke(ANN, credential.digest[:10])
 
 
+async def test_a_disabled_user_gets_no_token(world: OneReader) -> None:
+    """A request that was let in a moment before leaves nothing that would be good after a restore."""
+    await world.accounts.disable_user(ANN, NOW)
+    with pytest.raises(NotFound):
+        await world.accounts.create_token(ANN, ["read"], "late", NOW)
+    assert await world.accounts.tokens(ANN) == []
+
+
 async def test_an_expired_token_leaves_the_list(world: OneReader) -> None:
     """A token past its time to live is neither listed nor kept."""
     await world.accounts.create_token(ANN, ["read"], "old", NOW, expires=NOW)

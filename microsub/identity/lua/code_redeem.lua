@@ -14,10 +14,11 @@
 --       and what was given for it is taken back; 'given'; 'again': given a moment ago; 'full': no more may be granted, and
 --       the code stays as it was
 -- include: grants
+-- include: user
 local code = redis.call('HMGET', KEYS[2], 'expires', 'used', 'use', 'grant', 'client', 'scope', 'title')
 if not code[1] then return 'unknown' end
 local now, fits = tonumber(ARGV[1]), ARGV[2] == '1'
-if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], 'disabled') == 1 then return 'disabled' end
+if not is_active(KEYS[1]) then return 'disabled' end
 if code[2] then
   local same = fits and code[3] == ARGV[3] and now - tonumber(code[2]) <= tonumber(ARGV[4])
   if same and (ARGV[3] == 'profile' or redis.call('EXISTS', KEYS[5]) == 1) then return 'again' end

@@ -11,10 +11,11 @@
 -- reply 'unknown'; 'disabled'; 'expired'; 'reused': not the newest refresh token, and the grant has been ended; 'given';
 --       'again': given a moment ago
 -- include: grants
+-- include: user
 local grant = redis.call('HMGET', KEYS[2], 'refresh', 'before', 'renewed', 'expires', 'tokens', 'client', 'seed')
 if not grant[1] then return 'unknown' end
 local now = tonumber(ARGV[1])
-if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], 'disabled') == 1 then return 'disabled' end
+if not is_active(KEYS[1]) then return 'disabled' end
 if tonumber(grant[4]) <= now then return 'expired' end
 if ARGV[3] ~= grant[1] then
   local same = ARGV[3] == grant[2] and ARGV[6] == grant[1] and now - tonumber(grant[3]) <= tonumber(ARGV[4])

@@ -1,4 +1,4 @@
--- Writes a token of a user that exists, where it has a mark, in the place of the earlier ones with that mark.
+-- Writes a token of a user who isn't disabled, where it has a mark, in the place of the earlier ones with that mark.
 --
 -- Atomic: a token never stands without its line in the list by which it can be found and revoked, and of several that
 -- are made at once with the same mark one stays. An end that is no time is refused before the first write: EXPIREAT
@@ -7,12 +7,13 @@
 -- KEYS  1 user  2 token  3 tokens
 -- ARGV  1 digest  2 scopes  3 client  4 now  5 time of expiry or ''  6 mark or ''  7 pattern: token
 --       8 pattern: refused  9 seconds for which it is known of an earlier one that it has ended
--- reply 0: no such user; 1
+-- reply 0: no such user, or disabled; 1
+-- include: user
 local expires = ARGV[5] ~= '' and tonumber(ARGV[5])
 if ARGV[5] ~= '' and not (expires and expires >= 0 and expires < 253402300800) then
   return redis.error_reply('ERR expires: no time before the year 10000')
 end
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+if not is_active(KEYS[1]) then return 0 end
 if ARGV[6] ~= '' then
   for _, digest in ipairs(redis.call('SMEMBERS', KEYS[3])) do
     local earlier = string.gsub(ARGV[7], '%*', digest)

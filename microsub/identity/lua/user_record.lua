@@ -8,7 +8,8 @@
 --       3 seconds that it is kept, or ''  4 its digest  5.. pairs of field and value
 -- reply 0: no such user, or disabled; -1: the invitation isn't good; -2: there are as many as there may be; -3: the field
 --       is there already; 1
-if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], 'disabled') == 1 then return 0 end
+-- include: user
+if not is_active(KEYS[1]) then return 0 end
 if ARGV[1] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[1] then return -1 end
 if ARGV[2] ~= '' then
   if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[2]) then return -2 end

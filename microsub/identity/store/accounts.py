@@ -154,7 +154,7 @@ class Accounts:
     async def disable_user(self, name: str, now: float) -> None:
         """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound.
 
-        Password, passkeys and invitation go at once: a restored user is invited again.
+        Password, passkeys and invitation go at once: a restored user is invited again. `end_access` ends the rest.
         """
         await self._change(name, "disabled", now, forgets=True)
         await forget_credentials(self._redis, name)
@@ -220,8 +220,8 @@ class Accounts:
         """Make a token and return it: the only time that it is seen.
 
         One with a `mark`, which nobody can choose, ends the user's earlier ones with the same. Raises NotFound for an
-        unknown user, InvalidRequest for an end that is no time before the year 10000 and for a client that isn't a
-        line of at most 200 characters.
+        unknown or disabled user, InvalidRequest for an end that is no time before the year 10000 and for a client that
+        isn't a line of at most 200 characters.
         """
         if len(client) > _LONGEST_CLIENT or CONTROLS.search(client):
             raise InvalidRequest(f"'client' is '{escaped(client[:80])}': expected one line of at most 200 characters")

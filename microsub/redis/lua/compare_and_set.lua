@@ -5,7 +5,8 @@
 -- KEYS  1 hash  2 user, where they must be there and not disabled
 -- ARGV  per field: name, value as it was read, value from now on or '' for none
 -- reply how many were changed
-if KEYS[2] and (redis.call('EXISTS', KEYS[2]) == 0 or redis.call('HEXISTS', KEYS[2], 'disabled') == 1) then return 0 end
+-- include: user
+if KEYS[2] and not is_active(KEYS[2]) then return 0 end
 local changed = 0
 for i = 1, #ARGV, 3 do
   if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
