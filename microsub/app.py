@@ -33,8 +33,12 @@ from microsub.library.api import PATH as POST_STORE
 from microsub.library.api import PostStoreEndpoint
 from microsub.outputs.api import actions as output_actions
 from microsub.outputs.api.documents import OutputEndpoint
+from microsub.outputs.values import HUB
 from microsub.outputs.values import PATH as OUTPUTS
 from microsub.push.callbacks import WebSubEndpoint
+from microsub.push.hub.api import TABLE as TOPIC_ACTIONS
+from microsub.push.hub.api import HubEndpoint, TopicEndpoint
+from microsub.push.hub.topics import PATH as TOPICS
 from microsub.push.hubs import PATH as WEBSUB
 from microsub.settings import METRICS_NETWORKS, Network
 from microsub.surface import Services
@@ -97,7 +101,7 @@ def _within(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Se
 
 ENDPOINT = "/microsub"
 
-TABLE: Table = {**READING, **output_actions.TABLE}
+TABLE: Table = {**READING, **output_actions.TABLE, **TOPIC_ACTIONS}
 """All actions of the Microsub endpoint."""
 
 _ENDING = "the server is stopping: try again in some seconds"
@@ -119,6 +123,8 @@ class Application(Starlette):
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
             Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
             Route(f"{WEBSUB}{{place:path}}", WebSubEndpoint(services.callbacks)),
+            Route(HUB, HubEndpoint(services.redis, services.topics, services.clock)),
+            Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),
             *page_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),

@@ -128,6 +128,17 @@ WEBSUB_DELIVERIES = Counter(
 )
 WEBSUB_POSTS = Counter("microsub_websub_posts", "New posts that hubs brought")
 WEBSUB_MISSED = Counter("microsub_websub_missed", "New posts that polls found although the feed's hub delivers")
+HUB_VERIFICATIONS = Counter(
+    "microsub_hub_verifications",
+    "What became of requests to our own hub: verified, unverified, ended, or denied (the topic has ended)",
+    ["end"],
+)
+HUB_DELIVERIES = Counter(
+    "microsub_hub_deliveries",
+    "Deliveries of our own hub by end: delivered, failed (tried again), given_up (until the topic changes again), or "
+    "gone (the callback has ended the subscription)",
+    ["end"],
+)
 WEBSUB_FEEDS = Gauge(
     "microsub_websub_feeds",
     "Followed feeds that name a hub, by state: pushed, subscribed (the hub has yet to deliver, or was slower than a "

@@ -306,6 +306,14 @@ class Settings:
         "Where this machine's index of posts lies, which is built again by itself when it is lost. By default the "
         "folder `search` of the data folder, also with a Redis of your own.",
     )
+    hub_feeds: bool = setting(
+        "on or off",
+        _switch,
+        "off",
+        "on or off",
+        "Whether anybody may read what is stored of followed feeds at `/topics/feed.json?url=…`, and subscribe to it "
+        "at the hub. Feeds whose address looks like a secret are left out.",
+    )
     log_format: str = setting(
         "word",
         _one_of(*LOG_FORMATS),

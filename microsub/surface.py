@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from microsub.discovery.search import Search
@@ -23,6 +23,7 @@ from microsub.model.reader import Credential
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.posts.items import Items
 from microsub.push.callbacks import Callbacks
+from microsub.push.hub.topics import Topics
 from microsub.redis.protocol import Redis
 from microsub.search.post_search import PostSearch
 from microsub.timelines.channels import Channels
@@ -31,6 +32,10 @@ from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
 from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
+
+
+async def _ignored(_user: str, _now: float) -> None:
+    """Nobody subscribes to topics of a server that is no hub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,8 @@ class Services:
 
     `clock` gives the Unix time in seconds; tests put their own there. `post_search` is missing where it is off.
     `changed` is called after a change of what backend.json declares, so that it is soon written back; it mustn't block.
-    `public_url` is the server's address as far as it is known.
+    `public_url` is the server's address as far as it is known; `topics` are those of the hub, missing where it isn't.
+    `topics_changed` is called with a user who did something that may change their topics, and the time.
     """
 
     accounts: Accounts
@@ -78,4 +84,6 @@ class Services:
     clock: Callable[[], float] = time.time
     post_search: PostSearch | None = None
     changed: Callable[[], None] = lambda: None
+    topics: Topics | None = None
+    topics_changed: Callable[[str, float], Awaitable[object]] = _ignored
     token_use: ActivityNotes[Credential] | None = None

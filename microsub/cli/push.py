@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from microsub.feeds.push_health import PushHealth
+    from microsub.push.hub.store import CallbackHealth
     from microsub.push.store import PushStatus
     from microsub.wiring.stores import Stores
 
@@ -32,16 +34,19 @@ async def push_status(settings: Settings, stores: Stores, as_json: bool) -> None
     """Show which feeds are pushed or polled, and what hubs do.
 
     All followed feeds that name a hub are listed, with the reason where they are polled. Pushed: the hub has delivered
-    something, its lease lasts, and no poll found posts first; such feeds are polled once a day. Nobody is asked: this
-    is what stands in the store. Counts of a hub go back for 90 days at most.
+    something, its lease lasts, and no poll found posts first; such feeds are polled once a day. Callbacks are those of
+    subscribers of this server's own hub, by host; failing ones are being tried again. Nobody is asked: this is what
+    stands in the store. Counts go back for 90 days at most.
 
     Example: microsub push status --json
     """
+    from microsub.push.hub.store import hub_status
     from microsub.push.store import Agreements, status_of
 
     found = await status_of(stores.feeds, Agreements(stores.redis), time.time())
+    callbacks = await hub_status(stores.redis, time.time())
     if as_json:
-        print_json(_as_json(found))
+        print_json({**_as_json(found), "callbacks": {host: asdict(one) for host, one in callbacks.items()}})
         return
     if settings.base_url is None:
         say("no hub is asked, because MICROSUB_BASE_URL isn't set", err=True)
@@ -49,6 +54,8 @@ async def push_status(settings: Settings, stores: Stores, as_json: bool) -> None
         say(_feed_line(feed.url, health))
     for host, counts in sorted(found.hubs.items()):
         say(_hub_line(host, found.of_hub(host), counts))
+    for host, one in callbacks.items():
+        say(_callbacks_line(host, one))
     if not found.feeds:
         say("no followed feed names a hub", err=True)
 
@@ -81,6 +88,15 @@ def _feed_line(url: str, health: PushHealth) -> str:
 
 
 def _hub_line(host: str, feeds: list[PushHealth], counts: Mapping[str, int]) -> str:
-    done = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     pushed = sum(one.pushed for one in feeds)
-    return escaped(f"hub {host}: {counted(len(feeds), 'feed')}, {pushed} pushed" + (f"; {done}" if done else ""))
+    return escaped(f"hub {host}: {counted(len(feeds), 'feed')}, {pushed} pushed{_tallies(counts)}")
+
+
+def _callbacks_line(host: str, health: CallbackHealth) -> str:
+    subscriptions = counted(health.subscriptions, "subscription")
+    return escaped(f"callbacks {host}: {subscriptions}, {health.failing} failing{_tallies(health.counts)}")
+
+
+def _tallies(counts: Mapping[str, int]) -> str:
+    done = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    return f"; {done}" if done else ""

@@ -105,10 +105,14 @@ class Patient:
     settings: Callable[[], DeliverySettings] = DeliverySettings
 
 
+Delivered = Callable[[str, Sequence[str]], Awaitable[object]]
+"""Hears of which feed something came, and to which users, before the message is acknowledged."""
+
+
 class Delivery:
     """Puts items into timelines and applies edits there.
 
-    Without `patient` all get everything at once.
+    Without `patient` all get everything at once. `delivered` hears of it.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Delivery:
         settings: SettingsOfUsers = default_settings_of_users,
         *,
         patient: Patient | None = None,
+        delivered: Delivered | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._redis = redis
@@ -128,6 +133,7 @@ class Delivery:
         self._adder = adder
         self._settings = settings
         self._patient = patient
+        self._delivered = delivered
         self._clock = clock
 
     async def handle(self, message: Message) -> None:
@@ -142,6 +148,7 @@ class Delivery:
             items = {item.id: item for item in await self._items.timeline_items(ids)}
             await self._add(news.feed, _of(items, news.new), [news.target], now)
             await self._take_back(news.new, [news.target], now)
+            await self._tell(news.feed, [news.target])
             return
         asking = self._feeds.audience.asking(news.feed)
         known, edition = await self._items.timeline_items_of(news.feed, ids, asking)
@@ -151,6 +158,11 @@ class Delivery:
         await self._recheck(_of(items, news.edited), places, now)
         await self._reconsider(news.feed, _of(items, (*news.edited, *news.reworded)), places, now)
         await self._take_back(ids, places, now)
+        await self._tell(news.feed, places)
+
+    async def _tell(self, feed_id: str, places: Sequence[Place]) -> None:
+        if self._delivered is not None:
+            await self._delivered(feed_id, [user for user, _ in places])
 
     async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to one timeline; how many it took in.

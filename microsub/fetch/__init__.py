@@ -23,6 +23,7 @@ from microsub.fetch.values import (
     Sender,
     Sending,
     SendLimits,
+    SentDocument,
 )
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "SendLimits",
     "Sender",
     "Sending",
+    "SentDocument",
     "SpacedFetcher",
     "asking_for",
     "out_of_descriptors",

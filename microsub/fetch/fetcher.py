@@ -32,6 +32,7 @@ from microsub.fetch.values import (
     NotModified,
     Reason,
     Sending,
+    SentDocument,
 )
 from microsub.kit.urls import mask_credentials
 
@@ -195,8 +196,10 @@ class Fetcher:
         fields = headers.of_request(target.authority, agent, sending.accept)
         body = b""
         if sending.method == "POST":
-            body = urlencode(sending.form or {}, errors="replace").encode("ascii")
-            fields.append((b"Content-Type", b"application/x-www-form-urlencoded"))
+            document = sending.document or _as_document(sending)
+            body = document.body
+            fields.append((b"Content-Type", document.content_type.encode("ascii")))
+            fields += [(name.encode("ascii"), value.encode("ascii")) for name, value in document.headers]
             fields.append((b"Content-Length", str(len(body)).encode("ascii")))
         if sending.bearer is not None:
             if target.origin != first.origin:
@@ -212,7 +215,7 @@ class Fetcher:
         self, sending: Sending, target: HopTarget, reply: Reply, hops: tuple[Hop, ...], clock: asyncio.Timeout
     ) -> Answered:
         fields = headers.readable(reply.fields)
-        if sending.method == "HEAD":
+        if sending.method == "HEAD" or not sending.limits.body:
             return Answered(reply.status, fields, b"", target.url, hops)
         body, room = await read_body(reply, fields, sending.limits.body, self._room, clock)
         return Answered(reply.status, fields, body, target.url, hops, room)
@@ -223,9 +226,14 @@ def _target(sending: Sending) -> HopTarget:
         raise HopError("bad_url", "the URL has a control character in it")
     if sending.bearer is not None and not _TOKEN.fullmatch(sending.bearer):
         raise HopError("protocol", "invalid token, expected characters that a header may hold")
-    if sending.form is not None and sending.method != "POST":
-        raise ValueError("a form goes with a POST")
+    if (sending.form is not None or sending.document is not None) and sending.method != "POST":
+        raise ValueError("a form or a document goes with a POST")
     return target_of(sending.url)
+
+
+def _as_document(sending: Sending) -> SentDocument:
+    body = urlencode(sending.form or {}, errors="replace").encode("ascii")
+    return SentDocument(body, "application/x-www-form-urlencoded")
 
 
 def _validator(raw: headers.RawHeaders, name: bytes) -> str | None:

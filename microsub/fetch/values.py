@@ -184,7 +184,10 @@ Method = Literal["GET", "HEAD", "POST"]
 
 @dataclass(frozen=True, slots=True)
 class SendLimits:
-    """Bounds of one exchange: `total` in seconds, `body` in bytes after decompression."""
+    """Bounds of one exchange: `total` in seconds, `body` in bytes after decompression.
+
+    With 0 bytes no body is read: the status alone counts. With -1 redirects the first reply is the last.
+    """
 
     total: float = 5.0
     body: int = 64 * 1024
@@ -192,12 +195,21 @@ class SendLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class SentDocument:
+    """A body for the recipient that named the address, with its type and `headers` of its own."""
+
+    body: bytes = field(repr=False)
+    content_type: str
+    headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Sending:
     """One request to an endpoint.
 
-    A `form` makes sense in a POST alone; neither it nor `bearer` is shown by `repr`. `in_clear` says that nothing in
-    the form is secret, so that it may go by http. `web_ports`: it goes to ports 80 and 443 alone, but in networks that
-    the admin lists.
+    A `form` or a `document` makes sense in a POST alone; neither it nor `bearer` is shown by `repr`. `in_clear` says
+    that nothing in the form is secret, so that it may go by http. `web_ports`: it goes to ports 80 and 443 alone, but
+    in networks that the admin lists.
     """
 
     url: str
@@ -208,6 +220,7 @@ class Sending:
     limits: SendLimits = SendLimits()
     in_clear: bool = False
     web_ports: bool = False
+    document: SentDocument | None = None
 
     @property
     def is_secret(self) -> bool:

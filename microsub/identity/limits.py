@@ -177,3 +177,12 @@ REGISTERED = 60.0
 """For which it is remembered whether a user registered themselves: it never changes."""
 PROFILE_PAGE = 300
 """For which apps may keep a page that this server lends to a user."""
+
+# The hub, and the documents of its topics. A subscription makes this server ask a callback that strangers choose.
+
+HUB_REQUESTS_OF_NETWORK = RateLimit("requests to the hub", "network", 600)
+HUB_REQUESTS_TO_HOST = RateLimit("requests to the hub", "callback host", 600)
+"""What an instance of ours asks when it begins: a burst, then five a second."""
+HUB_UNKNOWN_OF_NETWORK = RateLimit("requests to the hub for what is no topic", "network", 60)
+HUB_PUBLISHES_OF_TOPIC = RateLimit("notices that a topic has changed", "topic", 60)
+TOPICS_OF_NETWORK = RateLimit("documents of topics", "network", 300)

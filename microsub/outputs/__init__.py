@@ -6,9 +6,10 @@ api.documents   /feeds, where anybody reads them                   api.actions  
 
 from microsub.outputs.contents import Edited, FillTimelines, ItemSearch, MostItems, OutputContents
 from microsub.outputs.store import OutputFeeds
-from microsub.outputs.values import OutputFeed, OutputItem, require_name, seconds_of
+from microsub.outputs.values import HUB, OutputFeed, OutputItem, require_name, seconds_of
 
 __all__ = [
+    "HUB",
     "Edited",
     "FillTimelines",
     "ItemSearch",

@@ -298,6 +298,7 @@ class OutputContents:
             whole,
             addresses=_named(addresses, archive),
             archive=True,
+            hubs=(),
             updated=datetime.fromtimestamp(feed.created, UTC),
             previous=_named(addresses, names[place - 1]) if place else {},
             current=addresses,
@@ -307,13 +308,13 @@ class OutputContents:
     async def filled(self, contents: Contents) -> Contents:
         """The document with the entries of its rows, as far as these are there."""
         document, rows = contents.document, contents.rows
-        entries = await self._entries([row.item for row in rows])
+        entries = await self.entries([row.item for row in rows])
         listed = tuple(row for row in rows if row.item in entries)
         updated = max([document.updated.timestamp(), *(row.published for row in listed)])
         shown = tuple(entries[row.item] for row in listed)
         return Contents(replace(document, entries=shown, updated=datetime.fromtimestamp(updated, UTC)), listed)
 
-    async def _entries(self, ids: Sequence[str]) -> dict[str, Entry]:
+    async def entries(self, ids: Sequence[str]) -> dict[str, Entry]:
         """The items as entries with date, author, and a guid of their own that is the same on every instance."""
         fields = await self._items.fields(ids, ("guid", WRITTEN_GUID, "feed", "link", "score"))
         sizes = await self._items.sizes(ids)

@@ -18,6 +18,9 @@ from microsub.model.reader import NAME
 PATH = "/feeds"
 """Where output feeds are served."""
 
+HUB = "/hub"
+"""Where the hub is that all of them name (`push.hub`), where there is one."""
+
 ENDINGS = ("rss", "atom", "json", "html")
 """The formats, by the ending of their addresses (`formats.documents`)."""
 
@@ -26,6 +29,7 @@ MOST_ITEMS = 10_000
 
 State = Literal["published", "imported", "removed"]
 
+_SECRET = re.compile(r"[A-Za-z0-9_-]{20,64}")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -125,6 +129,32 @@ class OutputItem:
         known = {name: value for name, value in named.items() if value is not None}
         shown = {"impressions": self.impressions, "impression_times": list(self.times)}
         return {"id": self.id, "state": self.state, **known, **shown, "edited": self.edited}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAddress:
+    """What a path below `PATH` asks for: by `secret`, or by `name` where that is empty."""
+
+    user: str
+    secret: str
+    name: str
+    form: str
+
+    @classmethod
+    def of(cls, path: str) -> OutputAddress | None:
+        """The address at a path; without an ending it is the page. None for what can be none."""
+        whole = path.removeprefix(f"{PATH}/")
+        stem, _, form = whole.rpartition(".")
+        if form not in ENDINGS:
+            stem, form = whole, "html"
+        if "/" in stem:
+            user, _, name = stem.partition("/")
+            secret = ""
+        else:
+            user, _, secret = stem.partition(".")
+            name = ""
+        fits = NAME.match(user) and (_SECRET.fullmatch(secret) if secret else NAME.match(name))
+        return cls(user, secret, name, form) if fits else None
 
 
 def require_name(name: str) -> str:

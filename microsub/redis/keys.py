@@ -208,6 +208,49 @@ def hub_counts(hub_host: str) -> str:
     return f"hub:{hub_host}"
 
 
+def hub_of_feed(feed_id: str) -> str:
+    """Hash: subscriptions at our own hub to what is stored of a feed, as `hub_of_user` has them. Lifetime: 15 days
+    after the last change, longer than any lease. `push.hub.store`.
+    """
+    return f"feed:{{{feed_id}}}:hub"
+
+
+def hub_owners() -> str:
+    """Set: who has topics that somebody has subscribed to at our own hub: `user <name>`, `feed <feed id>`. Lifetime:
+    permanent, derived. `push.hub.store`.
+    """
+    return "hub:owners"
+
+
+def hub_due() -> str:
+    """Sorted set: what our own hub has to do, by Unix time: an owner as `hub_owners` has them, whose topics may have
+    changed, or `<owner> <subscription>`; what a worker has in hand stands at the end of its claim. Lifetime: permanent,
+    derived. `push.hub.store`.
+    """
+    return "{hub}:due"
+
+
+def hub_claims() -> str:
+    """Hash: member of `hub_due` that a worker has in hand → the claim's token, and ` again` behind it where there is
+    more to do by now. Lifetime: permanent, entries go with the claim. `push.hub.store`.
+    """
+    return "{hub}:claims"
+
+
+def hub_callbacks(callback_host: str) -> str:
+    """Sorted set: subscriptions at our own hub whose callback is on that host, as in `hub_due`, by the end of their
+    lease. Lifetime: 15 days after the last change, trimmed. `push.hub.store`.
+    """
+    return f"callbacks:{callback_host}"
+
+
+def hub_tallies(callback_host: str) -> str:
+    """Hash: what our own hub did for callbacks on that host → how often: verified, unverified, ended, denied,
+    delivered, failed, given_up, gone. Lifetime: 90 days after the last. `push.hub.store`.
+    """
+    return f"callbacks:{callback_host}:tallies"
+
+
 def feed_copy(digest: str) -> str:
     """String: the feed cache's copy of a document (`cache.copy`), by the SHA-256 of its URL. Lifetime: as long as it
     is of use, an hour at least in the server. `cache.redis_storage`.
@@ -334,8 +377,9 @@ def removed_channels(name: str) -> str:
 
 def channel(name: str, uid: str) -> str:
     """Hash: `name`, a field for each own setting (`max_items`, …; `filters` as JSON), `changed` (Unix time of the
-    last change by API), and `unread_from <feed id>`, the score below which that feed's items come in as read, once the
-    first ones came in. Permanent. `timelines.channels`.
+    last change by API), `topic` (the secret in the address of its topic), and `unread_from <feed id>`, the score below
+    which that feed's items come in as read, once the first ones came in. Permanent. `timelines.channels`,
+    `push.hub.topics`.
     """
     return f"user:{{{name}}}:channel:{uid}"
 
@@ -432,6 +476,14 @@ def imported(name: str) -> str:
     of no feed, which no guid map knows. Lifetime: 400 days after the last import. `posts.imported`.
     """
     return f"user:{{{name}}}:imported"
+
+
+def hub_of_user(name: str) -> str:
+    """Hash: subscriptions at our own hub to the user's topics: `sub <subscription>` → JSON with callback, topic,
+    secret, lease and the version that was delivered last; `ask <subscription>` → JSON of the request that waits for its
+    verification. Lifetime: 15 days after the last change, longer than any lease. `push.hub.store`.
+    """
+    return f"user:{{{name}}}:hub"
 
 
 # --- output feeds ------------------------------------------------------------------------------------------------
@@ -531,7 +583,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 """All keys that belong to one channel, for its deletion."""
 
 USER_KEYS: tuple[Callable[[str], str], ...] = (
-    *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, imported),
+    *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported),
     *(outputs, output_addresses, tokens, user),
 )
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""

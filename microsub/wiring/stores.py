@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -15,7 +17,7 @@ from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:  # most commands need a few of these, and each takes its time to load
     from microsub.configuration.store import Applied, SettingsInForce
-    from microsub.delivery.delivery import Delivery
+    from microsub.delivery.delivery import Delivered, Delivery
     from microsub.feeds.events import Events
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import Feeds
@@ -25,10 +27,12 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.parsing.pool import ParsePool
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
+    from microsub.push.hub.topics import Topics
     from microsub.redis.embedded.server import Watch
     from microsub.redis.presence import Presence
     from microsub.redis.protocol import Redis
     from microsub.timelines.add import Adder
+    from microsub.timelines.catching_up import CatchingUp
     from microsub.timelines.channels import Channels
     from microsub.timelines.following import Following
     from microsub.timelines.rules import Rules
@@ -165,15 +169,47 @@ async def unlimited(_user: str) -> int:
 
 
 def output_contents(
-    stores: Stores, most: MostItems = unlimited, search: ItemSearch | None = None, fill: FillTimelines | None = None
+    stores: Stores,
+    most: MostItems = unlimited,
+    search: ItemSearch | None = None,
+    fill: FillTimelines | None = None,
+    base_url: str | None = None,
 ) -> OutputContents:
     """The use case that puts items into output feeds, as many as `most` says, and those that `search` finds.
 
-    Before it looks at timelines, `fill` adds what waits for them.
+    Before it looks at timelines, `fill` adds what waits for them. Documents name our hub where there is a `base_url`.
     """
-    from microsub.outputs import OutputContents
+    from microsub.outputs import HUB, OutputContents
 
-    return OutputContents(stores.outputs, stores.items, stores.feeds, most, search=search, fill=fill)
+    hubs = () if base_url is None else (f"{base_url}{HUB}",)
+    return OutputContents(stores.outputs, stores.items, stores.feeds, most, search=search, fill=fill, hubs=hubs)
+
+
+def hub_topics(
+    settings: Settings,
+    stores: Stores,
+    contents: OutputContents,
+    fill: FillTimelines | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Topics | None:
+    """The topics of our hub; None where the world doesn't know the server's address."""
+    if settings.base_url is None:
+        return None
+    from microsub.identity.pages.visit import Templates
+    from microsub.push.hub.topics import ChannelTopics, Topics
+
+    return Topics(
+        settings.base_url,
+        ChannelTopics(stores.redis, settings.base_url),
+        stores.outputs,
+        contents,
+        stores.feeds,
+        stores.items,
+        stylesheet=Templates(urlsplit(settings.base_url).path).static("pages.css"),
+        fill=fill,
+        stored_feeds=settings.hub_feeds,
+        clock=clock,
+    )
 
 
 def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], object] = lambda: None) -> Ingest:
@@ -185,11 +221,28 @@ def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], ob
     return Ingest(stores.redis, stores.feeds, stores.items, heard, notify=notify)
 
 
-def delivery(stores: Stores) -> Delivery:
-    """What brings posts into timelines."""
+def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
+    """What brings posts into timelines; `delivered` hears of it."""
     from microsub.delivery.delivery import Delivery, Patient
     from microsub.identity.store.accounts import Activity
     from microsub.timelines.add import Behind
 
-    delivery = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)
-    return Delivery(stores.redis, stores.feeds, stores.items, stores.adder, stores.in_force.of_users, patient=delivery)
+    patient = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)
+    return Delivery(
+        stores.redis,
+        stores.feeds,
+        stores.items,
+        stores.adder,
+        stores.in_force.of_users,
+        patient=patient,
+        delivered=delivered,
+    )
+
+
+def catching_up(stores: Stores) -> CatchingUp:
+    """What fills timelines for users who were away."""
+    from microsub.timelines.add import Behind
+    from microsub.timelines.catching_up import CatchingUp
+
+    settings = stores.in_force.instance_now
+    return CatchingUp(Behind(stores.redis), stores.items, stores.adder, stores.in_force.of, settings)

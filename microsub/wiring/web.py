@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -37,6 +37,7 @@ from microsub.identity.store.sessions import PendingStore, Sessions
 from microsub.library.reading import Posts
 from microsub.parsing.pool import ParsePool
 from microsub.push.callbacks import Callbacks
+from microsub.push.hub.store import TopicChanges
 from microsub.push.store import Agreements
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -46,13 +47,19 @@ from microsub.search.post_search import PostSearch
 from microsub.search.replica import IndexFolder, IndexReader
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
-from microsub.timelines.add import Behind
-from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
-from microsub.wiring.stores import Stores, feed_lists, following, output_contents, tell_failure
+from microsub.wiring.stores import (
+    Stores,
+    catching_up,
+    feed_lists,
+    following,
+    hub_topics,
+    output_contents,
+    tell_failure,
+)
 from microsub.wiring.worker import can_search, figures, follower
 
 
@@ -75,16 +82,21 @@ async def open_app(
         reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
             lists = feed_lists(settings, stores, parser)
-            services = _services(stores, reading, fetcher, parser, config, identity, lists)
+            services = _services(settings, stores, reading, fetcher, parser, config, identity, lists)
             services = replace(services, token_use=used, public_url=settings.public_url)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _index(settings, stores) as index:
                 if index is not None:
                     # Each has its limits: who asks for output feeds doesn't keep their users from searching.
                     own, finding = (_post_search(stores, reading, index, visits=visits) for visits in (True, False))
-                    contents = output_contents(stores, identity.quotas.output_items, finding, reading.fill)
+                    contents = output_contents(
+                        stores, identity.quotas.output_items, finding, reading.fill, settings.base_url
+                    )
                     services = replace(services, post_search=own, output_contents=contents)
                     services = replace(services, figures=figures(stores, index))
+                topics = hub_topics(settings, stores, services.output_contents, reading.fill)
+                if topics is not None:
+                    services = replace(services, topics=topics, topics_changed=_noting(stores))
                 yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
         finally:
             parser.stop()
@@ -111,14 +123,17 @@ async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReade
         await asyncio.to_thread(index.close)
 
 
+def _noting(stores: Stores) -> Callable[[str, float], Awaitable[object]]:
+    changes = TopicChanges(stores.redis)
+    return lambda user, now: changes.note([user], (), now)
+
+
 def _post_search(stores: Stores, reading: ReaderViews, index: IndexReader, *, visits: bool) -> PostSearch:
     return PostSearch(stores.redis, stores.channels, stores.feeds, reading, index, visits=visits)
 
 
 def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
     """What readers do, with timelines that are filled for who was away."""
-    behind, delivery = Behind(stores.redis), stores.in_force.instance_now
-    filling = CatchingUp(behind, stores.items, stores.adder, stores.in_force.of, delivery)
     style, seen = stores.in_force.unread_style, ActivityNotes(Activity(stores.redis).note)
     return ReaderViews(
         stores.redis,
@@ -127,12 +142,13 @@ def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
         stores.items,
         cache,
         style=style,
-        catching_up=filling,
+        catching_up=catching_up(stores),
         seen=seen,
     )
 
 
 def _services(
+    settings: Settings,
     stores: Stores,
     reading: ReaderViews,
     fetcher: CachingFetcher,
@@ -159,7 +175,9 @@ def _services(
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
         outputs=stores.outputs,
-        output_contents=output_contents(stores, identity.quotas.output_items, fill=reading.fill),
+        output_contents=output_contents(
+            stores, identity.quotas.output_items, fill=reading.fill, base_url=settings.base_url
+        ),
         changed=config.touched,
     )
 

@@ -9,7 +9,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,7 +17,16 @@ import structlog
 from microsub.errors import NotFound, StoreError
 from microsub.kit.urls import parts_of
 from microsub.settings import Settings
-from microsub.wiring.stores import Stores, delivery, following, ingest, tell_failure
+from microsub.wiring.stores import (
+    Stores,
+    catching_up,
+    delivery,
+    following,
+    hub_topics,
+    ingest,
+    output_contents,
+    tell_failure,
+)
 
 if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
     from microsub.check.command import Checking
@@ -26,8 +35,10 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import PollResult
     from microsub.polling.worker import Worker
+    from microsub.push.hub.distribution import Distribution
     from microsub.push.subscriber import Subscriber
     from microsub.search.index_follower import FollowTiming, IndexFollower
+    from microsub.search.post_search import PostSearch
     from microsub.search.replica import IndexReader
     from microsub.timelines.retention import Retention
     from microsub.transfer.reports import ImportReport
@@ -58,8 +69,12 @@ async def open_worker(
     *,
     on_refused: Callable[[PollResult], object] | None = None,
     subscriber: Subscriber | None = None,
+    distribution: Distribution | None = None,
 ) -> AsyncIterator[Worker]:
-    """A worker that hasn't begun yet. `on_refused`: see `Poller`. `subscriber` hears what polls find."""
+    """A worker that hasn't begun yet.
+
+    `on_refused`: see `Poller`. `subscriber` hears what polls find, `distribution` what comes into timelines.
+    """
     from microsub.delivery.dead_letters import DeadLetters
     from microsub.delivery.stage import Stages
     from microsub.feeds.events import Events
@@ -79,7 +94,7 @@ async def open_worker(
     ):
         name = worker_name()
         events = Events(stores.redis)
-        filling = delivery(stores)
+        filling = delivery(stores, None if distribution is None else distribution.delivered)
         stages = Stages(stores.redis, stores.feeds, stores.items, filling, events, completing, consumer=name)
         taking_in = ingest(stores, events, stages.wake)
         stages.serve(STAGE, Deliveries(stores.feeds, Agreements(stores.redis), taking_in, parser).handle)
@@ -116,11 +131,13 @@ async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Wo
     """A worker that polls and cleans up within the block, or until `stop`; ends in ten seconds."""
     async with (
         open_subscriber(settings, stores) as subscriber,
-        open_worker(settings, stores, subscriber=subscriber) as worker,
+        open_distribution(settings, stores) as distribution,
+        open_worker(settings, stores, subscriber=subscriber, distribution=distribution) as worker,
     ):
         polling = asyncio.create_task(worker.run(), name="worker")
         polling.add_done_callback(tell_failure)
-        rounds = [asyncio.create_task(one, name=part) for part, one in upkeep(settings, stores, subscriber).items()]
+        parts = upkeep(settings, stores, subscriber, distribution)
+        rounds = [asyncio.create_task(one, name=part) for part, one in parts.items()]
         for task in rounds:
             task.add_done_callback(tell_failure)
         try:
@@ -208,7 +225,50 @@ def is_reachable(base: str) -> bool:
     return parts.scheme == "https" or is_loopback(parts.netloc)
 
 
-def upkeep(settings: Settings, stores: Stores, subscriber: Subscriber) -> dict[str, Coroutine[None, None, None]]:
+@contextlib.asynccontextmanager
+async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator[Distribution | None]:
+    """What does the work of our hub, where the world knows the server's address."""
+    from microsub.push.hub.distribution import Distribution
+    from microsub.wiring.fetching import open_fetcher
+
+    async def fill(user: str, uid: str, now: float) -> None:
+        await filling.catch_up(user, uid, now)
+
+    async with contextlib.AsyncExitStack() as stack:
+        filling = catching_up(stores)
+        stack.push_async_callback(filling.aclose)
+        finding = stack.enter_context(_finding(settings, stores)) if settings.base_url else None
+        contents = output_contents(stores, search=finding, fill=fill, base_url=settings.base_url)
+        topics = hub_topics(settings, stores, contents, fill)
+        if topics is None:
+            yield None
+            return
+        sender = await stack.enter_async_context(open_fetcher(settings))
+        yield Distribution(stores.redis, topics, sender)
+
+
+@contextlib.contextmanager
+def _finding(settings: Settings, stores: Stores) -> Iterator[PostSearch | None]:
+    """What finds the posts of output feeds that search, where this machine has an index."""
+    if not can_search(settings):
+        yield None
+        return
+    from microsub.search.post_search import PostSearch
+    from microsub.search.replica import IndexFolder, IndexReader
+    from microsub.timelines.pages import ItemCache
+    from microsub.timelines.reading import ReaderViews
+
+    index = IndexReader(IndexFolder(settings.index))
+    reading = ReaderViews(stores.redis, stores.channels, stores.feeds, stores.items, ItemCache(stores.items, None, 0))
+    try:
+        yield PostSearch(stores.redis, stores.channels, stores.feeds, reading, index, visits=False)
+    finally:
+        index.close()
+
+
+def upkeep(
+    settings: Settings, stores: Stores, subscriber: Subscriber, distribution: Distribution | None = None
+) -> dict[str, Coroutine[None, None, None]]:
     """What runs beside polling for ever, by name; of all workers one at a time has its turn.
 
     Only reminding remembers its last round, so that each has its own.
@@ -243,6 +303,7 @@ def upkeep(settings: Settings, stores: Stores, subscriber: Subscriber) -> dict[s
         "figures": figures(stores).publish_for_ever(),
         **({"search": follower(settings, stores).run_for_ever()} if can_search(settings) else {}),
         "websub": subscriber.run_for_ever(pace),
+        **({} if distribution is None else distribution.parts(pace)),
     }
 
 

@@ -70,6 +70,9 @@ def parameters(key: Key, ids: list[str]) -> dict[str, Any]:
         ("POST", "outputs", "add"): {"output": "picks", "entry[]": ids},
         ("POST", "outputs", "publish"): {"output": "picks", "entry[]": ids},
         ("POST", "outputs", "remove"): {"output": "picks", "entry[]": ids},
+        ("POST", "topics", "create"): {"channel": "home"},
+        ("POST", "topics", "renew"): {"channel": "home"},
+        ("POST", "topics", "revoke"): {"channel": "home"},
     }
     assert verb == "GET" or key in more, f"say here what a good request for {key} is"
     return {"action": action, **({"method": method} if method else {}), **more.get(key, {})}

@@ -39,6 +39,7 @@ from microsub.kit.urls import host_of
 from microsub.library.reading import Posts
 from microsub.model.reader import ALL_SCOPES, PageQuery, Row
 from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.outputs import OutputContents
 from microsub.parsing.pool import ParsePool
 from microsub.polling.moving import Mover
 from microsub.polling.on_demand import PollNow
@@ -49,6 +50,9 @@ from microsub.posts.items import Items
 from microsub.posts.values import ItemsStored, ItemToStore
 from microsub.push.callbacks import Callbacks
 from microsub.push.deliveries import STAGE, Deliveries
+from microsub.push.hub.distribution import Distribution
+from microsub.push.hub.store import TopicChanges
+from microsub.push.hub.topics import Topics
 from microsub.push.hubs import Hubs
 from microsub.push.store import Agreements
 from microsub.push.subscriber import Subscriber
@@ -64,7 +68,7 @@ from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
 from microsub.upkeep.follow_repair import FollowRepair
-from microsub.wiring.stores import Stores, following, output_contents
+from microsub.wiring.stores import Stores, following, hub_topics, output_contents
 from microsub.wiring.web import make_identity
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
@@ -147,6 +151,7 @@ class World(Stores):
     parser: ParsePool = PARSER
     web: Any = field(default_factory=Web)
     base_url: str | None = None
+    hub_feeds: bool = False
     write_back: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
 
@@ -198,7 +203,8 @@ class World(Stores):
 
     @cached_property
     def delivery(self) -> Delivery:
-        return Delivery(self.redis, self.feeds, self.items, self.timelines, clock=self.clock)
+        hearing = None if self.topics is None else self.distribution.delivered
+        return Delivery(self.redis, self.feeds, self.items, self.timelines, delivered=hearing, clock=self.clock)
 
     @cached_property
     def stages(self) -> Stages:
@@ -260,6 +266,24 @@ class World(Stores):
     def make_subscriber(self, redis: Any) -> Subscriber:
         hubs = Hubs(self.fetcher, self.base_url) if self.base_url is not None else None
         return Subscriber(redis, Feeds(redis), self.schedule, Agreements(redis), hubs, clock=self.clock)
+
+    @cached_property
+    def output_contents(self) -> OutputContents:
+        return output_contents(self, self.identity.quotas.output_items, base_url=self.base_url)
+
+    @cached_property
+    def topics(self) -> Topics | None:
+        process = Settings(base_url=self.base_url, hub_feeds=self.hub_feeds)
+        return hub_topics(process, self, self.output_contents, clock=self.clock)
+
+    @cached_property
+    def distribution(self) -> Distribution:
+        """What does the work of the hub; with a `base_url` alone."""
+        return self.make_distribution(self.redis)
+
+    def make_distribution(self, redis: Any) -> Distribution:
+        assert self.topics is not None
+        return Distribution(redis, self.topics, self.fetcher, clock=self.clock)
 
     @cached_property
     def callbacks(self) -> Callbacks:
@@ -412,7 +436,9 @@ class World(Stores):
             service_tokens=self.service_tokens,
             identity=self.identity,
             outputs=self.outputs,
-            output_contents=output_contents(self, self.identity.quotas.output_items),
+            output_contents=self.output_contents,
+            topics=self.topics,
+            topics_changed=lambda user, now: TopicChanges(self.redis).note([user], (), now),
             public_url=self.base_url or "http://server.test",
             clock=self.clock,
         )

@@ -137,11 +137,11 @@ async def _wire(call: Call, feed: OutputFeed) -> Mapping[str, object]:
 TABLE: Table = {
     ("GET", "outputs", ""): Action(SCOPE, listed),
     ("POST", "outputs", "create"): Action(SCOPE, create),
-    ("POST", "outputs", "change"): Action(SCOPE, change),
-    ("POST", "outputs", "delete"): Action(SCOPE, delete),
-    ("POST", "outputs", "renew"): Action(SCOPE, renew),
-    ("POST", "outputs", "revoke"): Action(SCOPE, revoke),
-    ("POST", "outputs", "add"): Action(SCOPE, add),
-    ("POST", "outputs", "publish"): Action(SCOPE, publish),
-    ("POST", "outputs", "remove"): Action(SCOPE, remove),
+    ("POST", "outputs", "change"): Action(SCOPE, change, changes_topics=True),
+    ("POST", "outputs", "delete"): Action(SCOPE, delete, changes_topics=True),
+    ("POST", "outputs", "renew"): Action(SCOPE, renew, changes_topics=True),
+    ("POST", "outputs", "revoke"): Action(SCOPE, revoke, changes_topics=True),
+    ("POST", "outputs", "add"): Action(SCOPE, add, changes_topics=True),
+    ("POST", "outputs", "publish"): Action(SCOPE, publish, changes_topics=True),
+    ("POST", "outputs", "remove"): Action(SCOPE, remove, changes_topics=True),
 }

@@ -47,9 +47,8 @@ from microsub.kit.http.headers import PublicAddress
 from microsub.kit.http.params import collect, urlencoded
 from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
 from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
-from microsub.model.reader import NAME
 from microsub.outputs.store import Reservation
-from microsub.outputs.values import PATH, OutputFeed, OutputRow
+from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
 from microsub.surface import Services
 
 METHODS = "GET, HEAD, OPTIONS"
@@ -71,7 +70,6 @@ _KEPT = 60.0
 """Bytes, and seconds, of documents that are kept: names and pictures of authors change without a step of its user."""
 
 _HOST = re.compile(r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
-_SECRET = re.compile(r"[A-Za-z0-9_-]{20,64}")
 _CORS: list[Header] = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", METHODS.encode()),
@@ -85,16 +83,6 @@ _POLICY = "; ".join(
         *("form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'"),
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """What a path asks for: by `secret`, or by `name` where that is empty."""
-
-    user: str
-    secret: str
-    name: str
-    form: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +135,7 @@ def _cost(written: WrittenDocument) -> int:
 
 
 class OutputEndpoint(HttpEndpoint):
-    """Answers every request below `PATH`; `stylesheet` is the path of the pages' style."""
+    """Answers every request below `/feeds`; `stylesheet` is the path of the pages' style."""
 
     preflight = _PREFLIGHT
 
@@ -253,7 +241,9 @@ class OutputEndpoint(HttpEndpoint):
         if is_public(client):
             self._count(OUTPUTS_OF_NETWORK, network)
         try:
-            address = _address(scope["path"])
+            address = OutputAddress.of(scope["path"])
+            if address is None:
+                raise NotFound("there is no such feed")
             outputs = self._services.outputs
             if address.secret:
                 return await outputs.find(address.user, address.secret), address.form
@@ -313,24 +303,6 @@ async def _left(receive: Receive) -> None:
     """Return when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _address(path: str) -> _Address:
-    """What a path below `PATH` names. Raises NotFound."""
-    whole = path.removeprefix(f"{PATH}/")
-    stem, _, form = whole.rpartition(".")
-    if form not in FORMATS:
-        stem, form = whole, "html"
-    if "/" in stem:
-        user, _, name = stem.partition("/")
-        secret = ""
-    else:
-        user, _, secret = stem.partition(".")
-        name = ""
-    fits = NAME.match(user) and (_SECRET.fullmatch(secret) if secret else NAME.match(name))
-    if not fits:
-        raise NotFound("there is no such feed")
-    return _Address(user, secret, name, form)
 
 
 def _reply(

@@ -183,10 +183,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action whose token is checked before it runs."""
+    """An action whose token is checked before it runs.
+
+    `changes_topics`: behind it documents of the user may have other items, which their subscribers are sent.
+    """
 
     scope: str
     run: Callable[[Call], Awaitable[Reply]]
+    changes_topics: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,6 @@ TABLE: Table = {
     ("GET", "channels", ""): FusedAction("read", listed),
     ("GET", "channels", "tree"): Action("read", tree),
     ("POST", "channels", ""): Action("channels", write),
-    ("POST", "channels", "delete"): Action("channels", delete),
+    ("POST", "channels", "delete"): Action("channels", delete, changes_topics=True),
     ("POST", "channels", "order"): Action("channels", order),
 }

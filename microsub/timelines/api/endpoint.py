@@ -124,6 +124,8 @@ class MicrosubEndpoint(HttpEndpoint):
         reply = await entry.run(Call(services, params, grant.user, now))
         if entry.scope != READ:
             services.changed()
+        if entry.changes_topics:
+            await services.topics_changed(grant.user, now)
         return reply
 
     async def _fused(self, entry: FusedAction, params: Params, presented: PresentedToken, now: float) -> Reply:

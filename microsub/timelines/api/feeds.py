@@ -145,7 +145,7 @@ def _push(record: FeedRecord, now: float) -> dict[str, str]:
 
 TABLE: Table = {
     ("GET", "follow", ""): Action("read", followed),
-    ("POST", "follow", ""): Action("follow", follow),
+    ("POST", "follow", ""): Action("follow", follow, changes_topics=True),
     ("POST", "follow", "update"): Action("follow", update),
     ("POST", "unfollow", ""): Action("follow", unfollow),
     ("GET", "search", ""): Action("read", search),

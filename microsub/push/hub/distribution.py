@@ -1,0 +1,368 @@
+"""The hub's work: subscriptions are verified, and documents delivered, by workers.
+
+Spec: https://www.w3.org/TR/websub/#hub-verifies-intent, #content-distribution. Each piece of work decides by what
+stands in Redis and may be repeated at any step: a callback may get the same document twice, and never none. Callbacks
+are chosen by strangers, so each request passes the guard, has a limit of time and of bytes, and few go to one host at
+once; a host that keeps us waiting is left alone for a while, and holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import structlog
+
+from microsub.errors import NotFound, StoreError
+from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits, SentDocument
+from microsub.kit.periodic import RoundTiming, for_ever
+from microsub.kit.urls import host_of
+from microsub.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
+from microsub.push.hub.store import CLAIM, WINDOW, HubStore, HubWork, KnownSubscription, TopicChanges
+from microsub.push.hub.subscriptions import HubSubscription, SubscriptionRequest, after_failure, verified
+
+if TYPE_CHECKING:
+    from microsub.push.hub.topics import Topic, TopicDocument, Topics
+    from microsub.redis.protocol import Redis
+
+log = structlog.get_logger(__name__)
+
+ASKING = SendLimits(total=10.0, body=4096, redirects=-1)
+"""Bounds of a verification, whose answer is the challenge."""
+DELIVERING = SendLimits(total=10.0, body=0, redirects=-1)
+"""Bounds of a delivery, whose answer is a status."""
+
+REQUESTS_AT_ONCE = 128
+REQUESTS_TO_HOST = 8
+"""Requests under way, in all and to one callback host."""
+IN_HAND = 4_000
+IN_HAND_OF_HOST = 1_000
+"""Pieces of work that wait for their turn here; those of a host beyond its share are put off."""
+PUT_OFF = 5.0
+REST = 60.0
+"""Seconds for which a host gets nothing that could not be reached, or took too long."""
+
+EVERY = 60.0
+"""Seconds between two looks at all owners, for what was missed, and for topics that have ended."""
+TICK = 0.25
+TROUBLE = 2.0
+_KEPT_DOCUMENTS = 16
+
+End = Literal["delivered", "failed", "given_up", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    at: float
+    document: asyncio.Task[TopicDocument]
+
+
+class _TopicDocuments:
+    """Documents of topics, each made once for all deliveries that were claimed before."""
+
+    def __init__(self, topics: Topics, clock: Callable[[], float]) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._read: OrderedDict[str, _Read] = OrderedDict()
+
+    async def of(self, url: str, topic: Topic, since: float) -> TopicDocument:
+        """The document as it was at `since`, or later."""
+        found = self._read.get(url)
+        if found is None or not since <= found.at or (found.document.done() and found.document.exception()):
+            found = _Read(self._clock(), asyncio.create_task(self._topics.document(topic), name="topic"))
+        self._read.pop(url, None)
+        self._read[url] = found
+        while len(self._read) > _KEPT_DOCUMENTS:
+            self._read.popitem(last=False)
+        return await asyncio.shield(found.document)
+
+
+class _HostTurns:
+    """Requests to callbacks: how many at once, and which hosts rest. `clock` is monotonic, in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._all = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._places: dict[str, asyncio.Semaphore] = {}
+        self._waiting: Counter[str] = Counter()
+        self._resting: dict[str, float] = {}
+
+    async def send(self, sender: Sender, sending: Sending) -> Answered | FetchFailed | None:
+        """Send a request when it is its host's turn; None where it is put off."""
+        host = host_of(sending.url)
+        if self._rests(host) or self._waiting[host] >= IN_HAND_OF_HOST:
+            return None
+        self._waiting[host] += 1
+        try:
+            async with self._places.setdefault(host, asyncio.Semaphore(REQUESTS_TO_HOST)):
+                if self._rests(host):
+                    return None
+                async with self._all:
+                    answer = await sender.send(sending)
+        finally:
+            self._waiting[host] -= 1
+            if not self._waiting[host]:
+                del self._waiting[host], self._places[host]
+        if isinstance(answer, FetchFailed) and answer.reason in {"timeout", "connect", "dns", "tls"}:
+            self._resting[host] = self._clock() + REST
+        return answer
+
+    def _rests(self, host: str) -> bool:
+        now = self._clock()
+        if len(self._resting) > IN_HAND:
+            self._resting = {name: until for name, until in self._resting.items() if until > now}
+        return self._resting.get(host, now) > now
+
+
+class Distribution:
+    """Does what the hub has to do. Any number of processes run it."""
+
+    def __init__(self, redis: Redis, topics: Topics, sender: Sender, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = HubStore(redis)
+        self._work = HubWork(redis)
+        self._changes = TopicChanges(redis)
+        self._topics = topics
+        self._sender = sender
+        self._clock = clock
+        self._documents = _TopicDocuments(topics, clock)
+        self._turns = _HostTurns()
+        self._in_hand: dict[str, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+
+    # --- what is due
+
+    def wake(self) -> None:
+        """There is something to do: look at once instead of at the next tick."""
+        self._wake.set()
+
+    async def run_for_ever(self) -> None:
+        """Do what is due, until cancelled."""
+        keeper = asyncio.create_task(self._keep(), name="hub keeper")
+        try:
+            while True:
+                pause = TICK
+                try:
+                    await self._take()
+                except StoreError as error:
+                    log.warning("the hub paused: Redis doesn't serve it", error=str(error))
+                    pause = TROUBLE
+                except Exception:
+                    log.exception("the hub failed and is tried again")
+                    pause = TROUBLE
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+                        self._wake.clear()
+                        await asyncio.sleep(WINDOW)
+        finally:
+            keeper.cancel()
+            for task in (*self._in_hand.values(), keeper):
+                task.cancel()
+            await asyncio.gather(*self._in_hand.values(), keeper, return_exceptions=True)
+
+    async def run_once(self) -> int:
+        """Do all that is due now, and what comes of it; how much that was."""
+        count = 0
+        while await self._take():
+            count += len(self._in_hand)
+            await asyncio.gather(*self._in_hand.values())
+        return count
+
+    async def delivered(self, feed: str, users: Sequence[str]) -> None:
+        """Hear that something of a feed came to these users."""
+        if await self._changes.note(users, [feed], self._clock()):
+            self.wake()
+
+    async def look_at_all(self, now: float) -> None:
+        """Note that all owners' topics may have changed."""
+        await self._work.note(dict.fromkeys(await self._store.owners(), now))
+
+    def parts(self, pace: RoundTiming) -> dict[str, Coroutine[None, None, None]]:
+        """What runs for ever, by name: the work, and the look at all owners."""
+        looking = for_ever(self.look_at_all, "topics", replace(pace, between=min(pace.between, EVERY)))
+        return {"hub": self.run_for_ever(), "topics": looking}
+
+    async def _take(self) -> int:
+        """Claim what is due, and begin it; how many pieces of work."""
+        room = IN_HAND - len(self._in_hand)
+        if room < 1:
+            return 0
+        now = self._clock()
+        members = [one for one in await self._work.take(now, room) if one not in self._in_hand]
+        for member in members:
+            task = asyncio.create_task(self._one(member, now), name=f"hub {member}")
+            self._in_hand[member] = task
+            task.add_done_callback(self._ended(member))
+        return len(members)
+
+    def _ended(self, member: str) -> Callable[[asyncio.Task[None]], None]:
+        def forget(task: asyncio.Task[None]) -> None:
+            self._in_hand.pop(member, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("a piece of the hub's work failed", exc_info=error)
+
+        return forget
+
+    async def _one(self, member: str, since: float) -> None:
+        """Do one piece of work, and end its claim last."""
+        kind, name, *subscription = member.split(" ")
+        owner = f"{kind} {name}"
+        try:
+            again = await (self._visit(owner, subscription[0], since) if subscription else self._look(owner))
+        except StoreError as error:
+            log.warning("the store failed the hub", error=str(error))
+            again = self._clock() + TROUBLE
+        except Exception:
+            log.exception("a piece of the hub's work failed", owner=owner)
+            again = self._clock() + REST
+        with suppress(StoreError):  # else it is due again when the claim is over
+            await self._work.done(member, self._clock(), again)
+
+    async def _keep(self) -> None:
+        """Give signs of life for what is in hand; what was lost to another worker is ended."""
+        while True:
+            await asyncio.sleep(CLAIM / 3)
+            with suppress(StoreError):
+                for member in await self._work.keep(list(self._in_hand), self._clock()):
+                    if (task := self._in_hand.get(member)) is not None:
+                        task.cancel()
+
+    # --- an owner
+
+    async def _look(self, owner: str) -> None:
+        """See which topics of an owner have something for their subscribers."""
+        now = self._clock()
+        versions: dict[str, str | None] = {}
+        due: dict[str, float] = {}
+        for known in await self._store.all_of(owner):
+            held = known.held
+            if held is None or known.asked is not None:
+                due[known.member] = now
+                continue
+            if held.topic not in versions:
+                versions[held.topic] = await self._version(held.topic)
+            if now >= held.until or held.sent != versions[held.topic]:
+                due[known.member] = now
+        await self._work.note(due)
+        if due:
+            self.wake()
+
+    async def _version(self, url: str) -> str | None:
+        topic = await self._topics.find(url)
+        if topic is None:
+            return None
+        try:
+            return await self._topics.version(topic)
+        except NotFound:
+            return None
+
+    # --- a subscription
+
+    async def _visit(self, owner: str, subscription: str, since: float) -> float | None:
+        """Verify what is asked, and deliver what is new; when to come again, None for not before something changes."""
+        known = await self._store.get(owner, subscription)
+        if known.asked is not None:
+            return await self._verify(known, known.asked)
+        if known.held is not None:
+            return await self._serve(known, known.held, since)
+        return None
+
+    async def _verify(self, known: KnownSubscription, asked: SubscriptionRequest) -> float | None:
+        """Ask the callback whether the subscriber meant it; nothing changes before it says so."""
+        now = self._clock()
+        if asked.mode == "subscribe" and await self._topics.find(asked.topic) is None:
+            return await self._settle(known, known.held, "unverified")
+        challenge = secrets.token_urlsafe(32)
+        answer = await self._turns.send(
+            self._sender, Sending(asked.challenge(challenge), accept="*/*", limits=ASKING, web_ports=True)
+        )
+        if answer is None or (isinstance(answer, FetchFailed) and answer.ours):
+            return now + PUT_OFF
+        if not _confirms(answer, challenge):
+            return await self._settle(known, known.held, "unverified")
+        if asked.mode == "unsubscribe":
+            return await self._settle(known, None, "ended")
+        return await self._settle(known, verified(asked, known.held, self._clock()), "verified")
+
+    async def _settle(self, known: KnownSubscription, held: HubSubscription | None, what: str) -> float | None:
+        """Write what a verification came to; a request that came meanwhile is looked at next."""
+        now = self._clock()
+        if not await self._store.write(known, held, None, now):
+            return now
+        callback = known.asked.callback if known.asked is not None else ""
+        await self._store.count(callback, what)
+        HUB_VERIFICATIONS.labels(what).inc()
+        log.info("a subscription at the hub was decided", callback=host_of(callback), what=what)
+        # What was published while the verification was under way is delivered.
+        return now if held is not None and what == "verified" else None
+
+    async def _serve(self, known: KnownSubscription, held: HubSubscription, since: float) -> float | None:
+        now = self._clock()
+        if now >= held.until:
+            await self._store.write(known, None, None, now)
+            return None
+        topic = await self._topics.find(held.topic)
+        if topic is None:
+            return await self._deny(known, held)
+        try:
+            document = await self._documents.of(held.topic, topic, since)
+        except NotFound:
+            return now + PUT_OFF
+        if document.version == held.sent:
+            return None
+        return await self._deliver(known, held, document)
+
+    async def _deliver(self, known: KnownSubscription, held: HubSubscription, document: TopicDocument) -> float | None:
+        """Send a document. 2xx is success, 410 ends the subscription, anything else is tried again (7)."""
+        answer = await self._turns.send(self._sender, self._delivery(held, document))
+        now = self._clock()
+        if answer is None or (isinstance(answer, FetchFailed) and answer.ours):
+            return now + PUT_OFF
+        status = answer.status if isinstance(answer, Answered) else None
+        after: HubSubscription | None = held.delivered(document.version)
+        end: End = "delivered"
+        again = None
+        if status == 410:
+            after, end = None, "gone"
+        elif status is None or not 200 <= status < 300:
+            after, pause = after_failure(held, document.version)
+            end = "given_up" if pause is None else "failed"
+            again = None if pause is None else now + pause
+        if not await self._store.write(known, after, None, now):
+            return now
+        await self._store.count(held.callback, end)
+        HUB_DELIVERIES.labels(end).inc()
+        log.info("a topic was delivered", callback=host_of(held.callback), end=end, status=status)
+        return again
+
+    def _delivery(self, held: HubSubscription, document: TopicDocument) -> Sending:
+        links = f'<{self._topics.hub}>; rel="hub", <{document.address}>; rel="self"'
+        signature = held.signature(document.body)
+        headers = [("Link", links), *([("X-Hub-Signature", signature)] if signature else [])]
+        sent = SentDocument(document.body, document.content_type, headers)
+        return Sending(held.callback, "POST", document=sent, accept="*/*", limits=DELIVERING, web_ports=True)
+
+    async def _deny(self, known: KnownSubscription, held: HubSubscription) -> float | None:
+        """Tell the subscriber that the topic has ended, once, and forget the subscription (5.2)."""
+        reason = "there is no such topic any more"
+        sending = Sending(held.denial(reason), accept="*/*", limits=DELIVERING, web_ports=True)
+        if await self._turns.send(self._sender, sending) is None:
+            return self._clock() + PUT_OFF
+        if await self._store.write(known, None, known.asked, self._clock()):
+            await self._store.count(held.callback, "denied")
+            HUB_VERIFICATIONS.labels("denied").inc()
+        return None
+
+
+def _confirms(answer: Answered | FetchFailed, challenge: str) -> bool:
+    """Whether a callback says with 2xx that it has asked for this: by the challenge, and nothing else."""
+    if not isinstance(answer, Answered) or not 200 <= answer.status < 300:
+        return False
+    return hmac.compare_digest(answer.body, challenge.encode())

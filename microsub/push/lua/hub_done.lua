@@ -1,0 +1,27 @@
+-- Ends claims of the hub's work, or extends them.
+--
+-- Atomic: what was planned during the work is done again; a claim that another worker has taken over is theirs.
+--
+-- KEYS  1 due  2 claims
+-- ARGV  1 token of the claim  2 now  3.. per member: member, and 'done', 'keep <time>' or 'later <time>'
+-- reply the members that are another's by now
+local lost = {}
+for i = 3, #ARGV, 2 do
+  local member, verb, time = ARGV[i], string.match(ARGV[i + 1], '^(%w+) ?(.*)$')
+  local token, again = string.match(redis.call('HGET', KEYS[2], member) or '', '^(%S+) ?(.*)$')
+  if token ~= ARGV[1] then
+    lost[#lost + 1] = member
+  elseif verb == 'keep' then
+    redis.call('ZADD', KEYS[1], time, member)
+  else
+    redis.call('HDEL', KEYS[2], member)
+    if again == 'again' then
+      redis.call('ZADD', KEYS[1], ARGV[2], member)
+    elseif verb == 'later' then
+      redis.call('ZADD', KEYS[1], time, member)
+    else
+      redis.call('ZREM', KEYS[1], member)
+    end
+  end
+end
+return lost

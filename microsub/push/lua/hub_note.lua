@@ -1,0 +1,16 @@
+-- Plans work of the hub.
+--
+-- Atomic: what a worker has in hand isn't given to another one; the worker is told that there is more to do.
+--
+-- KEYS  1 due  2 claims
+-- ARGV  1 'sooner' (what was planned for later is done at that time) or 'missing' (it stays)  2.. per member: member, time
+for i = 2, #ARGV, 2 do
+  local member, time = ARGV[i], ARGV[i + 1]
+  local claim = redis.call('HGET', KEYS[2], member)
+  local planned = redis.call('ZSCORE', KEYS[1], member)
+  if claim and planned then
+    redis.call('HSET', KEYS[2], member, string.match(claim, '^%S+') .. ' again')
+  elseif not planned or ARGV[1] == 'sooner' and tonumber(planned) > tonumber(time) then
+    redis.call('ZADD', KEYS[1], time, member)
+  end
+end
