@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -103,6 +104,7 @@ class PostSearch:
         self._index = index
         self._limiter = limiter or RateLimiter(steady)
         self._steady = steady
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def page(self, user: str, uid: str, request: PostSearchRequest, now: float) -> bytes:
         """The reply: items as in a timeline. `uid` may be `global`.
@@ -132,7 +134,9 @@ class PostSearch:
         with self._place_of(user):
             query = parsed(text, now)
             found = expression(query, await self._feeds_named(user, query.feeds))
-            matches, missing = await self._index.matching(found, _span(query, above=None, below=None), [*map(int, ids)])
+            span = _span(query, above=None, below=None)
+            async with self._turn_of(user):
+                matches, missing = await self._index.matching(found, span, [*map(int, ids)])
             walk = _Walk()
             for part in batches(matches, DEPTHS[0]):
                 walk.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
@@ -154,6 +158,10 @@ class PostSearch:
             ) from None
         finally:
             give_back()
+
+    def _turn_of(self, user: str) -> asyncio.Lock:
+        """Held during each question to SQLite, so that a user's slow ones take one thread at most."""
+        return self._turns.setdefault(user, asyncio.Lock())
 
     async def _newest(
         self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float
@@ -206,7 +214,8 @@ class PostSearch:
         own = await self._own(user, uid, now)
         first, then = DEPTHS if own is None else OWN_DEPTHS
         for depth in itertools.chain((first,), itertools.repeat(then)):
-            block = await self._index.matches(found, span, depth, among=own, upward=upward, ranked=ranked)
+            async with self._turn_of(user):
+                block = await self._index.matches(found, span, depth, among=own, upward=upward, ranked=ranked)
             walk.broken_off, walk.last = block.last is not None, block.last
             for part in batches(block.matches, BATCH if own is None else DEPTHS[0]):
                 walk.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)

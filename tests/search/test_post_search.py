@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from microsub.kit.rate_limits import RateLimit
 from microsub.model.reader import Grant
 from microsub.redis import keys
 from microsub.search import post_search
+from microsub.search.index import Block, Generation
+from microsub.search.replica import THREADS
 from tests.search.conftest import FEED, Replica
 from tests.support import examples
 from tests.support.posts import NOON
@@ -356,6 +360,29 @@ async def test_a_user_searches_so_often_and_no_more(alice: Reader, server: World
         await alice.get(action="search", channel="home", query="tide")
     assert (await alice.get(429, action="search", channel="home", query="tide"))["error"] == "too_many_requests"
     await bob.get(action="search", channel="home", query="tide")
+
+
+async def test_slow_searches_of_one_user_leave_a_thread_to_others(
+    alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many a user sends at once: of each user one is at work at a time."""
+    await built(replica)
+    bob = await server.reader("bob", "home")
+    matches, go_on = Generation.matches, threading.Event()
+
+    def slowly(generation: Generation, words: str, *place: Any, **how: Any) -> Block:
+        if "ocean" in words:
+            go_on.wait(30)
+        return matches(generation, words, *place, **how)
+
+    monkeypatch.setattr(Generation, "matches", slowly)
+    slow = [asyncio.create_task(alice.get(action="search", channel="home", query="ocean")) for _ in range(THREADS + 1)]
+    try:
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(bob.get(action="search", channel="home", query="tide"), 10)
+    finally:
+        go_on.set()
+    assert all("items" in page for page in await asyncio.gather(*slow))
 
 
 async def test_thousands_of_channels_are_visited_in_steps(alice: Reader, server: World, replica: Replica) -> None:
