@@ -64,6 +64,7 @@ POLL_DELAY = Histogram(
 HOSTS_IN_FLIGHT = Gauge(
     "microsub_hosts_in_flight", "Hosts that this process is asking right now", multiprocess_mode="livesum"
 )
+EVENT_STREAMS = Gauge("microsub_event_streams", "Open event streams of apps", multiprocess_mode="livesum")
 WORKERS = Gauge("microsub_workers", "Workers that gave a sign of life lately", multiprocess_mode="mostrecent")
 FEEDS = Gauge(
     "microsub_feeds",

@@ -28,6 +28,7 @@ from microsub.redis.protocol import Redis
 from microsub.search.post_search import PostSearch
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
+from microsub.timelines.live_events import Listeners
 from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
 from microsub.transfer.feed_lists import FeedLists
@@ -80,6 +81,7 @@ class Services:
     identity: IdentityServices
     outputs: OutputFeeds
     output_contents: OutputContents
+    listeners: Listeners
     public_url: str = ""
     clock: Callable[[], float] = time.time
     post_search: PostSearch | None = None

@@ -22,7 +22,7 @@ from microsub.redis.scripts import batches, load
 from microsub.timelines.arrivals import repair_arrivals
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.rules import settle
-from microsub.timelines.timelinekeys import arrival_keys, distinct, set_keys
+from microsub.timelines.timelinekeys import distinct, set_keys, shown_keys
 from microsub.upkeep.follow_repair import FollowRepair
 
 BETWEEN_LOOKS = 1.0
@@ -152,7 +152,8 @@ async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
             by_channel[one.user, one.uid].append(one)
     for (user, uid), several in by_channel.items():
         for batch in batches(distinct(one.item for one in several)):
-            await redis.script(load("timeline_repair"), [*set_keys(user, uid), *arrival_keys(user)], [int(now), *batch])
+            script_keys = [*set_keys(user, uid), *shown_keys(user)]
+            await redis.script(load("timeline_repair"), script_keys, [int(now), uid, *batch])
         missing = distinct(one.item for one in several if one.missing)
         if missing:
             await take_out(redis, user, uid, missing, Leaving(Reason.SWEPT), now)

@@ -152,10 +152,10 @@ async def _run(settings: Settings, parts: Parts) -> None:
             await stack.enter_async_context(wiring.worker.worker_to_come(stores))
             worker = await stack.enter_async_context(worker_beside(settings))
         if parts.listener is not None and config is not None:
-            app, stop_parsing = await stack.enter_async_context(wiring.web.open_app(settings, stores, config))
+            app, stop_waiting = await stack.enter_async_context(wiring.web.open_app(settings, stores, config))
             proxies, most = settings.trusted_proxies, settings.connections_per_address
             await stack.enter_async_context(_serving(app, parts.listener, stop, proxies, most))
-            stack.callback(stop_parsing)
+            stack.callback(stop_waiting)
         if parts.parent is None:
             await _log_start(settings, stores, parts)
             await _greet(settings, stores, web=parts.listener is not None, show_token=parts.show_token)

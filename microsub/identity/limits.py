@@ -81,6 +81,12 @@ SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)
 SEARCHES_AT_ONCE = RateLimit("searches of posts", "user", 4, AT_ONCE)
 """A field that searches with every letter asks a few times a second, and nobody reads so many answers."""
 
+EVENTS_OF_TOKEN = RateLimit("open event streams", "token", 10, AT_ONCE)
+EVENTS_OF_USER = RateLimit("open event streams", "user", 20, AT_ONCE)
+EVENTS_OF_NETWORK = RateLimit("open event streams", "network", 200, AT_ONCE)
+EVENTS_IN_ALL = RateLimit("open event streams", "all together", 5000, AT_ONCE)
+"""In each process. An open stream costs some 30 KB, and up to 80 KB more while its client doesn't read."""
+
 # Output feeds, which anybody may ask for who knows an address.
 
 OUTPUTS_OF_NETWORK = RateLimit("replies with output feeds", "network", 300)

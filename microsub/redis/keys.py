@@ -486,6 +486,18 @@ def hub_of_user(name: str) -> str:
     return f"user:{{{name}}}:hub"
 
 
+LIVE_EVENTS_PREFIX = "events:"
+"""Not that of the user's other keys, so that Redis can report what comes to these streams, and nothing else."""
+
+
+def live_events(name: str) -> str:
+    """Stream: what changed in the channels of a user to whom an app listens: `event`, `channel`, `came` (item ids) or
+    `order`. Lifetime: hours after the last app has listened, capped. `timelines.live_events`;
+    written by the scripts that change something (redis/lua/parts/changes.lua).
+    """
+    return f"{LIVE_EVENTS_PREFIX}{{{name}}}"
+
+
 # --- output feeds ------------------------------------------------------------------------------------------------
 
 
@@ -583,7 +595,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 """All keys that belong to one channel, for its deletion."""
 
 USER_KEYS: tuple[Callable[[str], str], ...] = (
-    *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported),
+    *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, live_events),
     *(outputs, output_addresses, tokens, user),
 )
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""

@@ -24,7 +24,7 @@ from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import raw_fields, reading
 from microsub.redis.scripts import batches, load
 from microsub.timelines.remove import take_back
-from microsub.timelines.timelinekeys import arrival_keys, split, urls
+from microsub.timelines.timelinekeys import shown_keys, split, urls
 
 log = LibraryLogger(__name__)
 
@@ -243,7 +243,7 @@ class Adding:
         target = self.target
         script_keys = _KEYS.replace(_USER, target.user).replace(_UID, target.uid).split("\n")
         further, *rest = items
-        return _ADD, script_keys, [feed_id, now, target.limit, target.fresh, further, self.chosen_by, *rest]
+        return _ADD, script_keys, [feed_id, now, target.limit, target.fresh, further, self.chosen_by, target.uid, *rest]
 
     def heard(self, reply: list[bytes], steps: int) -> bool:
         """Take in the reply to the last call, of `steps` in all; whether another is due."""
@@ -280,7 +280,7 @@ _KEYS = "\n".join(
             keys.blocked(_USER, _UID),
             keys.blocked(_USER, "global"),
         ),
-        *arrival_keys(_USER),
+        *shown_keys(_USER),
     ]
 )
 

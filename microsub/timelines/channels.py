@@ -33,7 +33,7 @@ from microsub.redis.replies import reading, texts
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
 from microsub.timelines.follows import Follows
-from microsub.timelines.timelinekeys import arrival_keys
+from microsub.timelines.timelinekeys import shown_keys
 
 LONGEST_NAME = 300
 MOST_OF_NAME = 200
@@ -144,7 +144,7 @@ class Channels(Follows):
             candidates = [uid]
         reply = await self._redis.script(
             load("channel_create"),
-            [keys.user(user), keys.channels(user), keys.removed_channels(user)],
+            [keys.user(user), keys.channels(user), keys.removed_channels(user), keys.live_events(user)],
             [name, now, keys.pattern(keys.channel, user), "name" if uid is None else "uid", most, *candidates],
         )
         if reply[0] == b"" and len(reply) > 1:
@@ -177,7 +177,7 @@ class Channels(Follows):
 
     async def _change(self, user: str, uid: str, action: str, *args: Arg) -> builtins.list[str]:
         """The ids of the feeds that the channel follows; none where it was merely `set`."""
-        lists = [keys.channels(user), keys.removed_channels(user), keys.user(user), *arrival_keys(user)]
+        lists = [keys.channels(user), keys.removed_channels(user), keys.user(user), *shown_keys(user)]
         first = [key(user, uid) for key in (keys.channel, keys.channel_feeds, keys.posts)]
         others = [name for key in keys.CHANNEL_KEYS if (name := key(user, uid)) not in first]
         found = await self._redis.script(load("channel_change"), [*lists, *first, *others], [uid, action, *args])
@@ -192,7 +192,7 @@ class Channels(Follows):
         changes.
         """
         wished = [uid for uid in dict.fromkeys(uids) if uid not in STANDING]
-        unknown = await self._redis.script(load("channel_order"), [keys.channels(user)], wished)
+        unknown = await self._redis.script(load("channel_order"), [keys.channels(user), keys.live_events(user)], wished)
         if unknown:
             raise await absent(self._redis, user, text_of(unknown))
         return await self.list(user)

@@ -372,7 +372,7 @@ async def mark(
     left = distinct(ids)
     while True:
         args: list[Arg] = [*set_patterns(user), uid, state, now, *left[: batch_for(uid)]]
-        reply = await redis.script(load("timeline_mark"), [keys.channels(user)], args)
+        reply = await redis.script(load("timeline_mark"), [keys.channels(user), keys.live_events(user)], args)
         if reply == -1:
             raise await absent(redis, user, uid)
         changed.update(split(reply[0]))
@@ -446,7 +446,7 @@ async def _mark_until(
     looked_at, has_left = BATCH, 0
     while looked_at == BATCH:
         args: list[Arg] = [*set_patterns(user), uid, "until", now, item, score]
-        reply = await redis.script(load("timeline_mark"), [keys.channels(user)], args)
+        reply = await redis.script(load("timeline_mark"), [keys.channels(user), keys.live_events(user)], args)
         if reply == -1:
             raise await absent(redis, user, uid)
         ids, looked_at, has_left = reply

@@ -21,6 +21,7 @@ from microsub.model.reader import (
     Grant,
     PageQuery,
     PageRows,
+    Row,
     Subscription,
 )
 from microsub.model.settings import UnreadStyle
@@ -150,6 +151,16 @@ class ReaderViews:
     async def spliced(self, rows: PageRows, paging: bytes) -> bytes:
         """The reply that shows these rows, with that `paging` object."""
         return self._splicer.joined(rows, await self._cache.get([row.id for row in rows.rows]), paging)
+
+    async def wire_items(self, rows: Sequence[Row], name: str) -> list[bytes | None]:
+        """Items of one channel of that name as JSON, None for one that is gone."""
+        data = await self._cache.get([row.id for row in rows])
+        return [
+            None
+            if item is None
+            else self._splicer.prefixes(row.channel, name)[row.is_read + 2 * row.is_saved][1:] + item[1:]
+            for row, item in zip(rows, data, strict=True)
+        ]
 
     async def has_caught_up(self, granted: Grant, uid: str, now: float) -> bool:
         """Note the visit; whether posts waited for the user's timelines, and were added now."""

@@ -25,7 +25,6 @@ from microsub.timelines.follows import is_there
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import (
-    arrival_keys,
     batch_for,
     counted,
     distinct,
@@ -33,6 +32,7 @@ from microsub.timelines.timelinekeys import (
     rule_keys,
     set_keys,
     set_patterns,
+    shown_keys,
     split,
     urls,
 )
@@ -77,7 +77,7 @@ async def _leave(
     """Call timeline_leave.lua: the ids that left, and how many were looked at."""
     script_keys = [
         keys.channels(user),
-        *arrival_keys(user),
+        *shown_keys(user),
         *([keys.removed_channels(user)] if how.removed_too else []),
     ]
     first: list[Arg] = [*set_patterns(user), uid, int(now), int(how.reason), which, how.unless_followed]
@@ -105,7 +105,7 @@ async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: S
 
 
 def _move_keys(user: str, target: str) -> list[str]:
-    return [keys.channels(user), *rule_keys(user, target), *arrival_keys(user)]
+    return [keys.channels(user), *rule_keys(user, target), *shown_keys(user)]
 
 
 async def move_items(
@@ -172,13 +172,13 @@ async def _replace_feed(
     if duplicates:
         wanted = [other.item for several in duplicates.values() for other in several]
         others = {item.id: item for item in await items.timeline_items(wanted)}
-        args: list[Arg] = [int(now), feed_id]
+        args: list[Arg] = [int(now), feed_id, uid]
         for item_id, several in duplicates.items():
             found = [(others[other.item], other.feed) for other in several if other.item in others]
             args += [item_id, len(found)]
             for one, feed in found:
                 args += [one.id, one.score, feed, *counted(urls(one))]
-        script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid), *arrival_keys(user)]
+        script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid), *shown_keys(user)]
         left += split(await redis.script(load("timeline_swap"), script_keys, args))
         await take_back(redis, items, user, uid, list(others), now)
     rest = [item_id for item_id in ids if item_id not in duplicates]

@@ -16,11 +16,11 @@ from microsub.kit.urls import normalise_profile
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.posts.items import Items
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.redis.scripts import batches, load
 from microsub.timelines.follows import is_there
-from microsub.timelines.timelinekeys import arrival_keys, counted, members, rule_keys, set_keys, split, urls
+from microsub.timelines.timelinekeys import counted, members, rule_keys, set_keys, shown_keys, split, urls
 
 
 class Rules:
@@ -149,12 +149,15 @@ async def settle_in(
     One round trip for every thousand items.
     """
     moved: list[tuple[str, ...]] = [() for _ in channels]
-    every_key = [[*set_keys(user, uid), *rule_keys(user, uid), *arrival_keys(user)] for user, uid in channels]
+    every_key = [[*set_keys(user, uid), *rule_keys(user, uid), *shown_keys(user)] for user, uid in channels]
     for batch in batches(items):
-        args: list[Arg] = [int(now), "lost" if lost else ""]
-        for item in batch:
-            args += [item.id, item.score, *counted(urls(item))]
-        replies = await redis.scripts([(load("timeline_settle"), script_keys, args) for script_keys in every_key])
+        listed = [part for item in batch for part in (item.id, item.score, *counted(urls(item)))]
+        replies = await redis.scripts(
+            [
+                (load("timeline_settle"), script_keys, [int(now), "lost" if lost else "", uid, *listed])
+                for (_, uid), script_keys in zip(channels, every_key, strict=True)
+            ]
+        )
         moved = [before + split(reply) for before, reply in zip(moved, replies, strict=True)]
     return moved
 

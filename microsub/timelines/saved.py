@@ -17,7 +17,7 @@ from microsub.redis.protocol import Arg, Redis
 from microsub.redis.scripts import batches, load
 from microsub.timelines.pages import channels_named
 from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_back, take_out
-from microsub.timelines.timelinekeys import arrival_keys, distinct, members_at, set_keys, split
+from microsub.timelines.timelinekeys import distinct, members_at, set_keys, shown_keys, split
 
 
 async def save(
@@ -44,7 +44,7 @@ async def save_posts(redis: Redis, items: Items, user: str, ids: Sequence[str], 
         args: list[Arg] = [now, most]
         for item in known:
             args += [item.id, item.score]
-        script_keys = [keys.channels(user), *set_keys(user, SAVED), *arrival_keys(user)]
+        script_keys = [keys.channels(user), *set_keys(user, SAVED), *shown_keys(user)]
         reply = await redis.script(load("timeline_save"), script_keys, args)
         if isinstance(reply, int):
             raise await absent(redis, user)

@@ -44,6 +44,11 @@ def arrival_keys(user: str) -> tuple[str, str]:
     return keys.arrivals(user), keys.arrivals_more(user)
 
 
+def shown_keys(user: str) -> tuple[str, ...]:
+    """What scripts are given that show items or take them out: for lua/parts/arrivals.lua and for changes.lua."""
+    return *arrival_keys(user), keys.live_events(user)
+
+
 def batch_for(uid: str) -> int:
     """How many ids one call may name: fewer where it visits all channels."""
     return GLOBAL_BATCH if uid == GLOBAL else BATCH

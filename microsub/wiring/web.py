@@ -47,6 +47,7 @@ from microsub.search.post_search import PostSearch
 from microsub.search.replica import IndexFolder, IndexReader
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
+from microsub.timelines.live_events import Listeners
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
@@ -67,13 +68,19 @@ from microsub.wiring.worker import can_search, figures, follower
 async def open_app(
     settings: Settings, stores: Stores, config: Configuration
 ) -> AsyncIterator[tuple[ASGIApp, Callable[[], None]]]:
-    """The ASGI application with its cache of items, and what ends all parsing for good.
+    """The ASGI application with its cache of items, and what ends all parsing and all event streams for good.
 
     Call that before the server waits for requests: those that wait for parsing are answered at once.
     """
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
     parser = ParsePool(seconds=PARSE_SECONDS, patience=PARSE_PATIENCE)
+    listeners = Listeners(Tracker(stores.url, keys.LIVE_EVENTS_PREFIX))
+
+    def stop() -> None:
+        parser.stop()
+        listeners.stop()
+
     async with (
         open_caching_fetcher(settings, stores, shared=True) as fetcher,
         open_fetcher(settings) as plain,
@@ -82,7 +89,7 @@ async def open_app(
         reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
             lists = feed_lists(settings, stores, parser)
-            services = _services(settings, stores, reading, fetcher, parser, config, identity, lists)
+            services = _services(settings, stores, reading, fetcher, parser, config, identity, lists, listeners)
             services = replace(services, token_use=used, public_url=settings.public_url)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _index(settings, stores) as index:
@@ -97,13 +104,14 @@ async def open_app(
                 topics = hub_topics(settings, stores, services.output_contents, reading.fill)
                 if topics is not None:
                     services = replace(services, topics=topics, topics_changed=_noting(stores))
-                yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
+                yield create_app(services, base_url=settings.base_url, monitors=monitors), stop
         finally:
-            parser.stop()
+            stop()
             identity.local.close()
             await reading.aclose()
             await used.aclose()
             await cache.aclose()
+            await listeners.aclose()
 
 
 @contextlib.asynccontextmanager
@@ -156,6 +164,7 @@ def _services(
     config: Configuration,
     identity: IdentityServices,
     lists: FeedLists,
+    listeners: Listeners,
 ) -> Services:
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(
@@ -178,6 +187,7 @@ def _services(
         output_contents=output_contents(
             stores, identity.quotas.output_items, fill=reading.fill, base_url=settings.base_url
         ),
+        listeners=listeners,
         changed=config.touched,
     )
 

@@ -208,9 +208,3 @@ async def test_unknown_actions_and_methods(alice: Reader, params: dict[str, str]
     for reply in (await alice.get(400, **params), await alice.post(400, **params)):
         assert reply["error"] == "not_implemented"
         assert f"found '{params.get('method', params['action'])}', {expected}" in reply["error_description"]
-
-
-async def test_the_event_stream_is_not_there_yet(alice: Reader) -> None:
-    """400 not_implemented, which says so."""
-    reply = await alice.get(400, action="events")
-    assert (reply["error"], "no event stream" in reply["error_description"]) == ("not_implemented", True)

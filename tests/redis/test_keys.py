@@ -55,6 +55,11 @@ def test_an_owners_keys_share_a_slot(owner, parameter):
     assert key_slot(example(owned[0]).encode()) != key_slot(example(owned[0], **{parameter: "other"}).encode())
 
 
+def test_a_users_events_lie_beside_their_channels():
+    """One script writes both."""
+    assert key_slot(keys.live_events("ann").encode()) == key_slot(keys.channels("ann").encode())
+
+
 def test_the_hosts_share_a_slot():
     """Due set and leases change together."""
     assert key_slot(keys.hosts_due().encode()) == key_slot(keys.hosts_leases().encode())
@@ -121,7 +126,7 @@ class TestStrayKeys:
 
 def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
     """Each belongs to a channel, the user or a list of theirs, or is a token; the channels' lists go with the last."""
-    mine = {name for name in FUNCTIONS if example(name, name="ann").startswith("user:{ann}")}
+    mine = {name for name in FUNCTIONS if example(name, name="ann").startswith(("user:{ann}", "events:{ann}"))}
     listed = {
         key.__name__
         for key in (

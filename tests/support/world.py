@@ -63,6 +63,7 @@ from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
+from microsub.timelines.live_events import Listeners
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
@@ -439,6 +440,7 @@ class World(Stores):
             output_contents=self.output_contents,
             topics=self.topics,
             topics_changed=lambda user, now: TopicChanges(self.redis).note([user], (), now),
+            listeners=Listeners(),
             public_url=self.base_url or "http://server.test",
             clock=self.clock,
         )

@@ -26,6 +26,7 @@ from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import texts
 from microsub.timelines import save, unsave
 from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import CatchingUp
@@ -93,6 +94,7 @@ class Machine(RuleBasedStateMachine):
         self.behind = Behind(self.redis)
         self.places: dict[str, float] = {}
         self.last_place = 0.0
+        self.seen: dict[str, dict[str, bool]] = {uid: {} for uid in ALL}
         for one in items:
             self.say(one, WORDS[int(one) % len(WORDS)])
 
@@ -113,6 +115,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(pairs=st.sets(st.tuples(uids, feeds), min_size=3), first=st.sets(ids))
     def begin(self, pairs: set[tuple[str, str]], first: set[str]) -> None:
         self.run(self.world.accounts.add_user(ANN, "", START))
+        self.run(self.redis.command("XADD", keys.live_events(ANN), "*", "event", "opened"))
         for uid in UIDS[1:]:
             self.run(self.world.channels.create(ANN, uid, START, uid))
         for uid, feed in sorted(pairs):
@@ -319,6 +322,25 @@ class Machine(RuleBasedStateMachine):
                 wanted = sorted(shown, key=lambda item: places[item], reverse=not oldest_first)
                 kept = self.model.channels[SAVED].posts
                 assert rows == [(item, places[item], shown[item], item in kept) for item in wanted]
+
+    @invariant()
+    def every_change_is_an_event_and_every_event_a_change(self) -> None:
+        """Of each channel whose items or their state changed, with those that came as unread."""
+        seen = {uid: {item: at is None for item, at in self.model.channels[uid].posts.items()} for uid in ALL}
+        told: set[str] = set()
+        came: dict[str, set[str]] = {uid: set() for uid in ALL}
+        for _, row in self.run(self.redis.command("XRANGE", keys.live_events(ANN), "-", "+")) or ():
+            fields = dict(zip(texts(row[0::2]), texts(row[1::2]), strict=True))
+            if fields["event"] == "items":
+                told.add(fields["channel"])
+                came[fields["channel"]] |= set(fields["came"].split())
+        assert {uid for uid in ALL if seen[uid] != self.seen[uid]} <= told
+        for uid in ALL:
+            new = {item for item, unread in seen[uid].items() if unread and item not in self.seen[uid]}
+            assert new <= came[uid]
+        self.seen = seen
+        if self.now > START:
+            self.run(self.redis.command("XTRIM", keys.live_events(ANN), "MAXLEN", 0))
 
     @invariant()
     def nothing_comes_back(self) -> None:

@@ -4,13 +4,15 @@
 -- after the other, isn't touched. In doubt nothing comes back as unread: what is in `gone` has left, what is read and
 -- unread is read, what is shown without a state is read.
 --
--- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 arrivals
--- ARGV  1 now in whole seconds  2.. ids
+-- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 arrivals  9 events
+-- ARGV  1 now in whole seconds  2 uid  3.. ids
 -- reply nothing
 -- include: arrivals
+-- include: changes
 -- include: enter
 -- include: leave
 local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[4], hidden_read = KEYS[5], gone = KEYS[6] }
+sets.uid = ARGV[2]
 
 local function at(set, id) return redis.call('ZSCORE', sets[set], id) end
 
@@ -26,8 +28,9 @@ local function shown(id, score)
   show_state(sets, id, score, read_at)
 end
 
-for i = 2, #ARGV do
+for i = 3, #ARGV do
   local id = ARGV[i]
+  changed(sets)
   local left, score = at('gone', id), at('posts', id)
   if left then
     leave(sets, id, math.floor(tonumber(left)), reason_of(left))
@@ -42,3 +45,4 @@ for i = 2, #ARGV do
   end
 end
 note_arrivals(KEYS[7], KEYS[8], ARGV[1])
+note_changes(KEYS[9])

@@ -62,6 +62,11 @@ def _sources(own: str, others: Iterable[str]) -> str:
     return " ".join([own, *listed])
 
 
+def header(scope: Scope, name: bytes) -> str:
+    """All values of a header of the request, '' where it has none; `name` in small letters."""
+    return ", ".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)
+
+
 def bearer(scope: Scope) -> str | None:
     """The token in `Authorization: Bearer …`, the scheme in any case; None where there is none."""
     for name, value in scope["headers"]:

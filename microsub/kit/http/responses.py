@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -144,6 +144,13 @@ class HttpReply:
     status: int = 200
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReply(HttpReply):
+    """A reply that goes on until its client leaves. `write` sends all of it, and the head first."""
+
+    write: Callable[[Receive, Send], Awaitable[None]]
+
+
 class HttpEndpoint:
     """Answers requests by `answer` of its subclass; errors of any step become replies."""
 
@@ -184,6 +191,11 @@ class HttpEndpoint:
             log_error(error, failure, self.logged_path(scope["path"]), scope["method"], exchange.action)
             headers = [*JSON, *failure.headers, (b"x-request-id", request_id.encode("latin-1"))]
             reply = HttpReply(orjson.dumps(failure.content), headers, failure.status)
+        if isinstance(reply, StreamReply):
+            self._measure(exchange, reply.status, time.perf_counter() - started)
+            unbind_contextvars("request_id")
+            await reply.write(receive, send)
+            return
         try:
             await self.deliver(exchange, send, reply if isinstance(reply, HttpReply) else HttpReply(reply, JSON))
         finally:
@@ -205,6 +217,12 @@ class HttpEndpoint:
 def _meters(action: str, status: int) -> tuple[Callable[[], None], Callable[[float], None]]:
     """The counter and the histogram of an action; there are as many as actions times statuses."""
     return metrics.REQUESTS.labels(action, status).inc, metrics.REQUEST_SECONDS.labels(action).observe
+
+
+async def client_left(receive: Receive) -> None:
+    """Return when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _send(send: Send, reply: HttpReply) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope, Send
 
 from microsub.errors import (
     AddressRevoked,
@@ -43,9 +43,9 @@ from microsub.identity.limits import (
     OUTPUTS_SENT_TO_NETWORK,
 )
 from microsub.kit.digests import short_digest
-from microsub.kit.http.headers import PublicAddress
+from microsub.kit.http.headers import PublicAddress, header
 from microsub.kit.http.params import collect, urlencoded
-from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply, client_left
 from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
 from microsub.outputs.store import Reservation
 from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
@@ -228,7 +228,7 @@ class OutputEndpoint(HttpEndpoint):
         return written
 
     def _base(self, scope: Scope) -> str:
-        host = _header(scope, b"host")
+        host = header(scope, b"host")
         base = self._address.base(host)
         if base is None and not _HOST.fullmatch(host):
             raise InvalidRequest("the 'Host' header can't be used: expected a name or address, with a port or without")
@@ -261,7 +261,7 @@ class OutputEndpoint(HttpEndpoint):
         if not isinstance(reply, ShownReply):
             await super().deliver(exchange, send, reply)
             return
-        gone = asyncio.ensure_future(_left(exchange.receive))
+        gone = asyncio.ensure_future(client_left(exchange.receive))
         settled = False
         try:
             async with asyncio.timeout(SENDING):
@@ -297,12 +297,6 @@ class OutputEndpoint(HttpEndpoint):
         now = self._services.clock()
         with suppress(StoreError):
             await asyncio.shield(self._services.outputs.settle(feed, reservation, now, shown=False))
-
-
-async def _left(receive: Receive) -> None:
-    """Return when the client has closed the connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _reply(
@@ -359,10 +353,10 @@ def _hubs(document: FeedDocument, form: str) -> list[Header]:
 
 def _is_known(scope: Scope, tag: str, modified: datetime | None, now: float) -> bool:
     """Whether the client has this very document (RFC 9110, 13.2.2)."""
-    if given := _header(scope, b"if-none-match"):
+    if given := header(scope, b"if-none-match"):
         known = {one.strip().removeprefix("W/") for one in given.split(",")}
         return "*" in known or tag in known
-    if modified is None or (since := _date(_header(scope, b"if-modified-since"))) is None:
+    if modified is None or (since := _date(header(scope, b"if-modified-since"))) is None:
         return False
     # Within the second of a change there may be another one.
     return modified <= since and now - modified.timestamp() >= 1
@@ -370,10 +364,10 @@ def _is_known(scope: Scope, tag: str, modified: datetime | None, now: float) -> 
 
 def _range(scope: Scope, size: int, tag: str, modified: datetime | None) -> tuple[int, int] | None:
     """First and last byte that are asked for; the first behind the last where there are none. None for all."""
-    found = re.fullmatch(r"bytes=(\d{0,15})-(\d{0,15})", _header(scope, b"range").replace(" ", ""))
+    found = re.fullmatch(r"bytes=(\d{0,15})-(\d{0,15})", header(scope, b"range").replace(" ", ""))
     if found is None or found[0] == "bytes=-":
         return None
-    condition = _header(scope, b"if-range")
+    condition = header(scope, b"if-range")
     if condition and condition != tag and (modified is None or _date(condition) != modified):
         return None
     if not found[1]:
@@ -390,7 +384,3 @@ def _date(text: str) -> datetime | None:
         found = parsedate_to_datetime(text) if text else None
         return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
     return None
-
-
-def _header(scope: Scope, name: bytes) -> str:
-    return ", ".join(value.decode("latin-1") for key, value in scope["headers"] if key == name)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from microsub.errors import InvalidRequest
 from microsub.feeds.internal import InternalAddress
 from microsub.kit.http.params import TRUTHS, Params, missing, wrong
+from microsub.kit.http.responses import StreamReply
 from microsub.kit.urls import LONGEST_FOLLOWED, web_address
 from microsub.model.plaintext import unprintable
 from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, Order, PageQuery, PostSearchRequest, View
@@ -201,8 +202,29 @@ class FusedAction:
     run: Callable[[Services, Params, Credential, float], Awaitable[tuple[Grant, Reply]]]
 
 
+@dataclass(frozen=True, slots=True)
+class StreamCall(Call):
+    """A call whose reply goes on for as long as the token is good; `check` asks that again, and raises as it did first.
+
+    `place` is where the client wants to go on, `network` where it is; `credential` is the token's.
+    """
+
+    credential: Credential
+    place: str
+    network: str
+    check: Callable[[float], Awaitable[Grant]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAction:
+    """An action whose reply goes on until its client leaves."""
+
+    scope: str
+    open: Callable[[StreamCall], Awaitable[StreamReply]]
+
+
 Key = tuple[Verb, str, str]
 """HTTP method, `action`, and `method` or an empty string."""
 
-Table = Mapping[Key, Action | FusedAction]
+Table = Mapping[Key, Action | FusedAction | StreamAction]
 """The actions by what selects them."""

@@ -21,7 +21,7 @@ _SETTINGS_PAGE = "/account"
 """The user's own page; none changes settings of channels."""
 
 
-async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
+async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, bytes]:
     """All channels with what is unread in them."""
     del params
     grant, names, counts = await services.reading.counts_with_token(credential, now)

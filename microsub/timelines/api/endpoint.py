@@ -23,7 +23,7 @@ from microsub.errors import (
     Unauthorized,
 )
 from microsub.identity.api import PresentedToken, RequestCredentials
-from microsub.kit.http.headers import bearer
+from microsub.kit.http.headers import bearer, header
 from microsub.kit.http.params import (
     UNCHECKED_BODY,
     UNCHECKED_PARTS,
@@ -36,13 +36,13 @@ from microsub.kit.http.params import (
     shown,
     urlencoded,
 )
-from microsub.kit.http.responses import METHODS, HttpEndpoint, HttpExchange
+from microsub.kit.http.responses import METHODS, HttpEndpoint, HttpExchange, HttpReply
 from microsub.model.reader import READ, Credential, Grant
 from microsub.surface import Services
-from microsub.timelines.api import channels, feeds, timeline
-from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table, Verb
+from microsub.timelines.api import channels, events, feeds, timeline
+from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, StreamAction, StreamCall, Table, Verb
 
-TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE}
+TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **events.TABLE}
 """What readers do; other features bring further actions."""
 
 log = structlog.get_logger()
@@ -63,7 +63,7 @@ class MicrosubEndpoint(HttpEndpoint):
         self._credentials = RequestCredentials(services.accounts, services.identity.verification)
         self._path = path
 
-    async def answer(self, exchange: HttpExchange) -> bytes:
+    async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
         """The path may name the user, and may end with a slash."""
         scope = exchange.scope
         verb = scope["method"]
@@ -71,7 +71,8 @@ class MicrosubEndpoint(HttpEndpoint):
             raise MethodNotAllowed(verb, METHODS)
         params, grant = await self._parameters(scope, exchange.receive, verb)
         exchange.action = params.text("action") or ""
-        return _encoded(await self._run(scope, params, grant, verb, exchange.action))
+        reply = await self._run(scope, params, grant, verb, exchange.action)
+        return reply if isinstance(reply, HttpReply) else _encoded(reply)
 
     async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> tuple[Params, Grant | None]:
         """The parameters; and what the token allows, where it was checked on the way.
@@ -108,7 +109,9 @@ class MicrosubEndpoint(HttpEndpoint):
     async def _presented(self, scope: Scope, params: Params) -> PresentedToken:
         return await self._credentials.presented(scope, params, self._owner(scope["path"]))
 
-    async def _run(self, scope: Scope, params: Params, grant: Grant | None, verb: str, action: str) -> Reply:
+    async def _run(
+        self, scope: Scope, params: Params, grant: Grant | None, verb: str, action: str
+    ) -> Reply | HttpReply:
         services = self._services
         now = services.clock()
         entry = self._table.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
@@ -116,6 +119,8 @@ class MicrosubEndpoint(HttpEndpoint):
             presented = await self._presented(scope, params)
             if isinstance(entry, FusedAction):
                 return await self._fused(entry, params, presented, now)
+            if isinstance(entry, StreamAction):
+                return await self._stream(entry, scope, params, presented, now)
             grant = await self._checked(presented, now)
         await services.identity.quotas.count(grant.user, now)
         if not isinstance(entry, Action):
@@ -127,6 +132,23 @@ class MicrosubEndpoint(HttpEndpoint):
         if entry.changes_topics:
             await services.topics_changed(grant.user, now)
         return reply
+
+    async def _stream(
+        self, entry: StreamAction, scope: Scope, params: Params, presented: PresentedToken, now: float
+    ) -> HttpReply:
+        async def check(now: float) -> Grant:
+            granted = await self._checked(presented, now)
+            _require(granted, entry.scope)
+            return granted
+
+        grant = await self._checked(presented, now)
+        await self._services.identity.quotas.count(grant.user, now)
+        _require(grant, entry.scope)
+        credential = Credential(grant.user, presented.credential.digest)
+        place = header(scope, b"last-event-id") or params.text("last_event_id") or params.text("lastEventId") or ""
+        call = StreamCall(self._services, params, grant.user, now, credential, place, presented.address, check)
+        reply = await entry.open(call)
+        return HttpReply(b"", reply.headers) if scope["method"] == "HEAD" else reply
 
     async def _fused(self, entry: FusedAction, params: Params, presented: PresentedToken, now: float) -> Reply:
         credential, quotas = presented.credential, self._services.identity.quotas
@@ -170,8 +192,6 @@ class MicrosubEndpoint(HttpEndpoint):
         method = params.text("method") or ""
         if not action:
             raise missing("action", f"one of {', '.join(self.actions)}")
-        if action == "events":
-            raise NotImplementedHere("'action' can't be 'events' yet: this server has no event stream")
         if action not in self.actions:
             known = ", ".join(self.actions)
             raise NotImplementedHere(f"'action' is unknown: found '{shown(action)}', expected one of {known}")

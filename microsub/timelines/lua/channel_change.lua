@@ -5,48 +5,53 @@
 -- agrees. And the user's `shape`, a number that grows with every change of a name or setting, and with a deletion, since
 -- another channel may get that uid: by it remembered names and settings are known to be old.
 --
--- KEYS  1 channels  2 removed channels  3 user  4, 5 arrivals  6 channel  7 its feeds  8 posts  9.. all other keys of the
---       channel ('delete…')
+-- KEYS  1 channels  2 removed channels  3 user  4, 5 arrivals  6 events  7 channel  8 its feeds  9 posts  10.. all other
+--       keys of the channel ('delete…')
 -- ARGV  1 uid  2 'set', 'remove', 'restore', 'delete' (removed or not), or 'delete removed' (only while it is, so that a
 --       channel restored a moment ago survives)
 --       3 now ('remove'), or 3.. pairs of field and value ('set'); an empty value deletes the field
 -- reply ids of the feeds that it follows ('set': none), or 0: no such channel there
 -- include: arrivals
+-- include: changes
 local uid, action = ARGV[1], ARGV[2]
 local position = redis.call('ZSCORE', KEYS[1], uid)
 if action == 'set' then
   if not position then return 0 end
   for i = 3, #ARGV, 2 do
     if ARGV[i + 1] == '' then
-      redis.call('HDEL', KEYS[6], ARGV[i])
+      redis.call('HDEL', KEYS[7], ARGV[i])
     else
-      redis.call('HSET', KEYS[6], ARGV[i], ARGV[i + 1])
+      redis.call('HSET', KEYS[7], ARGV[i], ARGV[i + 1])
     end
   end
   redis.call('HINCRBY', KEYS[3], 'shape', 1)
+  if ARGV[#ARGV - 1] == 'changed' then note_channel(KEYS[6], 'update channel', uid) end
   return {}
 end
 if action == 'remove' then
   if position then
     redis.call('ZREM', KEYS[1], uid)
     redis.call('ZADD', KEYS[2], ARGV[3], uid)
-    redis.call('HSET', KEYS[6], 'removed', ARGV[3], 'position', position)
+    redis.call('HSET', KEYS[7], 'removed', ARGV[3], 'position', position)
+    note_channel(KEYS[6], 'delete channel', uid)
   elseif not redis.call('ZSCORE', KEYS[2], uid) then
     return 0
   end
-  return redis.call('HKEYS', KEYS[7])
+  return redis.call('HKEYS', KEYS[8])
 end
 local known = redis.call('ZREM', KEYS[2], uid)
 if action == 'delete' then known = known + redis.call('ZREM', KEYS[1], uid) end
 if known == 0 then return 0 end
-local feeds = redis.call('HKEYS', KEYS[7])
+local feeds = redis.call('HKEYS', KEYS[8])
 if action == 'restore' then
-  redis.call('ZADD', KEYS[1], redis.call('HGET', KEYS[6], 'position'), uid)
-  redis.call('HDEL', KEYS[6], 'removed', 'position')
+  redis.call('ZADD', KEYS[1], redis.call('HGET', KEYS[7], 'position'), uid)
+  redis.call('HDEL', KEYS[7], 'removed', 'position')
+  note_channel(KEYS[6], 'new channel', uid)
 else
   redis.call('HINCRBY', KEYS[3], 'shape', 1)
-  for _, id in ipairs(redis.call('ZRANGE', KEYS[8], 0, -1)) do departs(id) end
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[9], 0, -1)) do departs(id) end
   note_arrivals(KEYS[4], KEYS[5], 0)
-  redis.call('UNLINK', unpack(KEYS, 6))
+  redis.call('UNLINK', unpack(KEYS, 7))
+  if position then note_channel(KEYS[6], 'delete channel', uid) end
 end
 return feeds

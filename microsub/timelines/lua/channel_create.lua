@@ -3,11 +3,12 @@
 -- Atomic: looking for the name (or the uid), counting, choosing a free uid and writing, so that two requests for one name
 -- make one channel, and no two requests together make more channels than there may be. The uids of removed channels aren't free: these can come back.
 --
--- KEYS  1 user  2 channels  3 removed channels
+-- KEYS  1 user  2 channels  3 removed channels  4 events
 -- ARGV  1 name  2 now  3 pattern: channel  4 'name': one with that name is meant; 'uid': one with that uid
 --       5 how many channels there may be besides those that everybody has, 0 for any number  6.. uids to try
 -- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 when made}; {'taken'}: no uid is free;
 --       {'', count}: there are as many as there may be
+-- include: changes
 if redis.call('EXISTS', KEYS[1]) == 0 then return { '' } end
 local function key(uid) return (string.gsub(ARGV[3], '%*', uid)) end
 if ARGV[4] == 'name' then
@@ -38,6 +39,7 @@ for i = 6, #ARGV do
     local last = redis.call('ZREVRANGEBYSCORE', KEYS[2], '(+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     redis.call('ZADD', KEYS[2], math.floor(tonumber(last[2] or 0)) + 1, uid)
     redis.call('HSET', key(uid), 'name', ARGV[1], 'created', ARGV[2], 'changed', ARGV[2])
+    note_channel(KEYS[4], 'new channel', uid)
     return { uid, 1 }
   end
 end

@@ -2,10 +2,11 @@
 --
 -- Atomic: the order that is read is the order that is written.
 --
--- KEYS  1 channels
+-- KEYS  1 channels  2 events
 -- ARGV  uids in the wished order, each once, without notifications and saved
 -- reply '' or the first uid that is unknown (then nothing changes)
-local wished = {}
+-- include: changes
+local wished, moved = {}, nil
 for _, uid in ipairs(ARGV) do
   if not redis.call('ZSCORE', KEYS[1], uid) then return uid end
   wished[uid] = true
@@ -13,9 +14,11 @@ end
 local next_one = 1
 for position, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   if wished[uid] then
+    if uid ~= ARGV[next_one] then moved = moved or ARGV[next_one] end
     uid = ARGV[next_one]
     next_one = next_one + 1
   end
   if uid ~= 'saved' then redis.call('ZADD', KEYS[1], position - 1, uid) end
 end
+if moved then note_channel(KEYS[2], 'update channel', moved, 'order', 1) end
 return ''

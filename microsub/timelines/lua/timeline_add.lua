@@ -25,20 +25,22 @@
 --
 -- KEYS  1 channel  2 feeds  3 posts  4 unread  5 read  6 gone  7 hidden  8 hidden-read
 --       9, 10 muted (channel, global)  11, 12 blocked (channel, global)  13, 14 arrivals (parts/arrivals.lua)
+--       15 events (parts/changes.lua)
 -- ARGV  1 feed, or '' for an item of no feed  2 now  3, 4 what holds where the channel says nothing: its limit, 0 for
 --       none, and how many of the newest of a first fill stay unread  5 'score score …' of the items that further calls
 --       will give  6 the filters by which the items were chosen, '' for none, '*' for items that come in anyway, with
---       3 and 4 as they are
---       7.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
+--       3 and 4 as they are  7 uid
+--       8.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
 --       duplicates, 1 where that one wins
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted}, lists of ids as 'id id …'
 -- include: reasons
 -- include: arrivals
+-- include: changes
 -- include: enter
 -- include: leave
 -- include: rules
-local FIRST_ITEM, FIELDS, AT_ONCE = 7, 4, 100
+local FIRST_ITEM, FIELDS, AT_ONCE = 8, 4, 100
 
 local call = redis.call
 local feed, now, chosen_by = ARGV[1], ARGV[2], ARGV[6]
@@ -54,6 +56,7 @@ end
 
 local posts, unread, gone = KEYS[3], KEYS[4], KEYS[6]
 local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[7], hidden_read = KEYS[8], gone = gone }
+sets.uid = ARGV[7]
 local is_hiding, mutes, blocks = false, nil, nil
 if call('EXISTS', unpack(KEYS, 7, 12)) > 0 then
   is_hiding = call('EXISTS', KEYS[7], KEYS[8]) > 0
@@ -130,6 +133,7 @@ local function fits(id)
   for _, out in ipairs(oldest) do
     call('ZREM', posts, out)
     departs(out)
+    changed(sets)
     if call('ZREM', unread, out) == 0 then call('ZREM', sets.read, out) end
     call('ZADD', gone, gone_at(math.floor(tonumber(now)), EVICTED), out)
     evicted[#evicted + 1] = out
@@ -203,6 +207,7 @@ local function take(id, score, lines, duplicates)
   else
     arrives(id)
     show_state(sets, id, score, read_at)
+    if read_at then changed(sets) else came_unread(sets, id) end
     local came = read_at and read or added
     came[#came + 1] = id
   end
@@ -212,5 +217,6 @@ for at = FIRST_ITEM, #ARGV, FIELDS do
   take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
 end
 note_arrivals(KEYS[13], KEYS[14], now)
+note_changes(KEYS[15])
 local function joined(ids) return table.concat(ids, ' ') end
 return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted) }

@@ -7,7 +7,7 @@
 -- that was marked unread meanwhile isn't expired as read, and what a new subscription holds isn't taken by an unfollow
 -- that came before it. Items that come in at the same time don't shift the end that is cut off.
 --
--- KEYS  1 channels  2, 3 arrivals  4 removed channels, where these count too
+-- KEYS  1 channels  2, 3 arrivals  4 events  5 removed channels, where these count too
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 now in whole seconds  9 reason
 --       10 '' or 'unread': only these; 'read' or 'over': those that are due  11, 12 '' or a feed and the key of the
 --       channel's feeds: only while the feed isn't followed there  13.. ids; where they are due, the time of reading up
@@ -15,8 +15,9 @@
 -- reply {'id id …' that left, number of ids that were looked at, the first ones}, or -1: no such channel
 -- include: channels
 -- include: arrivals
+-- include: changes
 -- include: leave
-local all = channels_named(ARGV[7], KEYS[4])
+local all = channels_named(ARGV[7], KEYS[5])
 if not all then return -1 end
 local seconds, reason, which = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 local is_due = which == 'read' or which == 'over'
@@ -61,4 +62,5 @@ for _, sets in ipairs(all) do
   end
 end
 note_arrivals(KEYS[2], KEYS[3], seconds)
+note_changes(KEYS[4])
 return { table.concat(out, ' '), #ids }

@@ -4,13 +4,14 @@
 -- after a removal creates nothing. A muted item that is named changes its flag too: it comes back as its reader left it;
 -- what is only older than a place stays, since the reader hasn't seen it.
 --
--- KEYS  1 channels
+-- KEYS  1 channels  2 events
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids; or 7 uid  8 'until'
 --       9 now  10 id of the newest that is meant, '' for all  11 its score, '' where the channel has it
 -- reply {'id id …' whose state changed (in any channel), number of ids that were looked at, the first ones, 1 where the
 --       score of an item that has left is needed}, or -1: no such channel
 -- include: rank
 -- include: channels
+-- include: changes
 local all = channels_named(ARGV[7])
 if not all then return -1 end
 local to_read, now, ids = ARGV[8] ~= 'unread', ARGV[9], {}
@@ -26,12 +27,12 @@ else
   for i = 10, 9 + share(all, #ARGV - 9) do ids[i - 9] = ARGV[i] end
 end
 if #ids == 0 then return { '', 0, 0 } end
-local known, changed = {}, {}
+local known, marked = {}, {}
 
 local function note(id)
   if not known[id] then
     known[id] = true
-    changed[#changed + 1] = id
+    marked[#marked + 1] = id
   end
 end
 
@@ -58,8 +59,10 @@ for _, sets in ipairs(all) do
     end
   end
   if #out > 0 then
+    changed(sets)
     redis.call('ZREM', to_read and sets.unread or sets.read, unpack(out))
     redis.call('ZADD', to_read and sets.read or sets.unread, unpack(into))
   end
 end
-return { table.concat(changed, ' '), #ids, 0 }
+note_changes(KEYS[2])
+return { table.concat(marked, ' '), #ids, 0 }

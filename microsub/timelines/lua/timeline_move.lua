@@ -10,7 +10,7 @@
 -- `saved` by this: an item that only `saved` shows comes into the target with its state there, and stays saved.
 -- Atomic per call: where the target may show so many items alone, all of the call move, or none.
 --
--- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)  6, 7 arrivals
+-- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)  6, 7 arrivals  8 events
 -- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or 'left'
 --       10 how many items the target may show, 0 for any number; with 'left' the uid of the channel that they left
 --       11.. per item: id, n, n URLs of author and sources; with 'left' ids
@@ -19,6 +19,7 @@
 -- include: channels
 -- include: reasons
 -- include: arrivals
+-- include: changes
 -- include: enter
 -- include: leave
 -- include: rules
@@ -127,4 +128,5 @@ for _, one in ipairs(moves) do
   end
 end
 note_arrivals(KEYS[6], KEYS[7], seconds)
+note_changes(KEYS[8])
 return { #moves, looked_at }

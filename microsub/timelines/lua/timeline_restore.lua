@@ -4,18 +4,20 @@
 -- becomes unread. What has left here stays out, but where it may return; what stands here isn't taken out.
 --
 -- KEYS  1 channel  2-7 posts, unread, read, hidden, hidden-read, gone  8, 9 muted (channel, global)  10, 11 blocked
---       12, 13 arrivals
--- ARGV  1 now  2 how many items come back  3.. per item, newest first: id, score, time of reading or '', lines of URLs (author,
+--       12, 13 arrivals  14 events
+-- ARGV  1 now  2 how many items come back  3 uid  4.. per item, newest first: id, score, time of reading or '', lines of URLs (author,
 --       sources); then per id that is to stay out: id, time in whole seconds, reason
 -- reply how many came in, or -1: no such channel
 -- include: is_channel
 -- include: reasons
 -- include: arrivals
+-- include: changes
 -- include: enter
 -- include: leave
 -- include: rules
 if not is_channel(KEYS[1]) then return -1 end
 local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
+sets.uid = ARGV[3]
 local mutes, blocks = some({ KEYS[8], KEYS[9] }), some({ KEYS[10], KEYS[11] })
 
 local function stands(id)
@@ -25,12 +27,13 @@ end
 local function note_read(id, read_at)
   if redis.call('ZREM', sets.unread, id) == 1 then
     redis.call('ZADD', sets.read, read_at, id)
+    changed(sets)
   elseif redis.call('ZSCORE', sets.hidden, id) then
     redis.call('ZADD', sets.hidden_read, 'NX', read_at, id)
   end
 end
 
-local count, at = 0, 3
+local count, at = 0, 4
 for _ = 1, tonumber(ARGV[2]) do
   local id, score, read_at, urls = ARGV[at], ARGV[at + 1], ARGV[at + 2], urls_of(ARGV[at + 3])
   at = at + 4
@@ -50,4 +53,5 @@ while at <= #ARGV do
   if not stands(id) then redis.call('ZADD', sets.gone, 'NX', gone_at(seconds, reason), id) end
 end
 note_arrivals(KEYS[12], KEYS[13], ARGV[1])
+note_changes(KEYS[14])
 return count

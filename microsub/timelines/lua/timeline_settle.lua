@@ -6,16 +6,18 @@
 -- stand. The read flag goes along, so the unread count follows of itself. Items that aren't in the channel are ignored.
 --
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 muted (channel, global)  9, 10 blocked
---       11, 12 arrivals
--- ARGV  1 now in whole seconds  2 'lost' to show these too, or ''  3.. per item: id, score, n, n URLs of author and sources
+--       11, 12 arrivals  13 events
+-- ARGV  1 now in whole seconds  2 'lost' to show these too, or ''  3 uid  4.. per item: id, score, n, n URLs of author and sources
 -- reply 'id id …' that moved, or were shown again
 -- include: reasons
 -- include: arrivals
+-- include: changes
 -- include: enter
 -- include: leave
 -- include: rules
 
 local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[4], hidden_read = KEYS[5], gone = KEYS[6] }
+sets.uid = ARGV[3]
 local mutes, blocks = some({ KEYS[7], KEYS[8] }), some({ KEYS[9], KEYS[10] })
 local seconds = tonumber(ARGV[1])
 local moved = {}
@@ -30,7 +32,7 @@ local function show_lost(id, score)
   return score
 end
 
-local at = 3
+local at = 4
 while at <= #ARGV do
   local id, score, urls = ARGV[at], ARGV[at + 1], {}
   for i = 1, tonumber(ARGV[at + 2]) do urls[i] = ARGV[at + 2 + i] end
@@ -57,4 +59,5 @@ while at <= #ARGV do
   end
 end
 note_arrivals(KEYS[11], KEYS[12], seconds)
+note_changes(KEYS[13])
 return table.concat(moved, ' ')

@@ -5,17 +5,19 @@
 -- leaves. Nothing happens when the leaving item's feed is followed (again), or when it was read meanwhile.
 --
 -- KEYS  1 feeds  2 posts  3 unread  4 read  5 hidden  6 hidden-read  7 gone  8, 9 muted  10, 11 blocked
---       12, 13 arrivals
--- ARGV  1 now in whole seconds  2 feed that was unfollowed  3.. per item: id that leaves, k, k times a duplicate: its id,
+--       12, 13 arrivals  14 events
+-- ARGV  1 now in whole seconds  2 feed that was unfollowed  3 uid  4.. per item: id that leaves, k, k times a duplicate: its id,
 --       score, feed, n, n URLs of its author and sources
 -- reply 'id id …' that left
 -- include: reasons
 -- include: arrivals
+-- include: changes
 -- include: enter
 -- include: leave
 -- include: rules
 
 local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
+sets.uid = ARGV[3]
 local mutes, blocks = some({ KEYS[8], KEYS[9] }), some({ KEYS[10], KEYS[11] })
 local seconds = tonumber(ARGV[1])
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then return '' end
@@ -30,7 +32,7 @@ local function arrive(duplicate)
   return true
 end
 
-local at = 3
+local at = 4
 while at <= #ARGV do
   local id, duplicates = ARGV[at], {}
   local count = tonumber(ARGV[at + 1])
@@ -52,4 +54,5 @@ while at <= #ARGV do
   end
 end
 note_arrivals(KEYS[12], KEYS[13], seconds)
+note_changes(KEYS[14])
 return table.concat(out, ' ')

@@ -17,5 +17,6 @@ local function enter(sets, id, score, read_at, is_muted)
     redis.call('ZADD', sets.posts, score, id)
     arrives(id)
     show_state(sets, id, score, read_at)
+    if read_at then changed(sets) else came_unread(sets, id) end
   end
 end

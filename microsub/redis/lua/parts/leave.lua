@@ -6,7 +6,10 @@ end
 
 -- take_out(sets, id): the item is neither shown nor hidden in the channel, and has no read state there.
 local function take_out(sets, id)
-  if redis.call('ZREM', sets.posts, id) == 1 then departs(id) end
+  if redis.call('ZREM', sets.posts, id) == 1 then
+    departs(id)
+    changed(sets)
+  end
   redis.call('ZREM', sets.unread, id)
   redis.call('ZREM', sets.read, id)
   redis.call('ZREM', sets.hidden, id)

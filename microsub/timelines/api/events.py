@@ -1,0 +1,261 @@
+"""The `events` action: what changes in a user's channels, as Server-Sent Events.
+
+Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; the names of the events are those that Ekstereye
+reads. Counts are absolute, so an app that has missed some is right after the next one.
+
+A stream holds its place and nothing else: what has changed is read from Redis when it can be sent, so a client that
+doesn't read costs no more than its connection's buffers, and the web port ends it (`cli.webport`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import orjson
+from starlette.types import Receive, Send
+
+from microsub.errors import (
+    InsufficientScope,
+    NotFound,
+    ProviderUnavailable,
+    RequestError,
+    StoreError,
+    TooManyRequests,
+)
+from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_TOKEN, EVENTS_OF_USER
+from microsub.kit.http.params import Params
+from microsub.kit.http.responses import CORS, Header, StreamReply, client_left
+from microsub.kit.rate_limits import Place, is_public, network_of
+from microsub.metrics import EVENT_STREAMS
+from microsub.model.reader import GLOBAL, READ, Channel
+from microsub.redis.scripts import batches
+from microsub.timelines.api.arguments import StreamAction, StreamCall, Table
+from microsub.timelines.api.channels import channel_to_wire, listed
+from microsub.timelines.live_events import (
+    AT_ONCE,
+    ITEMS,
+    KEPT_SECONDS,
+    EventPlace,
+    LiveEvent,
+    LiveEvents,
+    open_events,
+    read_events,
+)
+
+PING_EVERY = 15.0
+"""Seconds of silence after which a client learns that the stream lives; proxies end a silent one after a minute."""
+PIECE = 16 * 1024
+"""Bytes from which on a piece is sent."""
+ITEMS_AT_ONCE = 10
+STORE_PAUSE = 1.0
+RECONNECT = (1_000, 4_000)
+"""Milliseconds after which a client whose stream has ended begins again: not all of them in the same moment."""
+
+HEADERS: list[Header] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+    *CORS,
+]
+_PING = b": ping\nevent: ping\ndata: {}\n\n"
+"""A comment for who looks at the bytes, and an event for apps that watch whether the stream lives."""
+
+
+async def opened(call: StreamCall) -> StreamReply:
+    """The stream of the token's user, of all channels or of those in `channel`."""
+    only = frozenset(call.params.many("channel")) - {GLOBAL}
+    (uids,) = await call.services.channels.uids([call.user])
+    if unknown := sorted(only.difference(uids)):
+        raise NotFound(f"there is no channel '{unknown[0][:80]}'")
+    places: list[Place] = [
+        (EVENTS_OF_TOKEN, call.credential.digest),
+        (EVENTS_OF_USER, call.user),
+        (EVENTS_IN_ALL, ""),
+    ]
+    if is_public(call.network):
+        places.append((EVENTS_OF_NETWORK, network_of(call.network)))
+    limits = call.services.listeners.limits
+    for limit, subject in places:
+        if not limits.has_room(limit, subject):
+            raise TooManyRequests(f"too many {limit.what}: {limit.most} for each {limit.per}, close some of them", 60)
+    stream = _Stream(call, only)
+
+    async def write(receive: Receive, send: Send) -> None:
+        leave = limits.take(places)
+        EVENT_STREAMS.inc()
+        try:
+            await stream.write(receive, send)
+        finally:
+            EVENT_STREAMS.dec()
+            leave()
+
+    return StreamReply(b"", HEADERS, write=write)
+
+
+class _Stream:
+    """One open stream, and how far its client has been sent what happened. `only`: of these channels, or of all."""
+
+    def __init__(self, call: StreamCall, only: frozenset[str]) -> None:
+        self._call = call
+        self._services = call.services
+        self._only = only
+        self._place = EventPlace("")
+        self._kept_until = 0.0
+        self._spoke = 0.0
+
+    async def write(self, receive: Receive, send: Send) -> None:
+        """Send what happens until the client leaves, its token ends, or the server does."""
+        left = asyncio.ensure_future(client_left(receive))
+        listeners, user = self._services.listeners, self._call.user
+        news = listeners.news(user)
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        try:
+            await self._start(send)
+            while not (left.done() or listeners.stopped):
+                if news.done():
+                    news = listeners.news(user)
+                if await self._go_on(send):
+                    continue
+                silence = asyncio.get_running_loop().time() - self._spoke
+                if silence >= PING_EVERY:
+                    await self._send(send, _PING)
+                    silence = 0.0
+                await asyncio.wait(
+                    [left, news],
+                    timeout=min(listeners.patience, PING_EVERY - silence),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        except (RequestError, ProviderUnavailable, StoreError):
+            pass  # the client learns why when it begins again
+        finally:
+            left.cancel()
+            listeners.forget(user, news)
+            with suppress(RuntimeError):  # where the client has left
+                await send({"type": "http.response.body", "body": b""})
+
+    async def _start(self, send: Send) -> None:
+        """Say where the client stands, and go on where it was; or from now on, where that isn't kept any more."""
+        wanted = self._call.place
+        self._place = await self._open()
+        state = await self._channels()
+        parts = [b"retry: %d\n" % random.randint(*RECONNECT), _block("started", state)]  # noqa: S311 - no secret
+        if wanted:
+            place = EventPlace.of(wanted)
+            if place is not None and await self._read(place) is not None:
+                self._place = place
+            else:
+                parts.append(_block("resync", state))
+        await self._send(send, b"".join(parts) + _id_line(self._place) + b"\n")
+
+    async def _go_on(self, send: Send) -> bool:
+        """Send what happened since the last time; whether there may be more of it already."""
+        try:
+            if self._services.clock() >= self._kept_until:
+                await self._open()
+            found = await self._read(self._place)
+            if found is None:
+                self._place = await self._open()
+                await self._send(send, _block("resync", await self._channels()) + _id_line(self._place) + b"\n")
+                return True
+            async for piece in self._pieces(found):
+                await self._send(send, piece)
+        except StoreError:
+            await asyncio.sleep(STORE_PAUSE)  # the place stays, so nothing is lost
+            return False
+        return len(found.events) == AT_ONCE
+
+    async def _send(self, send: Send, piece: bytes) -> None:
+        self._spoke = asyncio.get_running_loop().time()
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def _open(self) -> EventPlace:
+        self._kept_until = self._services.clock() + KEPT_SECONDS / 6
+        return await open_events(self._services.redis, self._call.user)
+
+    async def _channels(self) -> bytes:
+        """The reply to action=channels; it fills timelines that posts wait for."""
+        return (await listed(self._services, Params({}), self._call.credential, self._services.clock()))[1]
+
+    async def _read(self, place: EventPlace) -> LiveEvents | None:
+        """What happened behind a place, as far as the token allows to know it. Raises RequestError where it doesn't."""
+        services, now = self._services, self._services.clock()
+        async with services.listeners.turns:
+            try:
+                found = await read_events(services.redis, self._call.credential, place, now)
+            except RequestError:
+                await self._call.check(now)
+                found = await read_events(services.redis, self._call.credential, place, now)
+        if found is not None:
+            if READ not in found.grant.scopes:
+                raise InsufficientScope(READ)
+            await services.reading.has_caught_up(found.grant, GLOBAL, now)
+        return found
+
+    async def _pieces(self, found: LiveEvents) -> AsyncIterator[bytes]:
+        """What is sent of these events; each piece moves the place along."""
+        parts: list[bytes] = []
+        size = 0
+        place = self._place
+        async for place, block in self._blocks(found):
+            parts.append(block)
+            size += len(block)
+            if size >= PIECE:
+                self._place = place
+                yield b"".join(parts)
+                parts, size = [], 0
+        end = EventPlace(found.events[-1].id) if found.events else self._place
+        if place != end:
+            parts.append(_id_line(end) + b"\n")
+        self._place = end
+        if parts:
+            yield b"".join(parts)
+
+    async def _blocks(self, found: LiveEvents) -> AsyncIterator[tuple[EventPlace, bytes]]:
+        """The events as they are sent, each with the place behind it.
+
+        How much is unread in a channel is said once, with its last event here.
+        """
+        style = await self._services.reading.style(self._call.user)
+        last = {event.channel: event.id for event in found.events if event.name == ITEMS}
+        for event in found.events:
+            channel = found.channels.get(event.channel)
+            if self._only and event.channel not in self._only:
+                continue
+            place = EventPlace(event.id)
+            if event.name == "delete channel":
+                yield place, _block(event.name, orjson.dumps({"uid": event.channel}), place)
+            if channel is None:
+                continue
+            wire = channel_to_wire(channel, style)
+            if event.name in ("new channel", "update channel"):
+                order = {"order": event.order} if event.order else {}
+                yield place, _block(event.name, orjson.dumps({"channel": wire, **order}), place)
+            if event.name == ITEMS:
+                async for item_place, block in self._items(event, channel):
+                    yield item_place, block
+                if last[event.channel] == event.id:
+                    yield place, _block("new item in channel", orjson.dumps(wire), place)
+
+    async def _items(self, event: LiveEvent, channel: Channel) -> AsyncIterator[tuple[EventPlace, bytes]]:
+        head = b'{"channel":"%b","item":' % channel.uid.encode()
+        for rows in batches(event.came, ITEMS_AT_ONCE):
+            for row, item in zip(rows, await self._services.reading.wire_items(rows, channel.name), strict=True):
+                if item is not None:
+                    place = EventPlace(event.id, row.id)
+                    yield place, _block("new item", head + item + b"}", place)
+
+
+def _block(name: str, data: bytes, place: EventPlace | None = None) -> bytes:
+    """One event; `data` is JSON as orjson writes it, which has no line breaks."""
+    return b"event: %b\ndata: %b\n%b\n" % (name.encode(), data, _id_line(place) if place else b"")
+
+
+def _id_line(place: EventPlace) -> bytes:
+    """Alone it is no event, and tells clients nevertheless where to go on."""
+    return b"id: %b\n" % str(place).encode()
+
+
+TABLE: Table = {("GET", "events", ""): StreamAction("read", opened)}

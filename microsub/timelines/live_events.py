@@ -1,0 +1,192 @@
+"""What changes in a user's channels, for the apps that listen: a capped stream for each user.
+
+The scripts that change something write it (redis/lua/parts/changes.lua), so an event is there exactly if its change is.
+They do while the stream is there: from the first app that listens until hours after the last one. What has changed
+isn't part of an event: that is read beside it, and so it is never older than the event itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from microsub.identity.store.accounts import grant, unauthorized
+from microsub.kit.rate_limits import RateLimiter
+from microsub.model.reader import SAVED, Channel, Credential, Grant, Row
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import text, texts
+from microsub.redis.scripts import load
+from microsub.redis.tracking import Tracker
+from microsub.timelines.channels import FIELDS, read_settings
+
+KEPT_SECONDS = 6 * 3600
+"""For which events are kept when no app has listened."""
+AT_ONCE = 20
+"""Events that are read at once."""
+
+ITEMS = "items"
+"""The name of the event that items of a channel came, left, or changed their state."""
+TURNS = 8
+"""Streams that read at the same time, so that pages are answered between them when all have news at once."""
+CHECK_EVERY, LOOK_EVERY = 5.0, 1.0
+"""Seconds after which a stream is looked at though nothing was reported; and where Redis can't report anything."""
+
+_OPEN, _READ = load("events_open"), load("events_read")
+_PLACE = re.compile(r"([0-9]{1,19}-[0-9]{1,19})(?:\.([0-9]{1,19}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class EventPlace:
+    """How far an app has read: up to and with the event of that id, or only up to an item that came with it."""
+
+    event: str
+    item: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> EventPlace | None:
+        """Read the wire form back; None for any other text."""
+        found = _PLACE.fullmatch(text)
+        return cls(found[1], found[2] or "") if found else None
+
+    def __str__(self) -> str:
+        return f"{self.event}.{self.item}" if self.item else self.event
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """Something changed in a channel: its items (`ITEMS`), or the channel itself.
+
+    `came` are items that came in unread and that the channel still shows, the oldest first. `order` holds the uids of
+    all channels where their order is what changed.
+    """
+
+    id: str
+    name: str
+    channel: str
+    came: tuple[Row, ...] = ()
+    order: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEvents:
+    """Events in their order, the channels in them that are still there, by uid, and what the token allows."""
+
+    events: Sequence[LiveEvent]
+    channels: Mapping[str, Channel]
+    grant: Grant
+
+
+async def open_events(redis: Redis, user: str) -> EventPlace:
+    """Keep the user's events for the next hours; the last one, behind which those to come will stand."""
+    last: bytes = await redis.script(_OPEN, [keys.live_events(user)], [KEPT_SECONDS])
+    return EventPlace(text(last))
+
+
+async def read_events(redis: Redis, credential: Credential, after: EventPlace, now: float) -> LiveEvents | None:
+    """The next events behind that place; None where it isn't kept, so that later ones may be gone too.
+
+    One round trip with the check of the token. Raises Unauthorized.
+    """
+    user = credential.user
+    script_keys = [
+        *(keys.live_events(user), keys.channels(user), keys.user(user), keys.token(user, credential.digest)),
+        *(keys.behind(user), keys.posts(user, SAVED)),
+    ]
+    patterns = [keys.pattern(key, user) for key in (keys.channel, keys.posts, keys.unread)]
+    state, *reply = await redis.script(_READ, script_keys, [now, after.event, AT_ONCE, *patterns, after.item])
+    if state == b"lost":
+        return None
+    if state:
+        raise unauthorized(text(state))
+    scopes, behind, entries, heads, uids = reply
+    channels = {channel.uid: channel for channel in map(_channel, heads)}
+    order = tuple(texts(uids))
+    events = [_event(entry, order) for entry in entries]
+    return LiveEvents(events, channels, grant(user, scopes, behind=bool(behind)))
+
+
+def _channel(head: Sequence[Any]) -> Channel:
+    uid, name, style, unread = head
+    settings = read_settings([style or None if field == "unread" else None for field in FIELDS])
+    return Channel(text(uid), text(name), unread, settings)
+
+
+def _event(entry: Sequence[Any], order: tuple[str, ...]) -> LiveEvent:
+    event_id, event, uid, ids, unread, saved, is_order = entry
+    channel = text(uid)
+    rows = (
+        Row(item, "", flag == 48, channel, kept == 49)
+        for item, flag, kept in zip(text(ids).split(), unread, saved, strict=True)
+    )
+    return LiveEvent(text(event_id), text(event), channel, tuple(rows)[::-1], order if is_order else ())
+
+
+class Listeners:
+    """Who waits for events in this process. Belongs to one event loop.
+
+    Redis reports which streams have changed, by one connection for all of them (to each master of a cluster). While it
+    can't, everybody looks once a second. Listens from the first `news` on, until `aclose`.
+    """
+
+    def __init__(self, tracker: Tracker | None = None) -> None:
+        self._tracker = tracker
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._listening = False
+        self.limits = RateLimiter()
+        self.turns = asyncio.Semaphore(TURNS)
+        self.patience = LOOK_EVERY
+        """Seconds for which to wait for news, before one looks for oneself."""
+        self.stopped = False
+        """The process ends: all streams end now."""
+
+    def news(self, user: str) -> asyncio.Future[None]:
+        """Done with the next change of the user's events, or sooner; `forget` it where it isn't waited for any more."""
+        if self._tracker is not None and not self._listening:
+            self._listening = True
+            self._tracker.start(self)
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(keys.live_events(user), set()).add(waiting)
+        return waiting
+
+    def forget(self, user: str, waiting: asyncio.Future[None]) -> None:
+        """It isn't waited for any more."""
+        key = keys.live_events(user)
+        others = self._waiting.get(key, set())
+        others.discard(waiting)
+        if not others:
+            self._waiting.pop(key, None)
+
+    def stop(self) -> None:
+        """End all streams, and let none begin."""
+        self.stopped = True
+        self._wake(list(self._waiting))
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        self.stop()
+        if self._tracker is not None:
+            await self._tracker.aclose()
+
+    def tracked(self) -> None:
+        """See `tracking.Listener`: there may be news of which nothing was reported."""
+        self.patience = CHECK_EVERY
+        self._wake(list(self._waiting))
+
+    def untracked(self) -> None:
+        """See `tracking.Listener`."""
+        self.patience = LOOK_EVERY
+        self._wake(list(self._waiting))
+
+    def changed(self, names: list[str] | None) -> None:
+        """See `tracking.Listener`."""
+        self._wake(list(self._waiting if names is None else names))
+
+    def _wake(self, names: Sequence[str]) -> None:
+        for name in names:
+            for waiting in self._waiting.pop(name, ()):
+                if not waiting.done():
+                    waiting.set_result(None)

@@ -1,0 +1,11 @@
+-- Lets a user's events be kept from now on, or for longer.
+--
+-- Atomic: the stream is never without an entry, so the last one is a place from which it can be read, and never without
+-- its time to live.
+--
+-- KEYS  1 events
+-- ARGV  1 seconds for which events are kept
+-- reply id of the last entry
+if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('XADD', KEYS[1], '*', 'event', 'opened') end
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+return redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1]

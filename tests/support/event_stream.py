@@ -1,0 +1,161 @@
+"""A client of event streams, which reads as the HTML standard says, from an application in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.types import ASGIApp, Message
+
+from tests.support.reader import ENDPOINT, Reader
+
+PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One event as a browser hands it to its page; `id` is the last one that the stream has named."""
+
+    name: str
+    data: Any
+    id: str
+
+
+@dataclass
+class EventParser:
+    """Bytes to events (HTML standard, 9.2.6)."""
+
+    last_id: str = ""
+    comments: int = 0
+    retry: int = 0
+    _rest: bytes = b""
+    _name: str = ""
+    _data: list[str] = field(default_factory=list)
+    _id: str = ""
+
+    def feed(self, data: bytes) -> list[Heard]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [heard for line in lines if (heard := self._line(line.decode())) is not None]
+
+    def _line(self, line: str) -> Heard | None:
+        if line:
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "event":
+                self._name = value
+            elif name == "data":
+                self._data.append(value)
+            elif name == "id":
+                self._id = value
+            elif name == "retry":
+                self.retry = int(value)
+            else:
+                assert not name, f"a field that the standard doesn't know: {line}"
+                self.comments += 1
+            return None
+        self.last_id = self._id or self.last_id
+        name, lines = self._name, self._data
+        self._name, self._data = "", []
+        if not lines:
+            return None
+        assert len(lines) == 1, "one line of data for each event"
+        return Heard(name, json.loads(lines[0]), self.last_id)
+
+
+class EventStream:
+    """One open stream; while `reading` is cleared, it takes nothing in."""
+
+    def __init__(self, app: ASGIApp, reader: Reader, headers: Mapping[str, str], params: Mapping[str, Any]) -> None:
+        query = urlencode({"action": "events", **params}, doseq=True)
+        sent = {"authorization": f"Bearer {reader.token}", **headers} if reader.token else dict(headers)
+        self.scope = {
+            "type": "http", "method": "GET", "path": ENDPOINT, "query_string": query.encode(), "http_version": "1.1",
+            "scheme": "http", "server": ("server.test", 80), "client": ("127.0.0.1", 1),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
+        }  # fmt: skip
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.parser = EventParser()
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self.waiting = 0
+        self._events: asyncio.Queue[Heard] = asyncio.Queue()
+        self._started = asyncio.Event()
+        self._left = asyncio.Event()
+        self._asked = False
+        self.task = asyncio.create_task(app(self.scope, self._receive, self._send))  # type: ignore[arg-type]
+
+    async def _receive(self) -> Message:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            self._started.set()
+            return
+        self.waiting += 1
+        await self.reading.wait()
+        self.waiting -= 1
+        self.body += message["body"]
+        if self.status == 200:
+            for heard in self.parser.feed(message["body"]):
+                self._events.put_nowait(heard)
+
+    async def started(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self._started.wait()
+
+    async def next(self, *, pings: bool = False) -> Heard:
+        """The next event, without those that only say that the stream lives."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                heard = await self._events.get()
+                if pings or heard.name != "ping":
+                    return heard
+
+    async def until(self, name: str, **data: Any) -> list[Heard]:
+        """All events up to the first of that name whose data holds these members."""
+        found = [await self.next()]
+        while found[-1].name != name or {**found[-1].data, **data} != found[-1].data:
+            found.append(await self.next())
+        return found
+
+    async def rest(self) -> list[Heard]:
+        """What has come and was not read."""
+        return [self._events.get_nowait() for _ in range(self._events.qsize())]
+
+    async def end(self) -> None:
+        """Wait until the server ends it."""
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+
+    async def leave(self) -> None:
+        self._left.set()
+        self.reading.set()
+        await self.end()
+
+
+@asynccontextmanager
+async def listening(
+    app: ASGIApp, reader: Reader, headers: Mapping[str, str] | None = None, **params: Any
+) -> AsyncIterator[EventStream]:
+    """An open stream of that reader's events, of which `started` was read."""
+    stream = EventStream(app, reader, headers or {}, params)
+    try:
+        await stream.started()
+        if stream.status == 200:
+            assert (await stream.next()).name == "started"
+        yield stream
+    finally:
+        await stream.leave()

@@ -1,0 +1,150 @@
+"""A user's live events in Redis: what is written by what, for how long, and what is read beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.errors import Unauthorized
+from microsub.model.reader import Credential
+from microsub.model.settings import OwnChannelSettings
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines import save
+from microsub.timelines.live_events import KEPT_SECONDS, EventPlace, LiveEvents, open_events, read_events
+from microsub.timelines.rules import Rules
+from tests.support.one_reader import ANN, NOW, OneReader, item
+
+pytestmark = pytest.mark.fake_too
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    made = OneReader(redis)
+    await made.begin()
+    return made
+
+
+@pytest.fixture
+async def credential(world: OneReader) -> Credential:
+    made = world.accounts.credential(await world.accounts.create_token(ANN, ["read"], "test", NOW))
+    assert made is not None
+    return made
+
+
+async def told(world: OneReader, credential: Credential, after: EventPlace) -> LiveEvents:
+    found = await read_events(world.redis, credential, after, NOW)
+    assert found is not None
+    return found
+
+
+async def test_each_change_is_one_event(world: OneReader, credential: Credential) -> None:
+    """Of the channel in which it is, with what came in unread; a mark that changes nothing is none."""
+    after = await open_events(world.redis, ANN)
+    await world.add("home", item(5), item(7), item(6))
+    await world.timelines.mark_read(ANN, "home", ["5"], NOW)
+    await world.timelines.mark_read(ANN, "home", ["5", "99"], NOW)
+    await world.timelines.move(ANN, "work", ["7"], NOW)
+    await world.timelines.remove(ANN, "home", ["6"], NOW)
+    await save(world.redis, world.items, ANN, ["5"], NOW)  # type: ignore[arg-type]
+    found = await told(world, credential, after)
+    came = [(one.name, one.channel, [row.id for row in one.came]) for one in found.events]
+    # The move and what the channel had before come in one step; what has left since isn't told any more.
+    assert came == [
+        ("items", "home", ["5"]),
+        ("items", "home", []),
+        ("items", "work", ["7"]),
+        ("items", "home", []),
+        ("items", "home", []),
+        ("items", "saved", []),
+    ]
+    (first,) = found.events[0].came
+    assert (first.is_read, first.is_saved) == (True, True), "the state is that of the moment of reading"
+    assert {uid: channel.unread for uid, channel in found.channels.items()} == {"home": 0, "work": 1, "saved": 0}
+
+
+async def test_changes_of_channels_are_events(world: OneReader, credential: Credential) -> None:
+    """Each with the name and the settings of now; of what is gone there is no more than that."""
+    after = await open_events(world.redis, ANN)
+    channels = world.channels
+    await channels.create(ANN, "News", NOW)
+    await channels.create(ANN, "News", NOW)
+    await channels.rename(ANN, "home", "House", NOW)
+    await channels.set_settings(ANN, "home", OwnChannelSettings(unread="boolean"), NOW)
+    await channels.order(ANN, ["work", "home"])
+    await channels.order(ANN, ["work", "home"])
+    await channels.disable(ANN, "work", NOW)
+    await channels.restore(ANN, "work")
+    await channels.delete(ANN, "news")
+    found = await told(world, credential, after)
+    assert [(one.name, one.channel) for one in found.events] == [
+        ("new channel", "news"),
+        *[("update channel", "home")] * 2,
+        ("update channel", "work"),
+        ("delete channel", "work"),
+        ("new channel", "work"),
+        ("delete channel", "news"),
+    ]
+    assert found.events[3].order == ("notifications", "work", "home", "saved")
+    assert {uid: (one.name, one.settings.unread) for uid, one in found.channels.items()} == {
+        "home": ("House", "boolean"),
+        "work": ("Work", None),
+    }
+
+
+async def test_rules_are_events_of_the_channels_that_they_change(world: OneReader, credential: Credential) -> None:
+    """What is muted goes, and what is shown again has come."""
+    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
+    await world.add("home", item(5, sources=("https://loud.example/",)), item(6))
+    after = await open_events(world.redis, ANN)
+    await rules.mute(ANN, "global", "https://loud.example/", NOW)
+    await rules.unmute(ANN, "global", "https://loud.example/", NOW)
+    await rules.block(ANN, "work", "https://loud.example/", NOW)
+    found = await told(world, credential, after)
+    assert [(one.channel, [row.id for row in one.came]) for one in found.events] == [("home", []), ("home", ["5"])]
+
+
+async def test_nothing_is_written_for_who_does_not_listen(world: OneReader, credential: Credential) -> None:
+    """A stream begins with the first app, and ends by itself; then there is a gap, which is noticed."""
+    await world.add("home", item(5))
+    await world.channels.create(ANN, "News", NOW)
+    assert await world.redis.command("EXISTS", keys.live_events(ANN)) == 0
+    after = await open_events(world.redis, ANN)
+    assert await open_events(world.redis, ANN) == after, "another app begins where the first one does"
+    assert KEPT_SECONDS - 5 < await world.redis.command("TTL", keys.live_events(ANN)) <= KEPT_SECONDS
+    await world.redis.command("DEL", keys.live_events(ANN))
+    await world.add("home", item(6))
+    assert await read_events(world.redis, credential, after, NOW) is None
+    again = await open_events(world.redis, ANN)
+    assert (await told(world, credential, again)).events == []
+
+
+async def test_a_stream_is_capped_and_who_was_further_back_learns_it(world: OneReader, credential: Credential) -> None:
+    """Some hundreds of events are kept."""
+    after = await open_events(world.redis, ANN)
+    await world.add("home", item(5))
+    for number in range(800):
+        mark = world.timelines.mark_read if number % 2 else world.timelines.mark_unread
+        await mark(ANN, "home", ["5"], NOW)
+        if number == 0:
+            await world.timelines.mark_read(ANN, "home", ["5"], NOW)
+    assert 500 <= await world.redis.command("XLEN", keys.live_events(ANN)) <= 700
+    assert await read_events(world.redis, credential, after, NOW) is None
+
+
+async def test_a_token_that_has_ended_reads_nothing(world: OneReader, credential: Credential) -> None:
+    """Nor one of a user who was disabled."""
+    after = await open_events(world.redis, ANN)
+    with pytest.raises(Unauthorized):
+        await read_events(world.redis, Credential(ANN, "0" * 64), after, NOW)
+    await world.accounts.disable_user(ANN, NOW)
+    with pytest.raises(Unauthorized):
+        await read_events(world.redis, credential, after, NOW)
+
+
+async def test_no_event_holds_more_than_a_hundred_items(world: OneReader, credential: Credential) -> None:
+    """The newest; the count beside them is of all."""
+    after = await open_events(world.redis, ANN)
+    await world.add("home", *(item(number) for number in range(100, 400)))
+    found = await told(world, credential, after)
+    assert [row.id for row in found.events[0].came] == [str(number) for number in range(300, 400)]
+    assert found.channels["home"].unread == 300
