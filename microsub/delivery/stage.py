@@ -21,6 +21,7 @@ from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.look_ups import Populate
 from microsub.errors import StoreError
 from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
+from microsub.redis import keys
 from microsub.redis.streams import STAGES, Bounds, Stream
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.redis.streams import Message, Stream
-
+    from microsub.redis.tracking import Tracker
 
 log = structlog.get_logger(__name__)
 
@@ -45,8 +46,8 @@ class Patience:
     """How a stage deals with time and failure, in seconds.
 
     A message whose owner is silent for `idle` is taken over; owners give a sign every third of that. After
-    `deliveries` attempts it goes to the dead letters. `tick` is how often an idle stage looks for work, `look_around`
-    how often for what others left.
+    `deliveries` attempts it goes to the dead letters. `look_around` is how often an idle stage looks for what others
+    left, and `tick` how often for work, while Redis doesn't report it or the next stream has no room.
     """
 
     idle: float = 45.0
@@ -90,11 +91,17 @@ class Stage:
         self._clock = clock
         self._wake = asyncio.Event()
         self._stopping = False
+        self._is_watched = False
         self._in_hand: dict[asyncio.Task[bool], Message] = {}
         self._looked = float("-inf")
 
     def wake(self) -> None:
         """There is something to do: look at once instead of at the next tick."""
+        self._wake.set()
+
+    def watched(self, *, by_redis: bool) -> None:
+        """Whether `wake` is called for every message that comes into the stream, from now on."""
+        self._is_watched = by_redis
         self._wake.set()
 
     def stop(self) -> None:
@@ -108,9 +115,8 @@ class Stage:
         try:
             while not self._stopping:
                 self._wake.clear()
-                pause = self._patience.tick
                 try:
-                    await self._fill()
+                    pause = await self._fill()
                 except StoreError as error:
                     log.warning("worker paused: Redis doesn't serve it", stage=self.name, error=str(error))
                     pause = self._patience.trouble
@@ -144,8 +150,11 @@ class Stage:
                 return handled
             tasks = [self._start(message) for message in messages]
 
-    async def _fill(self) -> None:
-        """Start as many messages as there is room for: first what others left, then new ones."""
+    async def _fill(self) -> float:
+        """Start as many messages as there is room for: first what others left, then new ones.
+
+        Returns the seconds after which there may be more to do, unless somebody wakes the stage.
+        """
         now = time.monotonic()
         if now - self._looked >= self._patience.look_around:
             self._looked = now
@@ -153,13 +162,16 @@ class Stage:
             STAGE_BACKLOG.labels(self.name).set(backlog.messages)
             for message in await self._stream.take_over(self._consumer, self._patience.idle, self._free):
                 await self._take_over(message)
-        while self._free > 0 and not self._stopping and await self._has_room():
+        while self._free > 0 and not self._stopping:
+            if not await self._has_room():
+                return self._patience.tick
             wanted = self._free
             messages = await self._stream.take(self._consumer, wanted)
             for message in messages:
                 self._start(message)
             if len(messages) < wanted:
-                return
+                break
+        return self._patience.look_around if self._is_watched else self._patience.tick
 
     @property
     def _free(self) -> int:
@@ -280,7 +292,8 @@ class _Room:
 class Stages:
     """Builds the stages on one Redis and runs them together. `consumer` is the worker's name.
 
-    `completing` is None where nothing is to be looked up; what is incomplete then waits for a worker that does.
+    `completing` is None where nothing is to be looked up; what is incomplete then waits for a worker that does. With a
+    `tracker` of `keys.STREAM_PREFIX` Redis says when a message has come, and isn't asked again and again.
     """
 
     def __init__(
@@ -295,6 +308,7 @@ class Stages:
         consumer: str,
         bounds: Bounds | None = None,
         patience: Patience | None = None,
+        tracker: Tracker | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         dead = DeadLetters(redis)
@@ -302,6 +316,7 @@ class Stages:
         self.has_room = _Room(self.stored, bounds or Bounds())
         """Whether polling may go on."""
         self._redis = redis
+        self._tracker = tracker
         self._stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
         self._stages = [self._stage(self.stored, delivery.handle)]
         if completing is not None:
@@ -314,7 +329,13 @@ class Stages:
 
     async def run(self, grace: float) -> None:
         """Run until `stop`; then finish what is in hand within `grace` seconds, and hand back the rest."""
-        await asyncio.gather(*(stage.run(grace) for stage in self._stages))
+        if self._tracker is not None:
+            self._tracker.start(self)
+        try:
+            await asyncio.gather(*(stage.run(grace) for stage in self._stages))
+        finally:
+            if self._tracker is not None:
+                await self._tracker.aclose()
 
     async def run_once(self) -> int:
         """Handle everything that waits, and what comes of it; how many messages. Raises StoreError."""
@@ -341,6 +362,22 @@ class Stages:
         """There is something to deliver or to look up: look at once."""
         for stage in self._stages:
             stage.wake()
+
+    def tracked(self) -> None:
+        """See `redis.tracking.Listener`."""
+        for stage in self._stages:
+            stage.watched(by_redis=True)
+
+    def untracked(self) -> None:
+        """See `redis.tracking.Listener`."""
+        for stage in self._stages:
+            stage.watched(by_redis=False)
+
+    def changed(self, names: list[str] | None) -> None:
+        """See `redis.tracking.Listener`."""
+        for stage in self._stages:
+            if names is None or keys.stream(stage.name) in names:
+                stage.wake()
 
 
 LONG_GONE = 3600.0

@@ -101,7 +101,7 @@ FEW_FINGERPRINTS = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FeedToRead:
-    """A feed at the beginning of a reading, whose number `feed` has.
+    """A feed at the beginning of a reading, whose number `feed` has where it is one of `begin_reading`.
 
     `users` follow it; `fingerprints` are those of its last document, None where there are none or too many to be read
     by the way (`Feeds.fingerprints`).
@@ -192,7 +192,17 @@ class Feeds:
         reply = await self._redis.script(_READ, slot, [FEW_FINGERPRINTS])
         if not reply:
             return None
-        _, fields, edition, fingerprints = reply
+        return await self._to_read(feed_id, *reply[1:])
+
+    async def to_read(self, feed_id: str) -> FeedToRead | None:
+        """The same for a document that is at hand already, which begins no reading."""
+        slot = ("HGETALL", keys.feed(feed_id)), ("GET", keys.feed_edition(feed_id)), _asking_fingerprints(feed_id)
+        fields, edition, fingerprints = await self._redis.pipeline(slot)
+        return await self._to_read(feed_id, fields, edition, fingerprints) if fields else None
+
+    async def _to_read(
+        self, feed_id: str, fields: list[bytes], edition: bytes | None, fingerprints: bytes | None
+    ) -> FeedToRead:
         feed = record_of(feed_id, fields)
         places = await self.audience.at(feed_id, edition)
         return FeedToRead(feed, frozenset(user for user, _ in places), _fingerprints_of(feed, fingerprints))
@@ -261,7 +271,7 @@ class Feeds:
         return (
             None
             if feed.body_hash is None
-            else _fingerprints_of(feed, await self._redis.command("GET", keys.feed_fingerprints(feed.id)))
+            else _fingerprints_of(feed, await self._redis.command(*_asking_fingerprints(feed.id)))
         )
 
     async def rename(self, feed_id: str, url: str) -> str | None:
@@ -343,6 +353,10 @@ class Feeds:
 
     async def _create(self, feed_id: str, url: str, now: float) -> None:
         await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
+
+
+def _asking_fingerprints(feed_id: str) -> Command:
+    return "GET", keys.feed_fingerprints(feed_id)
 
 
 def _fingerprints_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:

@@ -411,14 +411,22 @@ class Ingest:
         self._notify = notify
 
     async def add(
-        self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, version: str, changed: Iterable[str] = ()
+        self,
+        feed: FeedRecord,
+        posts: Sequence[ItemToStore],
+        now: float,
+        version: str,
+        changed: Iterable[str] = (),
+        *,
+        mostly_new: bool = False,
     ) -> Ingested:
         """Store posts of a feed and hand on what is news, with what is in the outbox since a crash.
 
-        `version` as in `PostWriter.write`. `changed` are properties that an edit changes beside those that readers see.
-        Raises StoreError; to be repeated where it broke off.
+        `version` and `mostly_new` as in `PostWriter.write`. `changed` are properties that an edit changes beside those
+        that readers see. Raises StoreError; to be repeated where it broke off.
         """
-        added = await self._hand_on(feed, await self._writer.write(feed, posts, now, version), changed)
+        stored = await self._writer.write(feed, posts, now, version, mostly_new=mostly_new)
+        added = await self._hand_on(feed, stored, changed)
         await self._redis.scripts(added.last)
         return added
 

@@ -144,7 +144,7 @@ class Callbacks:
             return False
         await self._due.note({feed_id: now})  # to end the earlier callbacks; without it that comes some minutes later
         await back_to_polling(self._schedule, feed, health, now)
-        await self._agreements.count(callback.hub, what)
+        await self._agreements.count(callback.hub, **{what: 1})
         WEBSUB_VERIFICATIONS.labels("subscribed" if what == "verified" else "unsubscribed").inc()
         log.info("a hub verified a subscription", feed=feed_id, hub=host_of(callback.hub), what=what)
         return True
@@ -160,7 +160,7 @@ class Callbacks:
         changed = callback_fields(gone=(callback,)) | {"next": f"{now + DENIED_PAUSE:.3f}"}
         if await self._agreements.write(feed_id, changed, health, read=callback):
             await back_to_polling(self._schedule, feed, health, now)
-            await self._agreements.count(callback.hub, "denied")
+            await self._agreements.count(callback.hub, denied=1)
             WEBSUB_VERIFICATIONS.labels("denied").inc()
             log.info("a hub denied a subscription", feed=feed_id, hub=host_of(callback.hub), why=said)
         return CallbackAnswer(200)
@@ -200,7 +200,7 @@ class Callbacks:
         if not signature:
             return CallbackAnswer(403, "X-Hub-Signature is missing: a secret was given"), "unsigned"
         if not signed(body, callback.secret, signature):
-            await self._agreements.count(callback.hub, "forged")
+            await self._agreements.count(callback.hub, forged=1)
             log.warning("a delivery with a wrong signature was ignored", feed=feed_id, hub=hub)
             return IGNORED, "forged"
         kind = headers.get("content-type", "")[:200].encode("latin-1", "replace")

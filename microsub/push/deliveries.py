@@ -7,6 +7,7 @@ so a delivery says nothing of the feed itself, of its validators, nor of posts t
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from microsub.push.store import DeliveryTaken
 from microsub.redis.replies import text
 
 if TYPE_CHECKING:
-    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.feeds.record import FeedRecord, Feeds, FeedToRead
     from microsub.parsing.pool import ParsePool
     from microsub.posts.ingest import Ingest
     from microsub.push.store import Agreements
@@ -61,34 +62,35 @@ class Deliveries:
 
     async def handle(self, message: Message) -> None:
         """Take in one delivery; what is wrong with it is counted and never raised. Raises StoreError."""
-        feed = await self._feeds.get(text(message.fields["feed"]))
-        followers = [] if feed is None else await self._feeds.subscribers(feed.id)
-        if feed is None or feed.gone or not followers:
+        feed_id, digest = text(message.fields["feed"]), short_digest(message.fields["body"])
+        # Each round trip costs time beside other programs, because a worker gives way to them.
+        found, has_seen = await asyncio.gather(self._feeds.to_read(feed_id), self._agreements.has_seen(feed_id, digest))
+        if found is None or found.feed.gone or not found.users:
             end = "unfollowed"
+        elif has_seen:
+            end = "repeated"
         else:
-            end = await self._take(feed, message, tuple(islice(dict(followers), _SOME)))
+            end = await self._take(found, message, digest)
         WEBSUB_DELIVERIES.labels(end).inc()
 
-    async def _take(self, feed: FeedRecord, message: Message, users: tuple[str, ...]) -> str:
-        body, hub = message.fields["body"], text(message.fields["hub"])
-        digest = short_digest(body)
-        if await self._agreements.has_seen(feed.id, digest):
-            return "repeated"
+    async def _take(self, found: FeedToRead, message: Message, digest: str) -> str:
+        feed, body, hub = found.feed, message.fields["body"], text(message.fields["hub"])
         new, brought, seconds = 0, False, 0.0
         end = "unchanged"
         received = int(message.id.partition("-")[0]) / 1000
         if hashlib.sha256(body).hexdigest() != feed.body_hash:
             kind = message.fields["type"].decode("latin-1") or None
             document = Fetched(feed.url, feed.url, 200, {}, body, kind, None, None, None)
-            known = await self._feeds.fingerprints(feed)
+            known, users = found.fingerprints, tuple(islice(found.users, _SOME))
             try:
-                found, seconds = await self._parser.posts_in(document, feed.url, known, received, users)
+                read, seconds = await self._parser.posts_in(document, feed.url, known, received, users)
             except ParseError as error:
                 seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
                 end = "unreadable"
                 log.info("a delivery can't be read", feed=feed.id, hub=host_of(hub), why=error.detail)
             else:
-                taken = await self._ingest.add(feed, found.items, received, version_of(received))
+                version = version_of(received)
+                taken = await self._ingest.add(feed, read.items, received, version, mostly_new=known is not None)
                 new = taken.new
                 # Handled again after a crash, what it brought isn't new any more.
                 brought = bool(taken.new or taken.updated) or message.deliveries > 1
@@ -111,5 +113,4 @@ class Deliveries:
         record = {"push_at": f"{now:.3f}", **pushed_fields(feed, new, now)} | ({"push": "1"} if brought else {})
         if await self._agreements.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
             WEBSUB_POSTS.inc(new)
-            await self._agreements.count(hub, "delivered")
-            await self._agreements.count(hub, "posts", new)
+            await self._agreements.count(hub, delivered=1, posts=new)

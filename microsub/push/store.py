@@ -11,7 +11,7 @@ from microsub.kit.urls import host_of
 from microsub.model.moments import number
 from microsub.push.agreement import Agreement, Callback
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import fields, reading, texts
 from microsub.redis.scripts import load
 
@@ -86,10 +86,11 @@ class Agreements:
         found = await self._redis.pipeline([("EXISTS", keys.feed_websub(feed_id)) for feed_id in feed_ids])
         return [feed_id for feed_id, there in zip(feed_ids, found, strict=True) if there]
 
-    async def count(self, hub: str, what: str, more: int = 1) -> None:
+    async def count(self, hub: str, **more: int) -> None:
         """Add to what the hub at a URL did: asked, verified, denied, refused, delivered, forged, posts, missed."""
         key = keys.hub_counts(host_of(hub))
-        await self._redis.pipeline([("HINCRBY", key, what, more), ("EXPIRE", key, COUNTS_KEPT)])
+        added: list[Command] = [("HINCRBY", key, what, count) for what, count in more.items() if count]
+        await self._redis.pipeline([*added, ("EXPIRE", key, COUNTS_KEPT)])
 
     async def counts(self, hubs: list[str]) -> dict[str, dict[str, int]]:
         """The counts of hubs, by host. One round trip."""

@@ -81,7 +81,7 @@ class Subscriber:
         """Hear that a poll read `feed`, and found so many posts that its hub should have delivered first."""
         if missed and feed.hub:
             WEBSUB_MISSED.inc(missed)
-            await self._agreements.count(feed.hub, "missed", missed)
+            await self._agreements.count(feed.hub, missed=missed)
         wish = wish_of(feed)
         if self._hubs is not None and feed.extra.get("push_to", "") != (str(wish) if wish else ""):
             await self._due.note({feed.id: self._clock()})
@@ -142,7 +142,7 @@ class Subscriber:
             return now + _PUT_OFF
         answer = await self._hubs.ask(feed.id, callback, "subscribe")
         if answer.accepted:
-            await self._agreements.count(wish.hub, "asked")
+            await self._agreements.count(wish.hub, asked=1)
             log.info("a hub was asked for a subscription", feed=feed.id, hub=host_of(wish.hub))
             return asked.next
         return await self._refused(feed, callback, agreement, answer)
@@ -156,7 +156,7 @@ class Subscriber:
             least = _LASTING if answer.lasting else min(answer.retry_after or 0.0, _LASTING)
             wait = max(pause_after(before.tries, before.in_force(now), now), least)
             tries = before.tries + 1
-            await self._agreements.count(callback.hub, "refused")
+            await self._agreements.count(callback.hub, refused=1)
             log.info("a hub refused a subscription", feed=feed.id, hub=host_of(callback.hub), why=answer.why)
         left = replace(before, tries=tries, next=now + wait)
         # A hub that verified before its answer went wrong has taken it.

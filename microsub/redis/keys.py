@@ -269,11 +269,14 @@ STREAMS = ("stored", "incomplete", "pushed", "dead")
 """The pipeline's streams: ids for the timelines, ids to be completed, deliveries of hubs, and what failed."""
 
 
+STREAM_PREFIX = "stream:{"
+
+
 def stream(name: str) -> str:
     """Stream: messages from one stage to the next (`posts.values`). Lifetime: permanent; a message leaves when it
     is done. `redis.streams`.
     """
-    return f"stream:{{{name}}}"
+    return f"{STREAM_PREFIX}{name}}}"
 
 
 def stream_bytes(name: str) -> str:

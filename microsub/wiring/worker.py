@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.check.command import Checking
     from microsub.delivery.delivery import Rebuilding
     from microsub.ekster.importing import OldFile
+    from microsub.parsing.pool import ParsePool
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import PollResult
     from microsub.polling.worker import Worker
@@ -78,16 +79,17 @@ async def open_worker(
     from microsub.delivery.dead_letters import DeadLetters
     from microsub.delivery.stage import Stages
     from microsub.feeds.events import Events
-    from microsub.parsing.pool import ParsePool
     from microsub.polling.moving import Mover
     from microsub.polling.poll import Poller
     from microsub.polling.worker import Turn, Worker, worker_name
     from microsub.push.deliveries import STAGE, Deliveries
     from microsub.push.store import Agreements
+    from microsub.redis import keys
+    from microsub.redis.tracking import Tracker
     from microsub.wiring.fetching import open_caching_fetcher, open_completing
 
     await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
-    parser = ParsePool()
+    parser = _parser(settings)
     async with (
         open_caching_fetcher(settings, stores) as fetcher,
         open_completing(settings, parser, stores) as completing,
@@ -95,7 +97,10 @@ async def open_worker(
         name = worker_name()
         events = Events(stores.redis)
         filling = delivery(stores, None if distribution is None else distribution.delivered)
-        stages = Stages(stores.redis, stores.feeds, stores.items, filling, events, completing, consumer=name)
+        tracker = Tracker(stores.url, keys.STREAM_PREFIX)
+        stages = Stages(
+            *(stores.redis, stores.feeds, stores.items, filling, events, completing), consumer=name, tracker=tracker
+        )
         taking_in = ingest(stores, events, stages.wake)
         stages.serve(STAGE, Deliveries(stores.feeds, Agreements(stores.redis), taking_in, parser).handle)
         poller = Poller(
@@ -124,6 +129,20 @@ async def open_worker(
             yield Worker(stores.schedule, turn, stores.presence, stages, name=name, hosts_at_once=many)
         finally:
             parser.close()
+
+
+_PARSERS_KEPT = 86_400.0
+"""Seconds for which parsers wait for the next delivery of a hub: to start one takes longer than all the rest."""
+
+
+def _parser(settings: Settings) -> ParsePool:
+    from microsub.parsing.pool import ParsePool
+
+    if settings.base_url is None or not is_reachable(settings.base_url):
+        return ParsePool()
+    parser = ParsePool(idle=_PARSERS_KEPT)
+    parser.warm()
+    return parser
 
 
 @contextlib.asynccontextmanager

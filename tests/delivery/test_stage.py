@@ -6,17 +6,26 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import cast
 
 import pytest
 import structlog.testing
 
 from microsub.delivery.dead_letters import DeadLetters
-from microsub.delivery.stage import Patience, Stage
+from microsub.delivery.delivery import Delivery
+from microsub.delivery.stage import Patience, Stage, Stages
 from microsub.errors import StoreDamaged, StoreUnavailable
+from microsub.feeds.events import Events
+from microsub.feeds.record import Feeds
+from microsub.posts.items import Items
 from microsub.posts.values import EntriesFound
+from microsub.redis import keys
+from microsub.redis.cluster import ClusterRedis
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Bounds, Message, Stream
+from microsub.redis.tracking import Tracker
 from tests.support.posts import NOON
+from tests.support.redis_wrappers import CountingRedis
 from tests.support.waiting import wait_until
 
 QUICK = Patience(idle=0.3, deliveries=3, tick=0.01, look_around=0.01, trouble=0.01)
@@ -196,6 +205,55 @@ async def test_a_stopping_stage_hands_back_what_it_cannot_finish(real_redis):
         await wait_until(lambda: stuck.seen == ["long"])
     (message,) = await Stream(real_redis, "stored").take_over("next", 3600, 10)
     assert message.deliveries == 1
+
+
+class Counted(Handler):
+    """In the place of what delivers, with a name for the way in."""
+
+    handle = Handler.__call__
+
+
+async def handled_when_told(redis: Redis, url: str) -> None:
+    """Stages that would look again in an hour handle a message at once, because Redis reports it."""
+    seen = Counted()
+    counted = CountingRedis(redis)
+    stages = Stages(
+        *(counted, Feeds(counted), Items(counted), cast(Delivery, seen), Events(counted), None),
+        consumer="one",
+        patience=Patience(tick=0.01, look_around=3600.0),
+        tracker=Tracker(url, keys.STREAM_PREFIX, retry_every=0.01),
+    )
+    stages.serve("pushed", seen)
+    tasks = asyncio.create_task(stages.run(1.0))
+    try:
+        await rests(counted)
+        for name in ("stored", "pushed"):
+            await Stream(redis, name).add([{"name": name.encode()}])
+            await wait_until(lambda name=name: name in seen.seen)
+        await rests(counted)
+    finally:
+        stages.stop()
+        await tasks
+
+
+async def rests(redis: CountingRedis) -> None:
+    """Wait until nothing was asked for many times a tick."""
+    trips = -1
+    while trips != redis.trips:
+        trips = redis.trips
+        await asyncio.sleep(0.3)
+
+
+async def test_redis_says_when_a_message_has_come(real_redis: Redis, redis_url: str) -> None:
+    """An idle worker asks nothing, and none of its own commands wakes it."""
+    await handled_when_told(real_redis, redis_url)
+
+
+async def test_a_cluster_says_so_too(cluster_url: str) -> None:
+    """Whichever master has the stream."""
+    redis = ClusterRedis(cluster_url)
+    await handled_when_told(redis, cluster_url)
+    await redis.aclose()
 
 
 async def test_nothing_is_taken_while_the_next_stage_is_full(redis):
