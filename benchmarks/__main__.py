@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: a real server against static bytes, parsing, refreshing feeds, fan-out; prints tables."""
+"""`python -m benchmarks`: a real server against static bytes, parsing, refreshing feeds, fan-out, hubs; prints tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import against_feedparser, busy, fanout, load, report, searching, workers
+from benchmarks import against_feedparser, busy, fanout, load, pushing, report, searching, workers
 from benchmarks.cases import Case, ask, cases, write_marks
 from benchmarks.load import Load, Target
 from benchmarks.parsing import parse_costs
@@ -35,6 +35,7 @@ PARTS = {
     "workers": "bench workers",
     "busy": "bench busy",
     "search": "bench search",
+    "push": "bench push",
 }
 """What can be measured, in this order, and the marks between which pages of the documentation show it."""
 
@@ -100,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "workers": lambda: working_together(quick=options.quick),
         "busy": lambda: reading_meanwhile(quick=options.quick),
         "search": lambda: search(quick=options.quick),
+        "push": lambda: push(quick=options.quick),
     }
     measured: dict[str, Part] = {}
     for name in (name for name in PARTS if name in wanted):
@@ -224,6 +226,13 @@ def search(*, quick: bool) -> Part:
     found = searching.measure(quick=quick)
     figures = f"{this_machine()}\n\n{searching.text(found)}"
     return Part(figures, searching.document(found), met=found.met, mark=PARTS["search"], figures=figures)
+
+
+def push(*, quick: bool) -> Part:
+    """What a post needs from its hub to the timeline."""
+    found = pushing.measure(quick=quick)
+    figures = f"{this_machine()}\n\n{pushing.text(found)}"
+    return Part(figures, pushing.document(found), met=found.met, mark=PARTS["push"], figures=figures)
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:
