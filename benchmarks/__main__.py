@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: a real server against static bytes, parsing, refreshing feeds, fan-out, hubs; prints tables."""
+"""`python -m benchmarks`: a real server against static bytes, parsing, refreshing, fan-out, hubs; prints tables."""
 
 from __future__ import annotations
 
