@@ -119,7 +119,9 @@ class Applier:
                 mute, block = (await self._rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
                 outputs = await self._outputs.all_of(user.name)
                 changed.update({(user.name, f"output {feed.name}"): feed.changed for feed in outputs})
-            said = {feed.name: feed.settings for feed in outputs}
+            # A feed whose channel was removed gets no more posts, and no file may declare it.
+            sources = {None, SAVED, *(channel.uid for channel in channels)}
+            said = {feed.name: feed.settings for feed in outputs if feed.settings.channel in sources}
             return replace(bare, channels=channels, mute=tuple(mute), block=tuple(block), outputs=said)
 
         found = {user.name: config for user, config in zip(users, await asyncio.gather(*map(look, users)), strict=True)}

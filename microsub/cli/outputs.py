@@ -69,7 +69,7 @@ async def output_create(settings: Settings, stores: Stores, user: str, name: str
     if given["channel"] is not None:
         await stores.channels.get(user, given["channel"])
     if given["search"] is not None:
-        from microsub.search.query import parsed
+        from microsub.model.query import parsed
 
         parsed(given["search"], time.time())
     made = await stores.outputs.create(user, name, replace(OutputConfig(), **given), time.time())

@@ -28,7 +28,7 @@ from microsub.configuration.model import (
     encode,
 )
 from microsub.kit.urls import canonical_feed_url, normalise_profile
-from microsub.model.reader import GLOBAL, NOTIFICATIONS
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.settings import mask_password
 
@@ -144,10 +144,14 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The changes in the order of their application, and the conflicts that were decided."""
+    """The changes in the order of their application, and the conflicts that were decided.
+
+    `channelless` are those of its changes that give an output feed a channel which its user won't have.
+    """
 
     changes: tuple[Change, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    channelless: tuple[Change, ...] = ()
 
 
 # --- facts ---------------------------------------------------------------------------------------------------------
@@ -227,6 +231,7 @@ def merge(
     """
     changes: list[Change] = []
     conflicts: list[Conflict] = []
+    channelless: list[Change] = []
     if file.settings not in (base.settings, current.settings):
         changes.append(Change(What.INSTANCE, value=file.settings))
     for name, user in file.users.items():
@@ -234,10 +239,11 @@ def merge(
         merger.user(base.users.get(name), user)
         changes += merger.changes
         conflicts += merger.conflicts
+        channelless += merger.channelless
     for name in base.users:
         if name not in file.users and (name in current.users or (again and name in current.disabled)):
             changes += _removed(name, current)
-    return Merge(tuple(sorted(changes, key=lambda change: _RANK[change.what])), tuple(conflicts))
+    return Merge(tuple(sorted(changes, key=lambda change: _RANK[change.what])), tuple(conflicts), tuple(channelless))
 
 
 def _removed(name: str, current: Current) -> Iterable[Change]:
@@ -261,6 +267,7 @@ class _UserMerger:
     again: bool
     changes: list[Change] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
+    channelless: list[Change] = field(default_factory=list)
 
     def change(self, what: What, uid: str = "", value: Any = None, *, restored: bool = False) -> None:
         self.changes.append(Change(what, self.name, uid, value, restored))
@@ -302,6 +309,13 @@ class _UserMerger:
                 added.append(uid)
                 self.edits(uid, {}, after, {("name", ""): after["name", ""]})
         self.order(base, file, now, added, gone)
+        remaining = (wanted.keys() | there.keys() | {NOTIFICATIONS, SAVED}) - gone - {GLOBAL}
+        self.channelless = [
+            change
+            for change in self.changes
+            if change.what in {What.OUTPUT_ADDED, What.OUTPUT_CHANGED}
+            and change.value.channel not in {None, *remaining}
+        ]
 
     def removes(self, uid: str, before: Facts, present: Facts | None) -> bool:
         """A channel that the file no longer has; whether it goes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -16,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 
 from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.kit.urls import domain, is_usable
+from microsub.model.query import QueryUnreadable, parsed
 from microsub.model.settings import (
     FILE_OBJECT,
     NOTES,
@@ -57,12 +59,20 @@ def _no_stranger(text: str) -> str | None:
     return None if is_usable(text) or domain(text) else ""
 
 
+def _no_query(text: str) -> str | None:
+    try:
+        parsed(text, time.time())
+    except QueryUnreadable as error:
+        return f"where character {error.position} begins {error.found} instead of {error.expected}"
+    return None
+
+
 Name = Annotated[str, Fits(_no_name, NAME, "^[A-Za-z0-9_-]{1,64}$", 64)]
 Url = Annotated[str, Fits(_no_url, URL, _HTTP, 100_000)]
 Rule = Annotated[str, Fits(_no_url, URL, _HTTP)]
 Profile = Annotated[str, Fits(unfit_profile, PROFILE, _HTTP)]
 Title = Annotated[str, Fits(blank, "text that is not blank", r"\S", 200)]
-Query = Annotated[str, Fits(blank, "text that is not blank", r"\S", 10_000)]
+Query = Annotated[str, Fits(_no_query, "a search, as `action=search` has them", r"\S", 10_000)]
 Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
 Refused = Annotated[str, Fits(_no_stranger, f"{_DOMAIN}, or a profile URL")]
 

@@ -299,7 +299,7 @@ class Configuration:
                 "a site of their own for each user, since signing in with it leads to one account; "
                 f"see 'microsub user list', and 'microsub user remove {clash.other}'",
             )
-        return findings.errors()
+        return (*findings.errors(), *channelless(document, merged))
 
     def _begun_from(self, digest: str, last: Backend, file: Backend) -> Backend:
         """What the edit to `file` is measured by: `last`, of that digest, or an earlier version.
@@ -570,6 +570,20 @@ class Status:
 
     problems: tuple[ConfigError, ...] = ()
     lost: bool = False
+
+
+def channelless(document: BackendDocument, merged: Merge) -> tuple[ConfigError, ...]:
+    """Errors of a valid document: output feeds of channels that their users won't have."""
+    findings = BackendFindings(document.file, document.source)
+    for change in merged.channelless:
+        channel = change.value.channel
+        path = ("users", change.user, "outputs", change.uid, "channel")
+        findings.wrong(
+            path,
+            f"{findings.written(path, channel)}, which is no channel of '{change.user}'",
+            "the uid of one of their channels",
+        )
+    return findings.errors()
 
 
 class Notices:

@@ -47,7 +47,7 @@ from microsub.identity.store.accounts import MARK, Accounts
 from microsub.identity.store.grants import OwnToken, is_refresh
 from microsub.kit.digests import sha256_hex
 from microsub.kit.http.headers import bearer, prefers_form
-from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, shown
+from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body
 from microsub.kit.http.responses import (
     CORS,
     JSON,
@@ -56,6 +56,7 @@ from microsub.kit.http.responses import (
     HttpExchange,
     HttpReply,
 )
+from microsub.model.plaintext import shown
 from microsub.model.reader import NAME, Credential, Grant
 from microsub.surface import Services
 

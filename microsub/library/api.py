@@ -18,11 +18,12 @@ from microsub.feeds.events import Event, is_event_id
 from microsub.feeds.record import FeedRecord
 from microsub.kit.digests import short_digest
 from microsub.kit.http.headers import bearer
-from microsub.kit.http.params import Params, collect, empty_names, missing, shown, urlencoded, wrong
+from microsub.kit.http.params import Params, collect, empty_names, missing, urlencoded, wrong
 from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
 from microsub.kit.urls import mask_credentials, redacted
 from microsub.library.reading import NEWEST, Post, Posts, is_id
 from microsub.library.saved import dumps
+from microsub.model.plaintext import shown
 from microsub.model.reader import Cursor
 from microsub.surface import Services
 from microsub.timelines.api import arguments

@@ -15,6 +15,9 @@ _JOINING = re.compile("[\u200c\u200d\U000e0020-\U000e007f]")
 # Marks and what becomes one; symbols too, which does no harm.
 _MARKS = re.compile(r"(?:[^\w\s\0-\u02ff]|[\uff9e\uff9f]){30}")
 
+SHOWN = 80
+"""Characters of others' text that an error message quotes."""
+
 
 def escaped(text: str) -> str:
     r"""`text` with every such character as Python writes it, such as `\n`; a line stays a line."""
@@ -47,3 +50,9 @@ def normalised(form: Literal["NFKC", "NFKD"], text: str) -> str:
     Marks on a letter are sorted with the square of their number, so after 30 a joiner ends the run (UAX #15, 13).
     """
     return unicodedata.normalize(form, _MARKS.sub("\\g<0>\u034f", text))
+
+
+def shown(text: str) -> str:
+    """`text` short and harmless enough to be quoted in an error message."""
+    short = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+    return "".join(letter if letter.isprintable() else "�" for letter in short)

@@ -23,15 +23,16 @@ from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.limits import SEARCHES_AT_ONCE, SEARCHES_OF_USER
 from microsub.kit.http.params import wrong
 from microsub.kit.rate_limits import RateLimiter
+from microsub.model.query import PostQuery, parsed
 from microsub.model.reader import Grant, PageRows, PostSearchRequest, Row, Subscription
+from microsub.model.words import Phrase, words_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields
 from microsub.redis.scripts import BATCH, batches
 from microsub.search.index import Match, QueryTooSlow, Span, row_at
-from microsub.search.query import PostQuery, expression, parsed
 from microsub.search.replica import IndexReader
-from microsub.search.words import Phrase, words_of
+from microsub.search.words import expression
 from microsub.timelines.channels import Channels
 from microsub.timelines.pages import ShownItems, item_ids, shown
 from microsub.timelines.reading import ReaderViews

@@ -1,100 +1,23 @@
-"""Text as the index holds it, and as queries look for it: folded, with bigrams where no blanks part words. Pure.
-
-Case and accents don't count. SQLite's tokenizer `ascii` makes the words: ASCII letters and digits, and all that isn't
-ASCII; so text in ASCII goes to it as it is, and other text leaves here with blanks where a word ends. Chinese,
-Japanese, Korean, Thai, Lao, Khmer and Burmese are written as overlapping pairs of characters, each run with its last
-character alone behind them: a longer word is a phrase of pairs, and a single character the beginning of one.
-"""
+"""Posts and queries in the words of the index. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from operator import add
 from typing import Any
 
-from microsub.model.plaintext import normalised
+from microsub.model.query import PostQuery, Term
+from microsub.model.words import Phrase, folded, words_of
 
 MOST_CHARACTERS = 100_000
 """Of one post that are indexed. Books come as feeds too."""
-
-_ACCENTS = re.compile(r"[\u0300-\u036f]+")
-_LETTERS = str.maketrans(
-    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ł": "l", "ħ": "h", "ı": "i", "þ": "th"}
-)
-"""Letters that Unicode doesn't take apart, and that people without them on their keyboards write so."""
-
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\ua9e0-\ua9ff\uaa60-\uaa7f\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
-_FOREIGN = re.compile("[^\x00-\x7f]+")
-_LONGEST_WORD = 32
-_SYMBOL = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
-_BETWEEN = re.compile(
-    # Marks that belong to letters of Indic, Arabic and Hebrew words are no letters to Python.
-    "[^\\w\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
-    "\u2190-\u2bff\U0001f000-\U0001faff]+"
-)
-_WORD = re.compile("[0-9A-Za-z\x80-\U0010ffff]+")
 
 MARK = "\ue000"
 """What the words of addresses, kinds and feeds begin with: no word of a text does."""
 
 ALL = f"{MARK}all"
 """A word of every post, from which a query of exclusions alone takes away."""
-
-
-def folded(text: str) -> str:
-    """`text` as the tokenizer gets it; the same for a post and for a query."""
-    return text if text.isascii() else _FOREIGN.sub(_of_run, text)
-
-
-def _of_run(run: re.Match[str]) -> str:
-    text = run[0]
-    return _folded_word(text) if len(text) <= _LONGEST_WORD else _folded(text)
-
-
-def _folded(text: str) -> str:
-    """What isn't ASCII, folded; what isn't a word is a blank."""
-    text = _ACCENTS.sub("", normalised("NFKD", text)).casefold().translate(_LETTERS)
-    text = _BETWEEN.sub(" ", normalised("NFKC", text))
-    return _UNSPACED_RUN.sub(_pairs, _SYMBOL.sub(" \\g<0> ", text)).encode("utf-8", "ignore").decode()
-
-
-_folded_word = lru_cache(maxsize=50_000)(_folded)
-
-
-def _pairs(run: re.Match[str]) -> str:
-    text = run[0]
-    return f" {' '.join(map(add, text, text[1:] + ' '))} "
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a post's text, as the tokenizer makes them."""
-    words: list[str] = _WORD.findall(folded(text).lower())
-    return words
-
-
-@dataclass(frozen=True, slots=True)
-class Phrase:
-    """Words that stand side by side; with `open_ended`, the last of them is the beginning of one."""
-
-    words: tuple[str, ...]
-    open_ended: bool = False
-
-    @classmethod
-    def of(cls, text: str, *, open_ended: bool = False) -> Phrase:
-        """What has to stand in a post that has `text`; without words where nothing in it is a word."""
-        words = words_of(text)
-        if len(words) > 1 and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]) and words[-2][1:] == words[-1]:
-            words.pop()  # the end of a run, behind which the post's own may go on
-        elif words and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]):
-            open_ended = True
-        return cls(tuple(words), open_ended)
 
 
 def link_words(address: str) -> list[str]:
@@ -185,3 +108,45 @@ def _strings(value: object) -> Sequence[str]:
     if isinstance(value, list):
         return [one for one in value if isinstance(one, str) and one]
     return ()
+
+
+# --- as FTS5 is asked -------------------------------------------------------------------------------------------------
+
+_ADDRESS = re.compile(r"(?:\w+://)?[\w-]+(?:\.[\w-]+)+(?:[/:?#].*)?|\w+://\S+", re.DOTALL)
+
+
+def expression(query: PostQuery, feeds: Mapping[str, Sequence[str]]) -> str:
+    """The query in FTS5's language (https://www.sqlite.org/fts5.html, 3). `feeds` has the ids for each of its feeds.
+
+    What the query says of states and times isn't in it.
+    """
+    wanted, unwanted = [f'"{ALL}"'], []
+    for clause in query.clauses:
+        if len(clause) == 1 and clause[0].excluded:
+            unwanted.append(_condition(clause[0], feeds))
+        else:
+            wanted.append(_any(f'("{ALL}" NOT {found})' if term.excluded else found for term in clause
+                               for found in (_condition(term, feeds),)))  # fmt: skip
+    found = " AND ".join(wanted[1:] or wanted)
+    return f"({found}) NOT {_any(unwanted)}" if unwanted else found
+
+
+def _any(conditions: Iterator[str] | Sequence[str]) -> str:
+    return f"({' OR '.join(conditions)})"
+
+
+def _condition(term: Term, feeds: Mapping[str, Sequence[str]]) -> str:
+    if term.field == "feed":
+        return _any([f'"{feed_word(feed)}"' for feed in feeds[term.text]] or [f'"{MARK}nothing"'])
+    if term.field == "kind":
+        return f'"{kind_word(term.text)}"'
+    found = _quoted(term.phrase)
+    if term.field in {"title", "author"}:
+        return f"{term.field} : {found}"
+    if not term.field and _ADDRESS.fullmatch(term.text) and (words := link_words(term.text)):
+        return _any([found, _quoted(Phrase(tuple(words), term.phrase.open_ended))])
+    return found
+
+
+def _quoted(phrase: Phrase) -> str:
+    return f'"{" ".join(phrase.words)}"' + (" *" if phrase.open_ended else "")

@@ -69,14 +69,18 @@ def _is_ours(folder: Path) -> bool:
         return False
 
 
-async def clashes(settings: Settings, document: BackendDocument) -> tuple[ConfigError, ...] | None:
-    """What is wrong with a valid document beside the accounts; None where there is no data.
+async def clashes(settings: Settings, document: BackendDocument) -> tuple[ConfigError, ...]:
+    """What is wrong with a valid document beside the accounts, of which there are none without data.
 
     Another system user's data counts as none: an embedded Redis that had to be started would leave files of ours there.
     Raises what `open_stores` raises.
     """
     if settings.embedded and not _is_ours(settings.data_dir):
-        return None
+        from microsub.configuration.facts import Current, merge
+        from microsub.configuration.model import Backend
+        from microsub.configuration.sync import channelless
+
+        return channelless(document, merge(Backend(), document.backend, Current(), edited_at=0.0))
     async with open_stores(settings) as stores:
         return await configuration(settings, stores).clashes(document)
 

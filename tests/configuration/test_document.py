@@ -231,6 +231,11 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
             "that isn't known here (look-ahead and look-behind aren't) at position 5, expected a regular expression as RE2 knows them",
         ),
         (
+            {"users": {"a": {"outputs": {"picks": {"search": "tide is:wet"}}}}},
+            "users.a.outputs.picks.search (line 6): found 'tide is:wet', where character 6 begins 'is:wet' instead of "
+            "is:unread, is:read or is:saved, expected a search, as `action=search` has them",
+        ),
+        (
             channels({"uid": "a", "settings": {"filters": {"include_word": ["a"]}}}),
             "users.alice.channels[0].settings.filters.include_word (line 9): found the unknown key 'include_word', "
             "expected one of include_types, include_words, include_regex, exclude_types, exclude_words, exclude_regex; "

@@ -49,8 +49,8 @@ async def test_a_channel_that_was_put_aside_is_passed_on_when_it_is_back(alice: 
 
 
 async def test_a_channel_may_be_made_after_the_feed(alice: Publisher) -> None:
-    """backend.json names one that isn't there yet: the first of that uid is meant, and no later one."""
-    await declare(alice, {"picks": {"channel": "coming"}})
+    """An import may name one that isn't there yet: the first of that uid is meant, and no later one."""
+    await alice.server.outputs.put("alice", "picks", OutputConfig(channel="coming"), alice.server.now)
     (feed,) = (await alice.reader.get(action="outputs"))["outputs"]
     address = feed["addresses"]["json"]
     assert await alice.shown(address) == []

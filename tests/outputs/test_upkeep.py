@@ -67,7 +67,8 @@ async def test_backend_json_declares_output_feeds(alice: Publisher) -> None:
     }
     address = found["picks"]["addresses"]["json"]
     await alice.add(ids["a"])
-    server.save({"users": {"alice": {"outputs": {"all": {"channel": "later"}}}}}, at=server.now + 10)
+    later = {"channels": [{"uid": "later"}], "outputs": {"all": {"channel": "later"}}}
+    server.save({"users": {"alice": later}}, at=server.now + 10)
     await server.configuration.look()
     (left,) = (await alice.reader.get(action="outputs"))["outputs"]
     assert (left["name"], left["channel"]) == ("all", "later")
@@ -75,6 +76,36 @@ async def test_backend_json_declares_output_feeds(alice: Publisher) -> None:
     server.save(FILE, at=server.now + 20)
     await server.configuration.look()
     assert await alice.shown(address) == ["a"]
+
+
+async def test_backend_json_cant_name_a_channel_that_isnt_there(alice: Publisher) -> None:
+    """The whole file is refused with the place; one of the file, one made by an app, and `saved` are there."""
+    server = alice.server
+    outputs = {"a": {"channel": "home"}, "b": {"channel": "new"}, "c": {"channel": "saved"}, "d": {"channel": "hmoe"}}
+    server.save({"users": {"alice": {"channels": [{"uid": "new"}], "outputs": outputs}}}, at=server.now + 10)
+    assert await server.configuration.look() == "invalid"
+    (problem,) = server.configuration.status.problems
+    place = "users.alice.outputs.d.channel (line 20): found 'hmoe', which is no channel of 'alice', expected "
+    assert str(problem).partition(": ")[2].startswith(place)
+    assert (await alice.reader.get(action="outputs"))["outputs"] == []
+    del outputs["d"]
+    server.save({"users": {"alice": {"channels": [{"uid": "new"}], "outputs": outputs}}}, at=server.now + 20)
+    assert await server.configuration.look() == "applied"
+
+
+async def test_a_feed_leaves_the_file_with_its_channel(alice: Publisher) -> None:
+    """So the file that the server writes can be applied where all data was lost."""
+    server = alice.server
+    server.write_back = True
+    server.save({"users": {"alice": {}}})
+    await server.configuration.look()
+    await alice.make("all", channel="home")
+    await server.configuration.write_back()
+    assert server.saved()["users"]["alice"]["outputs"] == {"all": {"channel": "home"}}
+    await alice.reader.post(action="channels", method="delete", channel="home")
+    await server.configuration.write_back()
+    assert server.saved()["users"]["alice"].get("outputs", {}) == {}
+    assert [feed["name"] for feed in (await alice.reader.get(action="outputs"))["outputs"]] == ["all"]
 
 
 async def test_what_the_file_removed_is_forgotten_in_the_end(alice: Publisher) -> None:

@@ -13,12 +13,13 @@ import pytest
 
 from microsub.errors import SearchUnavailable
 from microsub.feeds.record import FeedRecord
+from microsub.model.query import parsed
 from microsub.redis.protocol import Redis
 from microsub.search.index import Span
 from microsub.search.index_follower import FollowTiming, IndexFollower
 from microsub.search.post_search import PostSearch
-from microsub.search.query import expression, parsed
 from microsub.search.replica import IndexFolder, IndexReader
+from microsub.search.words import expression
 from tests.support.posts import NOON
 from tests.support.readers import instance
 from tests.support.waiting import wait_until

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from microsub.model.query import parsed
 from microsub.search.index import Generation, IndexUnusable, QueryTooSlow, Span, row_at
-from microsub.search.query import expression, parsed
-from microsub.search.words import document
+from microsub.search.words import document, expression
 from tests.support.posts import NOON
 
 

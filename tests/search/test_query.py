@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.search.query import MOST_BYTES, MOST_TERMS, QueryUnreadable, expression, parsed
-from microsub.search.words import MARK
+from microsub.model.query import MOST_BYTES, MOST_TERMS, QueryUnreadable, parsed
+from microsub.search.words import MARK, expression
 from tests.support import examples
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC).timestamp()

@@ -23,12 +23,12 @@ from starlette.types import Receive, Scope
 
 from microsub.errors import InvalidRequest, TooLarge
 from microsub.kit.urls import is_secret_name, mask_credentials
+from microsub.model.plaintext import shown
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 """How parameters say yes and no, in small letters."""
 
 MAX_PAIRS = 10_000
-SHOWN = 80
 _LONGEST_TYPE = 1000
 
 Pairs = Iterable[tuple[str, str]]
@@ -69,12 +69,6 @@ class Params:
     def many(self, name: str) -> list[str]:
         """All values of `name`, in the client's order, each once."""
         return list(dict.fromkeys(self._values.get(name, ())))
-
-
-def shown(text: str) -> str:
-    """`text` short and harmless enough to be quoted in an error message."""
-    short = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
-    return "".join(letter if letter.isprintable() else "�" for letter in short)
 
 
 def missing(name: str, expected: str) -> InvalidRequest:

@@ -35,7 +35,7 @@ from microsub.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from microsub.kit.http.params import shown
+from microsub.model.plaintext import shown
 
 Header = tuple[bytes, bytes]
 

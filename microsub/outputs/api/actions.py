@@ -12,9 +12,9 @@ from typing import Any
 
 from microsub.configuration.model import MOST_IMPRESSIONS, OutputConfig
 from microsub.kit.http.params import TRUTHS, Params, wrong
+from microsub.model.query import parsed
 from microsub.outputs.contents import Edited
 from microsub.outputs.values import OutputFeed, require_name, seconds_of
-from microsub.search.query import parsed
 from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, Reply, Table
 from microsub.timelines.channels import MOST_OF_NAME

@@ -33,10 +33,10 @@ from microsub.kit.http.params import (
     is_multipart,
     missing,
     read_body,
-    shown,
     urlencoded,
 )
 from microsub.kit.http.responses import METHODS, HttpEndpoint, HttpExchange, HttpReply
+from microsub.model.plaintext import shown
 from microsub.model.reader import READ, Credential, Grant
 from microsub.surface import Services
 from microsub.timelines.api import channels, events, feeds, timeline

@@ -1,4 +1,4 @@
-"""What people type into a search field, as a value, and as SQLite's FTS5 has to be asked. Pure.
+"""What people type into a search field, as a value. Pure.
 
     words "a phrase" begin* -without this OR that author:ann title:"a word" feed:example kind:photo
     is:unread is:read is:saved after:2024-05 before:2025
@@ -10,14 +10,14 @@ fields is text, so addresses and times of day need no quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from microsub.errors import InvalidRequest
-from microsub.kit.http.params import shown
+from microsub.model.plaintext import shown
 from microsub.model.settings import POST_TYPES
-from microsub.search.words import ALL, MARK, Phrase, feed_word, kind_word, link_words
+from microsub.model.words import Phrase
 
 MOST_BYTES = 10_240
 MOST_TERMS = 64
@@ -34,7 +34,7 @@ class QueryUnreadable(InvalidRequest):
 
     def __init__(self, position: int, found: str, expected: str) -> None:
         super().__init__(f"'query' can't be used at character {position}: found {found}, expected {expected}")
-        self.position = position
+        self.position, self.found, self.expected = position, found, expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ def _term(piece: _Piece) -> Term | None:
     if piece.field == "kind":
         if text.lower() not in POST_TYPES:
             raise QueryUnreadable(piece.at, f"'kind:{shown(text)}'", f"one of {', '.join(POST_TYPES)}")
-        return Term("kind", text.lower(), Phrase((kind_word(text.lower()),)), piece.excluded)
+        return Term("kind", text.lower(), Phrase((text.lower(),)), piece.excluded)
     begins = text.endswith("*") and not piece.quoted
     phrase = Phrase.of(text, open_ended=begins)
     if piece.field and not phrase.words:
@@ -234,43 +234,3 @@ def _term(piece: _Piece) -> Term | None:
         expected = f"{LEAST_OF_BEGINNING} letters before the '*' at least"
         raise QueryUnreadable(piece.at, f"'{shown(text)}'", expected)
     return Term(piece.field, text, phrase, piece.excluded) if phrase.words else None
-
-
-# --- as FTS5 is asked -------------------------------------------------------------------------------------------------
-
-_ADDRESS = re.compile(r"(?:\w+://)?[\w-]+(?:\.[\w-]+)+(?:[/:?#].*)?|\w+://\S+", re.DOTALL)
-
-
-def expression(query: PostQuery, feeds: Mapping[str, Sequence[str]]) -> str:
-    """The query in FTS5's language (https://www.sqlite.org/fts5.html, 3). `feeds` has the ids for each of its feeds.
-
-    What the query says of states and times isn't in it.
-    """
-    wanted, unwanted = [f'"{ALL}"'], []
-    for clause in query.clauses:
-        if len(clause) == 1 and clause[0].excluded:
-            unwanted.append(_condition(clause[0], feeds))
-        else:
-            wanted.append(_any(f'("{ALL}" NOT {found})' if term.excluded else found for term in clause
-                               for found in (_condition(term, feeds),)))  # fmt: skip
-    found = " AND ".join(wanted[1:] or wanted)
-    return f"({found}) NOT {_any(unwanted)}" if unwanted else found
-
-
-def _any(conditions: Iterator[str] | Sequence[str]) -> str:
-    return f"({' OR '.join(conditions)})"
-
-
-def _condition(term: Term, feeds: Mapping[str, Sequence[str]]) -> str:
-    if term.field == "feed":
-        return _any([f'"{feed_word(feed)}"' for feed in feeds[term.text]] or [f'"{MARK}nothing"'])
-    found = _quoted(term.phrase)
-    if term.field in {"title", "author"}:
-        return f"{term.field} : {found}"
-    if not term.field and _ADDRESS.fullmatch(term.text) and (words := link_words(term.text)):
-        return _any([found, _quoted(Phrase(tuple(words), term.phrase.open_ended))])
-    return found
-
-
-def _quoted(phrase: Phrase) -> str:
-    return f'"{" ".join(phrase.words)}"' + (" *" if phrase.open_ended else "")

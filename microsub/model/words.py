@@ -1,0 +1,86 @@
+"""Words of a text, as an index holds them and as queries look for them: folded. Pure.
+
+Case and accents don't count. SQLite's tokenizer `ascii` makes the words: ASCII letters and digits, and all that isn't
+ASCII; so text in ASCII goes to it as it is, and other text leaves here with blanks where a word ends. Chinese,
+Japanese, Korean, Thai, Lao, Khmer and Burmese are written as overlapping pairs of characters, each run with its last
+character alone behind them: a longer word is a phrase of pairs, and a single character the beginning of one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import add
+
+from microsub.model.plaintext import normalised
+
+_ACCENTS = re.compile(r"[\u0300-\u036f]+")
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ł": "l", "ħ": "h", "ı": "i", "þ": "th"}
+)
+"""Letters that Unicode doesn't take apart, and that people without them on their keyboards write so."""
+
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua9e0-\ua9ff\uaa60-\uaa7f\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+_FOREIGN = re.compile("[^\x00-\x7f]+")
+_LONGEST_WORD = 32
+_SYMBOL = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
+_BETWEEN = re.compile(
+    # Marks that belong to letters of Indic, Arabic and Hebrew words are no letters to Python.
+    "[^\\w\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+    "\u2190-\u2bff\U0001f000-\U0001faff]+"
+)
+_WORD = re.compile("[0-9A-Za-z\x80-\U0010ffff]+")
+
+
+def folded(text: str) -> str:
+    """`text` as the tokenizer gets it; the same for a post and for a query."""
+    return text if text.isascii() else _FOREIGN.sub(_of_run, text)
+
+
+def _of_run(run: re.Match[str]) -> str:
+    text = run[0]
+    return _folded_word(text) if len(text) <= _LONGEST_WORD else _folded(text)
+
+
+def _folded(text: str) -> str:
+    """What isn't ASCII, folded; what isn't a word is a blank."""
+    text = _ACCENTS.sub("", normalised("NFKD", text)).casefold().translate(_LETTERS)
+    text = _BETWEEN.sub(" ", normalised("NFKC", text))
+    return _UNSPACED_RUN.sub(_pairs, _SYMBOL.sub(" \\g<0> ", text)).encode("utf-8", "ignore").decode()
+
+
+_folded_word = lru_cache(maxsize=50_000)(_folded)
+
+
+def _pairs(run: re.Match[str]) -> str:
+    text = run[0]
+    return f" {' '.join(map(add, text, text[1:] + ' '))} "
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a post's text, as the tokenizer makes them."""
+    words: list[str] = _WORD.findall(folded(text).lower())
+    return words
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Words that stand side by side; with `open_ended`, the last of them is the beginning of one."""
+
+    words: tuple[str, ...]
+    open_ended: bool = False
+
+    @classmethod
+    def of(cls, text: str, *, open_ended: bool = False) -> Phrase:
+        """What has to stand in a post that has `text`; without words where nothing in it is a word."""
+        words = words_of(text)
+        if len(words) > 1 and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]) and words[-2][1:] == words[-1]:
+            words.pop()  # the end of a run, behind which the post's own may go on
+        elif words and len(words[-1]) == 1 and _UNSPACED_RUN.match(words[-1]):
+            open_ended = True
+        return cls(tuple(words), open_ended)
