@@ -40,6 +40,8 @@ from microsub.push.hub.api import TABLE as TOPIC_ACTIONS
 from microsub.push.hub.api import HubEndpoint, TopicEndpoint
 from microsub.push.hub.topics import PATH as TOPICS
 from microsub.push.hubs import PATH as WEBSUB
+from microsub.reader import FOLDERS as READER_FOLDERS
+from microsub.reader import NAVIGATION, reader_routes
 from microsub.settings import METRICS_NETWORKS, Network
 from microsub.surface import Services
 from microsub.timelines.api.arguments import Table
@@ -114,7 +116,7 @@ class Application(Starlette):
 
     def __init__(self, services: Services, base_url: str | None, monitors: Monitors) -> None:
         self._endpoint = MicrosubEndpoint(services, TABLE, ENDPOINT)
-        site = PageSite.at(services, base_url)
+        site = PageSite.at(services, base_url, READER_FOLDERS, NAVIGATION)
         oauth = OAuthEndpoint(services, site.address.base)
         lists = FeedListEndpoint(services)
         routes = [
@@ -126,6 +128,7 @@ class Application(Starlette):
             Route(HUB, HubEndpoint(services.redis, services.topics, services.clock)),
             Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),
             *page_routes(site),
+            *reader_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),
         ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from microsub.discovery.search import Search
+from microsub.feeds.record import Feeds
 from microsub.health import Health
 from microsub.identity.clients import ConsentLimit
 from microsub.identity.foreign_tokens import ForeignTokenCheck
@@ -33,6 +35,9 @@ from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
 from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
+
+if TYPE_CHECKING:
+    from microsub.reader.reading.images import Images  # whose pages get these services
 
 
 async def _ignored(_user: str, _now: float) -> None:
@@ -69,6 +74,8 @@ class Services:
     redis: Redis
     channels: Channels
     items: Items
+    feeds: Feeds
+    images: Images
     following: Following
     rules: Rules
     search: Search

@@ -86,6 +86,10 @@ EVENTS_OF_USER = RateLimit("open event streams", "user", 20, AT_ONCE)
 EVENTS_OF_NETWORK = RateLimit("open event streams", "network", 200, AT_ONCE)
 EVENTS_IN_ALL = RateLimit("open event streams", "all together", 5000, AT_ONCE)
 """In each process. An open stream costs some 30 KB, and up to 80 KB more while its client doesn't read."""
+IMAGES_OF_USER = RateLimit("pictures of posts fetched", "user", 600)
+IMAGES_AT_ONCE = RateLimit("pictures of posts fetched", "user", 8, AT_ONCE)
+IMAGES_IN_ALL = RateLimit("pictures of posts fetched", "all together", 32, AT_ONCE)
+"""Each may be of 8 MiB and take 15 seconds; browsers ask for six at once."""
 
 # Output feeds, which anybody may ask for who knows an address.
 

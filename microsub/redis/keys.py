@@ -28,6 +28,11 @@ def instance() -> str:
     return "meta:instance"
 
 
+def image_secret() -> str:
+    """String: a random secret that signs the addresses of pictures. Permanent. `reader.reading.images`."""
+    return "meta:images"
+
+
 def lease(what: str) -> str:
     """String: token of the process that does it just now: `migration`, `config` (applying backend.json),
     `<what>:<shard>` (what is due there, see `due`), `saving:<feed>`, `copy:<SHA-256 of a URL>` (asking that publisher),
@@ -501,6 +506,13 @@ def live_events(name: str) -> str:
     return f"{LIVE_EVENTS_PREFIX}{{{name}}}"
 
 
+def undo(name: str) -> str:
+    """Hash: `id` of what the user did last to many posts, and uid → ids of those that it marked as read, as 8 bytes
+    each. Lifetime: 10 minutes. `reader.reading.undo`.
+    """
+    return f"user:{{{name}}}:undo"
+
+
 # --- output feeds ------------------------------------------------------------------------------------------------
 
 
@@ -599,7 +611,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, live_events),
-    *(outputs, output_addresses, tokens, user),
+    *(outputs, output_addresses, tokens, undo, user),
 )
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
 

@@ -382,9 +382,16 @@ async def mark(
 
 
 async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> set[str]:
+    """Mark an item and all that is older as read, as `mark_until` does; those that changed in any channel."""
+    return set[str]().union(*(await mark_until(redis, user, uid, item, scores_of, now)).values())
+
+
+async def mark_until(
+    redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float
+) -> dict[str, set[str]]:
     """Mark an item and all that is older as read, in the channel or (`global`) in all of them.
 
-    The reply: those that changed. One round trip for a channel in which the item stands.
+    The reply: those that changed, by channel. One round trip for a channel in which the item stands.
 
     An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
     changes nothing. Muted items stay as they are: the reader hasn't seen them; and what is saved is marked only in
@@ -393,14 +400,14 @@ async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: S
     if uid != GLOBAL:
         changed, has_left = await _mark_until(redis, user, uid, now, item)
         score = (await scores_of([item]))[0] if has_left else None
-        return changed if score is None else (await _mark_until(redis, user, uid, now, item, score))[0]
+        return {uid: changed if score is None else (await _mark_until(redis, user, uid, now, item, score))[0]}
     uids = await channels_named(redis, user, uid)
     sets = (keys.posts, keys.hidden, keys.gone)
     stands = await redis.pipeline([("ZSCORE", key(user, one), item) for key in sets for one in uids])
     found = next((text(one) for one in stands[: 2 * len(uids)] if one is not None), None)
     if found is None and any(stands):
         (found,) = await scores_of([item])
-    return await _mark_everywhere(redis, user, uids, now, item, found) if found is not None else set()
+    return await _mark_everywhere(redis, user, uids, now, item, found) if found is not None else {}
 
 
 async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
@@ -410,7 +417,8 @@ async def mark_all(redis: Redis, user: str, uid: str, now: float) -> set[str]:
     """
     if uid != GLOBAL:
         return (await _mark_until(redis, user, uid, now))[0]
-    return await _mark_everywhere(redis, user, await channels_named(redis, user, uid), now)
+    everywhere = await _mark_everywhere(redis, user, await channels_named(redis, user, uid), now)
+    return set[str]().union(*everywhere.values())
 
 
 async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
@@ -424,14 +432,14 @@ async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
 
 async def _mark_everywhere(
     redis: Redis, user: str, uids: Sequence[str], now: float, item: str = "", score: str = ""
-) -> set[str]:
+) -> dict[str, set[str]]:
     """Mark what stands there or behind it as read, channel by channel; what is saved is left."""
     unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
-    changed: set[str] = set()
+    changed: dict[str, set[str]] = {}
     for uid in compress(uids, unread):
         if uid != SAVED:
             with suppress(NotFound):  # it was removed meanwhile
-                changed |= (await _mark_until(redis, user, uid, now, item, score))[0]
+                changed[uid] = (await _mark_until(redis, user, uid, now, item, score))[0]
     return changed
 
 

@@ -123,15 +123,30 @@ class ReaderViews:
         granted, rows = await self._page(credential, uid, query, now)
         if await self.has_caught_up(granted, uid, now):
             granted, rows = await self._page(credential, uid, query, now)
+        return granted, await self._shown(granted.user, uid, query, rows, now)
+
+    async def page(self, user: str, uid: str, query: PageQuery, now: float) -> bytes:
+        """A page as `page_with_token` gives it, of a user whose session was checked."""
+        if self._seen is not None:
+            self._seen.note(user, now)
+        await self.fill(user, uid, now)
+        return await self._shown(user, uid, query, await self.rows(user, uid, query, now), now)
+
+    async def rows(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
+        """The rows of a page alone, as the timeline is."""
+        return (await read_page(self._redis, user, uid, query, now, None, self._items.in_feed))[1]
+
+    async def _shown(self, user: str, uid: str, query: PageQuery, rows: PageRows, now: float) -> bytes:
+        """The reply with these rows; where the source was replaced by another feed, with those of that one."""
         source = None
         if query.source is not None:
-            subscription, current = await self._followed(granted.user, query.source)
+            subscription, current = await self._followed(user, query.source)
             if current != query.source:
                 query = replace(query, source=current)
-                granted, rows = await self._page(credential, uid, query, now)
+                rows = await self.rows(user, uid, query, now)
             source = await self._source(current, subscription, query, rows)
         data = await self._cache.get([row.id for row in rows.rows])
-        return granted, self._splicer.page(rows, data, newer=query.before is not None, source=source)
+        return self._splicer.page(rows, data, newer=query.before is not None, source=source)
 
     async def arrivals_with_token(
         self, credential: Credential, uid: str, query: ArrivalQuery, now: float

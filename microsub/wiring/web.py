@@ -39,6 +39,7 @@ from microsub.parsing.pool import ParsePool
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.store import TopicChanges
 from microsub.push.store import Agreements
+from microsub.reader.reading.images import Images
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
@@ -89,7 +90,8 @@ async def open_app(
         reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
             lists = feed_lists(settings, stores, parser)
-            services = _services(settings, stores, reading, fetcher, parser, config, identity, lists, listeners)
+            images = Images(stores.redis, plain)
+            services = _services(settings, stores, reading, fetcher, parser, config, identity, lists, listeners, images)
             services = replace(services, token_use=used, public_url=settings.public_url)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _index(settings, stores) as index:
@@ -165,6 +167,7 @@ def _services(
     identity: IdentityServices,
     lists: FeedLists,
     listeners: Listeners,
+    images: Images,
 ) -> Services:
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(
@@ -173,6 +176,8 @@ def _services(
         redis=stores.redis,
         channels=stores.channels,
         items=stores.items,
+        feeds=stores.feeds,
+        images=images,
         following=following(stores),
         rules=stores.rules,
         search=Search(fetcher, directory, parser),

@@ -16,7 +16,8 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from microsub.app import TABLE
-from microsub.identity.pages.visit import FIELD, form_token, is_form
+from microsub.identity.pages.visit import is_form
+from microsub.kit.http.forms import FIELD, form_token
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
@@ -184,6 +185,8 @@ def walked(app: Starlette) -> Iterator[tuple[str, str, bool]]:
         assert isinstance(route, Route), f"say here how {route} is walked"
         path = route.path.replace("{path:path}", "posts/1").replace("{name}", "style.css")
         path = path.replace("{place:path}", f"1.{'x' * 43}").replace("{user}", "bob")
+        path = path.replace("{mark}/{file}", "0/pages.css").replace("{signature}/{address}", "x/aHR0cA")
+        path = path.replace("{uid}", "home").replace("{id}", "1")
         assert "{" not in path, f"say here what stands in {route.path}"
         for method in sorted(route.methods or {"GET", "POST"}):
             yield method, path, is_form(route)

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from microsub.app import create_app
 from microsub.identity.limits import CONFIRMATION
 from microsub.identity.pages import visit
-from microsub.identity.pages.visit import moment
 from microsub.identity.store.accounts import ActivityNotes, TokenUse
+from microsub.kit.http.pages import moment
 from tests.support.authenticator import Authenticator, b64
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.visitor import (

@@ -18,8 +18,10 @@ from starlette.routing import Route
 
 import microsub
 from microsub.errors import StoreUnavailable
-from microsub.identity.pages.visit import PageCookies, Templates, is_form
+from microsub.identity.pages.visit import PageCookies, PageSite, is_form
+from microsub.kit.http.display import Display
 from microsub.kit.http.headers import PublicAddress, is_loopback, origin, own_path, page_headers
+from microsub.reader import FOLDERS
 from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Visitor, fields_of, tried
 from tests.support.world import World
@@ -64,20 +66,23 @@ def test_every_form_that_posts_has_a_token(path: Path) -> None:
         assert 'method="post"' not in path.read_text(encoding="utf-8")
 
 
-async def test_static_files_are_served_with_their_type(ann: Visitor) -> None:
+async def test_static_files_are_served_with_their_type(ann: Visitor, server: World) -> None:
     """And kept by browsers, since their address changes with them; nothing else in the folder can be had."""
-    shown = await ann.get(Templates().static("pages.css"))
+    pages = PageSite.at(server.services, None, FOLDERS).pages
+    shown = await ann.get(pages.static("pages.css"))
     assert shown.status == 200
     assert shown.response.headers["content-type"].startswith("text/css")
-    assert (await ann.get("/static/..%2f..%2fapp.py")).status == 404
-    assert (await ann.get("/static/none.css")).status == 404
+    assert "immutable" in shown.response.headers["cache-control"]
+    former = await ann.get("/static/0123456789ab/pages.css")
+    assert (former.status, former.response.headers["cache-control"]) == (200, "no-cache")
+    for path in ("..%2f..%2fapp.py", f"{pages.mark}/..%2f..%2fapp.py", f"{pages.mark}/none.css", "none.css"):
+        assert (await ann.get(f"/static/{path}")).status == 404
 
 
-def test_values_are_escaped() -> None:
+def test_values_are_escaped(server: World) -> None:
     """A name that is markup stays text."""
-    text = Templates().render(
-        "message.html", {"title": "<b>", "text": "<script>x</script>", "kind": "done", "session": None}
-    )
+    values = {"title": "<b>", "text": "<script>x</script>", "kind": "done", "session": None, "path": "/"}
+    text = PageSite.at(server.services, None).pages.render("message.html", {**values, "display": Display()})
     assert "<script>x" not in text
     assert "&lt;b&gt;" in text
 

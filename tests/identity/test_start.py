@@ -20,12 +20,12 @@ def served(site: Publisher, html: str) -> str:
 
 async def check(visitor: Visitor, address: str) -> Shown:
     """Send the form of the first page."""
-    return await visitor.submit(await visitor.get("/"), "/check", address=address)
+    return await visitor.submit(await visitor.get("/connect"), "/check", address=address)
 
 
 async def test_the_first_page_says_what_belongs_on_ones_page(ann: Visitor) -> None:
     """The line for readers, those for this server as provider, the endpoint, and the ways on."""
-    shown = await ann.get("/")
+    shown = await ann.get("/connect")
     assert shown.title == "This is a Microsub server"
     for line in (
         '<link rel="microsub" href="https://reader.example/microsub/YOUR-NAME">',
@@ -42,7 +42,7 @@ async def test_the_first_page_says_what_belongs_on_ones_page(ann: Visitor) -> No
 async def test_who_is_signed_in_gets_lines_to_copy(ann: Visitor, signed_in) -> None:
     """With the own name, and the own address in the form."""
     await signed_in(ann)
-    shown = await ann.get("/")
+    shown = await ann.get("/connect")
     assert '<link rel="microsub" href="https://reader.example/microsub/ann">' in shown.text
     assert "YOUR-NAME" not in shown.text
     assert shown.form("/check", address="https://ann.example/")
@@ -50,7 +50,7 @@ async def test_who_is_signed_in_gets_lines_to_copy(ann: Visitor, signed_in) -> N
 
 async def test_the_lines_lead_where_this_server_answers(ann: Visitor) -> None:
     """What people are told to write down is there."""
-    shown = await ann.get("/")
+    shown = await ann.get("/connect")
     lines = [line for block in shown.tree.css("pre") for line in block.text().splitlines()]
     paths = [line.partition('href="')[2].partition('"')[0].removeprefix(ADDRESS) for line in lines]
     assert len(paths) == 4
@@ -107,7 +107,7 @@ async def test_what_is_no_address_uses_up_no_check(ann: Visitor, site: Publisher
 async def test_only_our_own_form_checks(ann: Visitor, site: Publisher) -> None:
     """No other site makes this server ask somebody."""
     url = served(site, "")
-    await ann.get("/")
+    await ann.get("/connect")
     assert (await ann.post("/check", {"address": url})).status == 403
     page = await ann.get("/check")
     assert page.title == "Check your page"
@@ -132,7 +132,7 @@ async def test_under_a_path_all_addresses_have_it(real_redis: Redis) -> None:
     """Where the server lives beside others."""
     async with instance(real_redis, base_url="https://example.com/reader") as made:
         visitor = Visitor(made.app, "https://example.com")
-        shown = await visitor.get("/")
+        shown = await visitor.get("/connect")
         assert "https://example.com/reader/microsub/YOUR-NAME" in shown.text
         assert shown.form("/reader/check")
         await visitor.aclose()

@@ -56,6 +56,7 @@ from microsub.push.hub.topics import Topics
 from microsub.push.hubs import Hubs
 from microsub.push.store import Agreements
 from microsub.push.subscriber import Subscriber
+from microsub.reader.reading.images import Images
 from microsub.redis.presence import ProcessCounts
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
@@ -426,6 +427,8 @@ class World(Stores):
             redis=self.redis,
             channels=self.channels,
             items=self.items,
+            feeds=self.feeds,
+            images=Images(self.redis, self.fetcher),
             following=self.following,
             rules=self.rules,
             feed_lists=self.feed_lists,

@@ -287,7 +287,7 @@ def _has_doubts(cleaned: str) -> bool:
 
 def _decided(cleaned: str) -> str:
     """The sanitiser's result without what has no source, and with formulas of MathML alone."""
-    tokens = _tokens(cleaned)
+    tokens = pieces(cleaned)
     if tokens is None:
         return _as_text(cleaned)
     kept: list[str] = []
@@ -320,8 +320,11 @@ def _decided(cleaned: str) -> str:
     return "".join(kept)
 
 
-def _tokens(cleaned: str) -> list[re.Match[str]] | None:
-    """All of the sanitiser's result in pieces; None where it has a form that is not its own."""
+def pieces(cleaned: str) -> list[re.Match[str]] | None:
+    """All of the sanitiser's result in pieces; None where it has a form that is not its own.
+
+    Groups: `frame` (attributes of a whole frame), `name` of a tag with `closing` and `attributes`, or `text`.
+    """
     tokens = list(_TOKEN.finditer(cleaned))
     return tokens if sum(len(token[0]) for token in tokens) == len(cleaned) else None
 
@@ -378,4 +381,4 @@ def without_images(cleaned: str, urls: Collection[str]) -> str:
         source = dict(_ATTRIBUTE.findall(token["attributes"])).get("src") if token["name"] == "img" else None
         return source is None or entities.unescape(source) not in urls
 
-    return "".join(token[0] for token in _tokens(cleaned) or [] if keeps(token)).strip()
+    return "".join(token[0] for token in pieces(cleaned) or [] if keeps(token)).strip()

@@ -5,14 +5,15 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from microsub.identity.pages import account, consent, sign_in, start
-from microsub.identity.pages.visit import PageSite, static_routes
+from microsub.identity.pages.visit import PageSite
+from microsub.kit.http.pages import static_route
 
 
 def page_routes(site: PageSite) -> list[Route]:
     """Every route for people's browsers."""
     return [
         *start.routes(site),
-        *static_routes(site),
+        static_route(site.pages),
         *account.routes(site),
         *consent.routes(site),
         *sign_in.routes(site),

@@ -15,13 +15,15 @@ from microsub.kit.rate_limits import network_of
 from microsub.model.reader import NAME
 
 CHECK_PATH = "/check"
+CONNECT = "/connect"
+"""The start page, for those who are signed in too: they find what they read at `/`."""
 _NAME = "YOUR-NAME"
 
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     return [
-        page(site, "/", _start),
+        page(site, CONNECT, start_page),
         page(site, CHECK_PATH, _ask),
         form(site, CHECK_PATH, _check),
         public(site, f"{PROFILES}/{{name}}", _profile),
@@ -29,7 +31,8 @@ def routes(site: PageSite) -> list[Route]:
     ]
 
 
-async def _start(visit: PageVisit) -> Response:
+async def start_page(visit: PageVisit) -> Response:
+    """What this server is, and how to read with an app."""
     base = _base(visit)
     return visit.page(
         "start.html",

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
-import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl, urlencode
+from typing import Any, Literal
+from urllib.parse import urlencode
 
 import orjson
 import structlog
-from starlette.datastructures import ImmutableMultiDict
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from microsub import __version__
 from microsub.errors import (
     Forbidden,
     InvalidRequest,
@@ -33,7 +26,6 @@ from microsub.errors import (
     SignInFailed,
     StoreError,
     StoreUnavailable,
-    TooLarge,
     TooManyRequests,
     Unauthorized,
 )
@@ -44,165 +36,30 @@ from microsub.identity.local_sign_in import NotRecognised, SignInOrigin
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
 from microsub.identity.passwords import repeated_password
 from microsub.identity.store.sessions import SignedIn, SignedInPerson
-from microsub.kit.digests import sha256_hex
-from microsub.kit.http.headers import PublicAddress, client_address, origin, page_headers
+from microsub.kit.http.display import Display
+from microsub.kit.http.forms import FIELD, SentForm, check_form, cookie_value, form_token, new_secret, read_form
+from microsub.kit.http.headers import PublicAddress, client_address, page_headers
+from microsub.kit.http.pages import Templates, preferred_language
 from microsub.surface import IdentityServices, Services
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 log = structlog.get_logger(__name__)
 
-FIELD = "form_token"
 _FRESH_FOR = f"{CONFIRMATION // 60} minutes"
-MAX_BODY = 1 << 16
-MAX_FIELDS = 500
-
-
-class SentForm(ImmutableMultiDict[str, str]):
-    """The fields of a form by name.
-
-    `getlist` gives every value of one, such as those of ticked boxes.
-    """
-
-    def text(self, name: str) -> str:
-        """The value without spaces around it; empty where the field is missing."""
-        return str(self.get(name, "")).strip()
-
-
-class FormRefused(Forbidden):
-    """A form that none of our pages in this browser has asked for.
-
-    The description says what to do.
-    """
-
-
-async def read_form(request: Request) -> SentForm:
-    """The fields of an urlencoded body.
-
-    Raises TooLarge over 64 KiB, InvalidRequest for anything else, a body that breaks off too.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise InvalidRequest(f"a form was expected, found '{kind[:80]}'")
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_BODY:
-                raise TooLarge(f"the form is too large: more than {MAX_BODY} bytes")
-    except ClientDisconnect:
-        raise InvalidRequest("the form is incomplete: the connection was closed before its end") from None
-    try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
-    except ValueError:
-        raise InvalidRequest("the form can't be read: found other than UTF-8, or too many fields") from None
-    return SentForm(pairs)
-
-
-def form_token(browser: str, session: str, path: str) -> str:
-    """The token for a form that goes to `path`.
-
-    `browser` is the secret cookie, `session` the session's id or empty.
-    """
-    mask = secrets.token_hex(8)
-    return f"{mask}.{_mac(browser, session, path, mask)}"
-
-
-def check_form(request: Request, form: SentForm, base: str, browser: str, session: str, path: str) -> None:
-    """Make sure that one of our pages in this browser has asked for this. Raises FormRefused."""
-    site, source = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin", origin(base))
-    if site not in {"same-origin", "none"} or source != origin(base):
-        raise FormRefused(
-            f"This form was sent from another site. Open this server's pages at {base}/ and send the form from there."
-        )
-    if not browser:
-        raise FormRefused(
-            "Your browser sent no cookie with this form. Let it keep cookies for this site, open the page again and "
-            "send the form once more."
-        )
-    mask, _, mac = form.text(FIELD).partition(".")
-    if not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(browser, session, path, mask).encode()):
-        raise FormRefused(
-            "This form is from before you signed in or out, or from another page. Open the page again and send it "
-            "once more."
-        )
-
-
-def _mac(browser: str, session: str, path: str, mask: str) -> str:
-    return hmac.new(browser.encode(), f"form\n{session}\n{path}\n{mask}".encode(), hashlib.sha256).hexdigest()
-
-
 _HERE = Path(__file__).parent
-_KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-
-
-@dataclass(frozen=True, slots=True)
-class StaticFile:
-    """A file of ours as it is served; `mark` is the beginning of its SHA-256."""
-
-    body: bytes
-    content_type: str
-    mark: str
-
-    @classmethod
-    def at(cls, path: Path) -> StaticFile:
-        """The file at `path`, read now."""
-        body = path.read_bytes()
-        return cls(body, _KINDS[path.suffix], sha256_hex(body)[:12])
-
-
-class Templates:
-    """The templates, and the files that pages refer to.
-
-    `prefix` stands before each path of ours.
-    """
-
-    def __init__(self, prefix: str = "") -> None:
-        paths = sorted((_HERE / "static").iterdir())
-        self.files = {path.name: StaticFile.at(path) for path in paths if path.suffix in _KINDS}
-        self._prefix = prefix
-
-    @cached_property
-    def _environment(self) -> Environment:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # with the first page
-
-        loader = FileSystemLoader(_HERE / "templates")
-        made = Environment(
-            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-        )
-        made.globals.update(href=self.href, static=self.static, version=__version__, fresh_for=_FRESH_FOR)
-        made.filters.update(moment=moment, sentence=sentence)
-        return made
-
-    def render(self, template: str, values: Mapping[str, Any]) -> str:
-        """The page as text. A value that a template asks for and isn't given is a bug."""
-        return self._environment.get_template(template).render(values)
-
-    def href(self, path: str) -> str:
-        """A path of ours as it stands in a link."""
-        return self._prefix + path
-
-    def static(self, name: str) -> str:
-        """The address of a file in `static/`; another one whenever the file changes."""
-        return f"{self._prefix}/static/{name}?v={self.files[name].mark}"
-
-
-def moment(seconds: float) -> str:
-    """A Unix time for people: `21 November 2026, 09:30 UTC`."""
-    time = datetime.fromtimestamp(seconds, UTC)
-    return f"{time.day} {time:%B %Y, %H:%M} UTC"
-
-
-def sentence(text: str) -> str:
-    """A text with a capital letter and a full stop, where it has none."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
 
 
 def passkey_question(asked: PasskeyQuestion) -> Response:
     """What our script hands to the browser, see `static/passkeys.js`."""
     body = orjson.dumps({"secret": asked.secret, "options": asked.options})
     return Response(body, headers={**page_headers(), "content-type": "application/json"})
+
+
+@dataclass(frozen=True, slots=True)
+class NavigationLink:
+    """A link in the head of all pages, for those who are signed in; `text` is translated where it is shown."""
+
+    path: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +71,20 @@ class PageSite:
     pages: Templates
 
     @classmethod
-    def at(cls, services: Services, base_url: str | None) -> PageSite:
-        """The site for an application that the outside sees at `base_url`."""
+    def at(
+        cls,
+        services: Services,
+        base_url: str | None,
+        folders: Sequence[Path] = (),
+        navigation: Sequence[NavigationLink] = (),
+    ) -> PageSite:
+        """The site for an application that the outside sees at `base_url`.
+
+        `folders` are those of further features with pages, see `kit.http.pages`.
+        """
         address = PublicAddress(base_url)
-        return cls(services, address, Templates(address.prefix))
+        values = {"fresh_for": _FRESH_FOR, "navigation": navigation}
+        return cls(services, address, Templates([_HERE, *folders], address.prefix, **values))
 
     @property
     def identity(self) -> IdentityServices:
@@ -225,23 +92,8 @@ class PageSite:
         return self.services.identity
 
 
-def static_routes(site: PageSite) -> list[Route]:
-    """The route of this module."""
-
-    async def static(request: Request) -> Response:
-        file = site.pages.files.get(request.path_params["name"])
-        if file is None:
-            raise HTTPException(404)
-        headers = {"etag": f'"{file.mark}"', "cache-control": "public, max-age=604800"}
-        headers |= {"content-type": file.content_type, "x-content-type-options": "nosniff"}
-        if request.headers.get("if-none-match") == headers["etag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(file.body, headers=headers)
-
-    return [Route("/static/{name}", static, methods=["GET"])]
-
-
-CookieName = Literal["session", "browser", "devices"]
+CookieName = Literal["session", "browser", "devices", "display"]
+_AGES: Mapping[CookieName, int] = {"session": SESSION, "devices": KNOWN_BROWSER, "display": KNOWN_BROWSER}
 _SECRET = re.compile(r"\A[A-Za-z0-9_-]{43}\Z")
 
 
@@ -255,7 +107,7 @@ class PageCookies:
 
     def read(self, request: Request, name: CookieName) -> str:
         """The cookie's value; empty where there is none, or one of `browser` that isn't ours."""
-        value = _cookie(request.headers.getlist("cookie"), self._name(name))
+        value = cookie_value(request.headers.getlist("cookie"), self._name(name))
         return value if name != "browser" or _SECRET.match(value) else ""
 
     def write(self, response: Response, name: CookieName, value: str | None) -> None:
@@ -263,7 +115,7 @@ class PageCookies:
 
         `browser` lasts until the browser is closed, the others for as long as they may be good.
         """
-        age = 0 if value is None else {"session": SESSION, "devices": KNOWN_BROWSER}.get(name)
+        age = 0 if value is None else _AGES.get(name)
         response.set_cookie(
             self._name(name), value or "", age, path="/", secure=self._is_secure, httponly=True, samesite="lax"
         )
@@ -272,20 +124,6 @@ class PageCookies:
         if self._is_secure:
             return f"__Host-microsub-{name}"
         return f"microsub-{name}" if self._port is None else f"microsub-{name}-{self._port}"
-
-
-def _cookie(headers: Iterable[str], name: str) -> str:
-    """The last cookie of that name, as written; empty for none.
-
-    Ours need no quotes. To take those of others away, as Starlette does, may take time with the square of a length.
-    """
-    found = re.findall(rf";\s*{name}\s*=([^;]*)", f";{';'.join(headers)}")
-    return str(found[-1]).strip() if found else ""
-
-
-def new_secret() -> str:
-    """A value for the cookie `browser`: 256 bit."""
-    return secrets.token_urlsafe(32)
 
 
 class SignInNeeded(Unauthorized):
@@ -367,6 +205,28 @@ class PageVisit:
         """Whether the request itself carried the browser's secret."""
         return bool(self._browser) and "browser" not in self._new
 
+    @cached_property
+    def display(self) -> Display:
+        """How pages are to look in this browser."""
+        return Display.read(self._cookies.read(self.request, "display"))
+
+    @property
+    def language(self) -> str:
+        """The language of the page: the chosen one, else the one of ours that the browser likes best."""
+        return self.display.language or preferred_language(self.request.headers.get("accept-language", ""))
+
+    def translate(self, text: str) -> str:
+        """A text of the code in the language of the page."""
+        return self.site.pages.texts(self.language).gettext(text)
+
+    def translate_count(self, one: str, many: str, count: int) -> str:
+        """A text of the code about so many."""
+        return self.site.pages.texts(self.language).ngettext(one, many, count) % {"num": count}
+
+    def keep_display(self, display: Display) -> None:
+        """Let the browser keep how pages are to look."""
+        self._new["display"] = display.cookie()
+
     async def look(self) -> None:
         """Find out who is signed in."""
         cookie = self._cookies.read(self.request, "session")
@@ -440,13 +300,16 @@ class PageVisit:
         if problem is not None:
             # 401 would have to say by which scheme of HTTP one signs in (RFC 9110), and there is none.
             status = 403 if isinstance(problem, NotRecognised) else problem.status
-        given = {"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem, **values}
+        given = {
+            **{"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem},
+            **{"display": self.display, "path": self.request.url.path, **values},
+        }
         headers = dict(page_headers(form_to=form_to, images=images))
         if isinstance(problem, TooManyRequests):
             headers["retry-after"] = str(problem.retry_after)
         elif isinstance(problem, SignInFailed) and status in _LATER:
             headers["retry-after"] = str(_LATER[status])
-        return HTMLResponse(self.site.pages.render(template, given), status, headers=headers)
+        return HTMLResponse(self.site.pages.render(template, given, self.language), status, headers=headers)
 
     def message(self, title: str, text: str, kind: str, status: int = 200, *, full: bool = False) -> Response:
         """A page that says one thing; see `templates/message.html` for `kind` and `full`."""

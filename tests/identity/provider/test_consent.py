@@ -12,9 +12,9 @@ import pytest
 
 from microsub.app import create_app
 from microsub.identity.clients import MAX_LOGO
-from microsub.identity.pages.visit import moment
 from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from microsub.identity.store.grants import Codes
+from microsub.kit.http.pages import moment
 from tests.support.apps import Apps
 from tests.support.visitor import Shown, Visitor
 from tests.support.world import World

@@ -1,0 +1,49 @@
+"""How somebody wants pages to look in one browser, kept in a cookie that holds nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields, replace
+from typing import Self
+
+from microsub.kit.http.pages import LANGUAGES
+
+THEMES = ("auto", "light", "dark")
+SIZES = ("small", "normal", "large", "larger")
+DENSITIES = ("comfortable", "compact")
+YES_OR_NO = ("no", "yes")
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "theme": THEMES,
+    "size": SIZES,
+    "density": DENSITIES,
+    "language": ("", *LANGUAGES),
+    "scrolling": YES_OR_NO,
+}
+"""What each field of `Display` may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """Colours, size of text, density, language (empty: the browser's), and whether scrolling marks posts as read."""
+
+    theme: str = "auto"
+    size: str = "normal"
+    density: str = "comfortable"
+    language: str = ""
+    scrolling: str = "no"
+
+    @classmethod
+    def of(cls, chosen: Mapping[str, str]) -> Self:
+        """The choices among these values; the default in place of what there is no such choice for."""
+        known = {name: chosen[name] for name in CHOICES if chosen.get(name) in CHOICES[name]}
+        return replace(cls(), **known)
+
+    @classmethod
+    def read(cls, cookie: str) -> Self:
+        """The value of the cookie read back; what isn't ours is as nothing."""
+        return cls.of(dict(zip((one.name for one in fields(cls)), cookie.split("."), strict=False)))
+
+    def cookie(self) -> str:
+        """The value of the cookie."""
+        return ".".join(astuple(self))

@@ -1,0 +1,108 @@
+"""Forms of our own pages: their fields, the browser's secret, and the token by which they are known to be ours."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import ImmutableMultiDict
+from starlette.requests import ClientDisconnect, Request
+
+from microsub.errors import Forbidden, InvalidRequest, TooLarge
+from microsub.kit.http.headers import origin
+
+FIELD = "form_token"
+MAX_BODY = 1 << 16
+MAX_FIELDS = 500
+
+
+class SentForm(ImmutableMultiDict[str, str]):
+    """The fields of a form by name.
+
+    `getlist` gives every value of one, such as those of ticked boxes.
+    """
+
+    def text(self, name: str) -> str:
+        """The value without spaces around it; empty where the field is missing."""
+        return str(self.get(name, "")).strip()
+
+
+class FormRefused(Forbidden):
+    """A form that none of our pages in this browser has asked for.
+
+    The description says what to do.
+    """
+
+
+async def read_form(request: Request) -> SentForm:
+    """The fields of an urlencoded body.
+
+    Raises TooLarge over 64 KiB, InvalidRequest for anything else, a body that breaks off too.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise InvalidRequest(f"a form was expected, found '{kind[:80]}'")
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise TooLarge(f"the form is too large: more than {MAX_BODY} bytes")
+    except ClientDisconnect:
+        raise InvalidRequest("the form is incomplete: the connection was closed before its end") from None
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise InvalidRequest("the form can't be read: found other than UTF-8, or too many fields") from None
+    return SentForm(pairs)
+
+
+def form_token(browser: str, session: str, path: str) -> str:
+    """The token for a form that goes to `path`.
+
+    `browser` is the secret cookie, `session` the session's id or empty.
+    """
+    mask = secrets.token_hex(8)
+    return f"{mask}.{_mac(browser, session, path, mask)}"
+
+
+def check_form(request: Request, form: SentForm, base: str, browser: str, session: str, path: str) -> None:
+    """Make sure that one of our pages in this browser has asked for this. Raises FormRefused."""
+    site, source = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin", origin(base))
+    if site not in {"same-origin", "none"} or source != origin(base):
+        raise FormRefused(
+            f"This form was sent from another site. Open this server's pages at {base}/ and send the form from there."
+        )
+    if not browser:
+        raise FormRefused(
+            "Your browser sent no cookie with this form. Let it keep cookies for this site, open the page again and "
+            "send the form once more."
+        )
+    mask, _, mac = form.text(FIELD).partition(".")
+    if not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(browser, session, path, mask).encode()):
+        raise FormRefused(
+            "This form is from before you signed in or out, or from another page. Open the page again and send it "
+            "once more."
+        )
+
+
+def _mac(browser: str, session: str, path: str, mask: str) -> str:
+    return hmac.new(browser.encode(), f"form\n{session}\n{path}\n{mask}".encode(), hashlib.sha256).hexdigest()
+
+
+def cookie_value(headers: Iterable[str], name: str) -> str:
+    """The last cookie of that name, as written; empty for none.
+
+    Ours need no quotes. To take those of others away, as Starlette does, may take time with the square of a length.
+    """
+    found = re.findall(rf";\s*{name}\s*=([^;]*)", f";{';'.join(headers)}")
+    return str(found[-1]).strip() if found else ""
+
+
+def new_secret() -> str:
+    """A value for the cookie `browser`: 256 bit."""
+    return secrets.token_urlsafe(32)

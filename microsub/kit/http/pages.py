@@ -1,0 +1,173 @@
+"""Templates, static files and texts of pages, found in folders that features bring.
+
+A folder has `templates/`, `static/` and `texts/`, each of them only where it needs one. Names are common to all
+folders: a feature extends a template that another one has. Texts are catalogues of gettext, one file for each language.
+"""
+
+from __future__ import annotations
+
+import gettext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub import __version__
+from microsub.kit.digests import sha256_hex
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+"""What pages can be read in, each by its own name; the first one is that of the texts in the code."""
+DEFAULT_LANGUAGE = "en"
+
+_KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
+}
+_YEAR = 31_536_000
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file of ours as it is served."""
+
+    body: bytes
+    content_type: str
+
+    @classmethod
+    def at(cls, path: Path) -> StaticFile:
+        """The file at `path`, read now."""
+        return cls(path.read_bytes(), _KINDS[path.suffix])
+
+
+class Templates:
+    """The templates of `folders`, and the files that pages refer to.
+
+    `prefix` stands before each path of ours; `values` are known to all templates.
+    """
+
+    def __init__(self, folders: Sequence[Path], prefix: str = "", **values: Any) -> None:
+        self._folders = folders
+        self._values = values
+        self._prefix = prefix
+        paths = sorted(path for folder in folders for path in (folder / "static").glob("*"))
+        self.files = {path.name: StaticFile.at(path) for path in paths if path.suffix in _KINDS}
+        self.mark = sha256_hex(b"".join(file.body for file in self.files.values()))[:12]
+        """The beginning of the SHA-256 of all files: scripts import each other by addresses beside their own."""
+        self.environment: Callable[[str], Environment] = cache(self._environment)
+        self.texts: Callable[[str], gettext.NullTranslations] = cache(self._texts)
+
+    def render(self, template: str, values: Mapping[str, Any], language: str = DEFAULT_LANGUAGE) -> str:
+        """The page as text. A value that a template asks for and isn't given is a bug."""
+        return self.environment(language).get_template(template).render(values)
+
+    def href(self, path: str) -> str:
+        """A path of ours as it stands in a link."""
+        return self._prefix + path
+
+    def static(self, name: str) -> str:
+        """The address of a file in `static/`; another one whenever any of them changes."""
+        if name not in self.files:
+            raise KeyError(name)
+        return f"{self._prefix}/static/{self.mark}/{name}"
+
+    def _texts(self, language: str) -> gettext.NullTranslations:
+        """The texts of all folders in that language; those of the code where one has none."""
+        found = gettext.NullTranslations()
+        for path in sorted(path for folder in self._folders for path in (folder / "texts").glob(f"{language}.mo")):
+            with path.open("rb") as file:
+                catalogue = gettext.GNUTranslations(file)
+            catalogue.add_fallback(found)
+            found = catalogue
+        return found
+
+    def _environment(self, language: str) -> Environment:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # with the first page
+
+        made = Environment(
+            loader=FileSystemLoader([folder / "templates" for folder in self._folders]),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.i18n"],
+        )
+        made.policies["ext.i18n.trimmed"] = True
+        texts = self.texts(language)
+        made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
+        made.globals.update(href=self.href, static=self.static, version=__version__, language=language, **self._values)
+        made.filters.update(moment=lambda seconds: moment(seconds, texts.gettext), sentence=sentence, iso=iso)
+        return made
+
+
+def N_(text: str) -> str:  # noqa: N802 - the name that gettext's tools know
+    """Mark a text that is translated where it is shown."""
+    return text
+
+
+_MONTHS = (
+    *(N_("January"), N_("February"), N_("March"), N_("April"), N_("May"), N_("June")),
+    *(N_("July"), N_("August"), N_("September"), N_("October"), N_("November"), N_("December")),
+)
+
+
+def moment(seconds: float, translate: Callable[[str], str] = str) -> str:
+    """A Unix time for people: `21 November 2026, 09:30 UTC`."""
+    time = datetime.fromtimestamp(seconds, UTC)
+    form = translate(N_("{day} {month} {year}, {time} UTC"))
+    return form.format(day=time.day, month=translate(_MONTHS[time.month - 1]), year=time.year, time=f"{time:%H:%M}")
+
+
+def iso(seconds: float) -> str:
+    """A Unix time as `<time datetime>` has it."""
+    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def sentence(text: str) -> str:
+    """A text with a capital letter and a full stop, where it has none."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
+
+
+def preferred_language(accepted: str) -> str:
+    """The language among ours that an `Accept-Language` header likes best (RFC 9110, 12.5.4)."""
+    return max(_weights(accepted[:1000]), default=(0.0, 0, DEFAULT_LANGUAGE))[2]
+
+
+def _weights(accepted: str) -> Iterable[tuple[float, int, str]]:
+    """Weight, place counted from the end, and name of each language of ours in the header."""
+    for place, part in enumerate(accepted.split(",")):
+        name, _, parameter = part.strip().lower().partition(";")
+        language = name.strip().partition("-")[0]
+        weight = parameter.strip().removeprefix("q=")
+        value = float(weight) if weight.replace(".", "", 1).isdecimal() and weight.isascii() else 1.0
+        if language in LANGUAGES and value > 0:
+            yield value, -place, language
+
+
+def static_route(templates: Templates) -> Route:
+    """The route of static files; what a page of another version asks for is answered, but not kept."""
+
+    async def static(request: Request) -> Response:
+        file = templates.files.get(request.path_params["file"])
+        if file is None:
+            raise HTTPException(404)
+        is_current = request.path_params["mark"] == templates.mark
+        keep = f"public, max-age={_YEAR}, immutable" if is_current else "no-cache"
+        return Response(
+            file.body,
+            headers={"cache-control": keep, "content-type": file.content_type, "x-content-type-options": "nosniff"},
+        )
+
+    return Route("/static/{mark}/{file}", static, methods=["GET"])

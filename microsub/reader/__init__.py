@@ -1,0 +1,22 @@
+"""The web interface: reading, and what others may add to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.routing import Route
+
+from microsub.identity.pages.visit import NavigationLink, PageSite
+from microsub.kit.http.pages import N_
+from microsub.reader.reading import actions, pages
+
+FOLDERS = (Path(__file__).parent / "reading",)
+"""Templates, static files and texts, see `kit.http.pages`."""
+
+NAVIGATION = (NavigationLink("/", N_("Reading")),)
+"""What stands in the head of all pages."""
+
+
+def reader_routes(site: PageSite) -> list[Route]:
+    """Every route of the web interface."""
+    return [*pages.routes(site), *actions.routes(site)]

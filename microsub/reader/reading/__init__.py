@@ -1,0 +1,1 @@
+"""Reading: channels, timelines, single posts, and what becomes of them."""

@@ -1,0 +1,154 @@
+"""What the forms of reading do: read and unread, saved or not, everything, and undoing that.
+
+Each form works without scripts and leads back to where it stood; a script that sends it gets what has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import InvalidRequest
+from microsub.identity.pages.visit import PageSite, PageVisit, form
+from microsub.kit.http.headers import own_path
+from microsub.kit.http.pages import N_
+from microsub.model.reader import GLOBAL, Cursor, PageQuery
+from microsub.reader.reading import undo
+from microsub.reader.reading.pages import data_reply, reader_of, unread_counts
+from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
+from microsub.timelines.pages import mark, mark_until
+from microsub.timelines.saved import save, unsave
+
+POSTS, MARK_ALL, UNDO = "/posts", "/posts/read", "/posts/undo"
+MOST = 1000
+"""Posts that one form names."""
+
+Marked = Mapping[str, set[str]]
+"""Posts that changed, by channel."""
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [form(site, POSTS, _change), form(site, MARK_ALL, _mark_all), form(site, UNDO, _undo)]
+
+
+async def _change(visit: PageVisit) -> Response:
+    """What the button says that was pressed: its name is the change, its value the post's id."""
+    user = await reader_of(visit)
+    for name, change in _CHANGES.items():
+        if name in visit.form:
+            return await _done(visit, *await change(visit, user, _ids(visit.form.text(name))))
+    raise InvalidRequest("The form says of no post what is to become of it.")
+
+
+Change = Callable[[PageVisit, str, list[str]], Awaitable[tuple[str, Marked]]]
+"""What is said of it, and what can be undone by name."""
+
+
+async def _read(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+    await _mark(visit, user, ids, "read")
+    return "", {}
+
+
+async def _unread(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+    await _mark(visit, user, ids, "unread")
+    return "", {}
+
+
+async def _read_above(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+    """Mark the posts of the page down to this one."""
+    listed = _ids(visit.form.text("page"))
+    until = listed.index(ids[0]) + 1 if ids and ids[0] in listed else 0
+    return "", {_channel(visit): await _mark(visit, user, listed[:until], "read")}
+
+
+async def _read_page(visit: PageVisit, user: str, _: list[str]) -> tuple[str, Marked]:
+    return "", {_channel(visit): await _mark(visit, user, _ids(visit.form.text("page")), "read")}
+
+
+async def _save(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+    services = visit.site.services
+    most = (await services.identity.quotas.of(user)).saved or 0
+    await save(services.redis, services.items, user, ids, visit.now, uid=GLOBAL, most=most)
+    return visit.translate(N_("Saved.")), {}
+
+
+async def _unsave(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
+    await unsave(visit.site.services.redis, user, ids, visit.now)
+    return visit.translate(N_("No longer saved.")), {}
+
+
+_CHANGES: Mapping[str, Change] = {
+    **{"read": _read, "unread": _unread, "above": _read_above, "all": _read_page},
+    **{"save": _save, "unsave": _unsave},
+}
+
+
+async def _mark(visit: PageVisit, user: str, ids: list[str], state: Literal["read", "unread"]) -> set[str]:
+    return await mark(visit.site.services.redis, user, _channel(visit), ids, state, visit.now)
+
+
+async def _mark_all(visit: PageVisit) -> Response:
+    """Mark all that the page's place shows, up to the newest post that was there when the page was made."""
+    user, uid = await reader_of(visit), _channel(visit)
+    until = Cursor.decode(visit.form.text("until"), "until")
+    source = visit.form.text("source")
+    if source:
+        marked = {uid: await _mark_source(visit, user, TimelinePlace.of(uid, {"source": source}), until)}
+    else:
+        services = visit.site.services
+        marked = await mark_until(services.redis, user, uid, until.item, services.items.places, visit.now)
+    return await _done(visit, "", marked)
+
+
+async def _mark_source(visit: PageVisit, user: str, place: TimelinePlace, until: Cursor) -> set[str]:
+    """Mark what one feed brought into the channel, down from that place."""
+    services, ids = visit.site.services, [until.item]
+    after: Cursor | None = until
+    while after is not None:
+        query = PageQuery(100, after=after, view="unread", source=place.source)
+        rows = await services.reading.rows(user, place.uid, query, visit.now)
+        ids += [row.id for row in rows.rows]
+        last = Cursor(rows.rows[-1].score, rows.rows[-1].id) if rows.rows else None
+        after = (rows.resume or last) if rows.older else None
+    return await mark(services.redis, user, place.uid, ids, "read", visit.now)
+
+
+async def _undo(visit: PageVisit) -> Response:
+    user = await reader_of(visit)
+    count = await undo.undo(visit.site.services.redis, user, visit.form.text("undo"), visit.now)
+    text = N_("Marked as unread again.") if count else N_("There is nothing to undo any more.")
+    return await _done(visit, visit.translate(text), {})
+
+
+async def _done(visit: PageVisit, text: str, marked: Marked) -> Response:
+    """Back to where the form stood; for a script, what has changed."""
+    user = visit.require_session().user
+    record = await undo.remember(visit.site.services.redis, user, marked)
+    if visit.request.headers.get("accept", "").startswith("application/json"):
+        if record is not None:
+            text = visit.translate_count(
+                N_("%(num)s post marked as read."), N_("%(num)s posts marked as read."), record.count
+            )
+        told = {"text": text, "undo": record.id if record is not None else "", "unread": await unread_counts(visit)}
+        return data_reply(told)
+    path, _, query = (own_path(visit.form.text("back")) or HOME).partition("?")
+    kept = [part for part in query.split("&") if part and not part.startswith("undo=")]
+    if record is not None:
+        kept.append(f"undo={record.id}")
+    return visit.go(f"{path}?{'&'.join(kept)}" if kept else path)
+
+
+def _channel(visit: PageVisit) -> str:
+    return TimelinePlace.of(visit.form.text("channel") or GLOBAL, {}).uid
+
+
+def _ids(text: str) -> list[str]:
+    """The ids in a field, which separates them by commas; malformed ones are left out."""
+    found = [id_ for id_ in text.split(",") if ITEM_ID.fullmatch(id_)]
+    if len(found) > MOST:
+        raise InvalidRequest(f"The form names more than {MOST} posts.")
+    return found

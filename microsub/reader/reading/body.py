@@ -1,0 +1,119 @@
+"""The body of a post as it stands among our own markup.
+
+Stored HTML is sanitised already (`formats.html.sanitise`). Here it is fitted into a page: nothing of it can be taken
+for a part of ours, pictures come through our proxy, and players are links, since the page's policy frames and plays
+nothing of others. The last word is the parser's, with a list of tags that is shorter than the stored one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import escape, unescape
+from urllib.parse import urlsplit
+
+import nh3
+
+from microsub.formats.html.sanitise import ATTRIBUTES, DROPPED, TAGS, candidates, pieces
+from microsub.kit.urls import LINK
+
+ImageAddress = Callable[[str], str]
+"""The address of ours for a picture of others."""
+
+_RENAMED = {
+    **{"h1": "h3", "h2": "h3", "h3": "h4", "h4": "h5", "h5": "h6"},
+    **dict.fromkeys(("main", "article", "section", "aside", "header", "footer", "address", "center"), "div"),
+    **{"tt": "code", "strike": "s", "font": "span"},
+}
+"""Headings stand below the post's own; landmarks, and what HTML has given up, become plain elements."""
+
+_LEFT_OUT = frozenset({"picture", "source", "track"})
+_PLAYERS = frozenset({"iframe", "video", "audio"})
+_TAGS = frozenset(TAGS - _LEFT_OUT - _PLAYERS - _RENAMED.keys() | frozenset(_RENAMED.values()))
+_ATTRIBUTES = {
+    **{tag: names for tag, names in ATTRIBUTES.items() if tag in _TAGS},
+    **{"*": {"lang", "dir", "title"}, "a": {"href", "hreflang"}, "img": {"src", "alt", "width", "height"}},
+    **{"td": {"colspan", "rowspan"}, "th": {"colspan", "rowspan", "scope"}},
+}
+_ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
+
+
+def body_fitter(image: ImageAddress) -> Callable[[str], str]:
+    """What makes of stored HTML the inside of an element of ours, with pictures at those addresses."""
+    cleaner = _cleaner(image)
+    return lambda html: cleaner.clean(_marked_up(html))
+
+
+def _marked_up(html: str) -> str:
+    """`html` with other tags where ours need it; as it is where the sanitiser didn't write it."""
+    found = pieces(html)
+    if found is None:
+        return html
+    parts: list[str] = []
+    playing = ""
+    for piece in found:
+        name, is_end = piece["name"], bool(piece["closing"])
+        if piece["frame"] is not None:
+            parts.append(_player("iframe", piece["frame"]))
+        elif name in _PLAYERS and is_end:
+            playing = ""
+        elif name in _PLAYERS or (playing and name == "source"):
+            playing = playing or name
+            parts.append(_player(playing, piece["attributes"]))
+        elif name == "img":
+            parts.append(_picture(piece["attributes"]))
+        elif name not in _LEFT_OUT:
+            parts.append(_renamed(piece[0], name))
+    return "".join(parts)
+
+
+def _renamed(tag: str, name: str | None) -> str:
+    if name not in _RENAMED:
+        return tag
+    slash, _, rest = tag[1:].partition(name)
+    return f"<{slash}{_RENAMED[name]}{rest}"
+
+
+def _player(kind: str, attributes: str) -> str:
+    """A link to what others play; nothing for one that names no address."""
+    url = unescape(dict(_ATTRIBUTE.findall(attributes)).get("src", ""))
+    host = urlsplit(url).hostname or ""
+    sign = {"video": "▶", "audio": "♪"}.get(kind, "▶")
+    return f'<a href="{escape(url)}">{sign} {escape(host.removeprefix("www."))}</a> ' if url else ""
+
+
+def _picture(attributes: str) -> str:
+    """A picture with one source, the first of its set where it has no other."""
+    found = dict(_ATTRIBUTE.findall(attributes))
+    if "src" not in found and (listed := candidates(unescape(found.get("srcset", "")))):
+        found["src"] = escape(listed[0][0])
+    kept = {"alt": "", **{name: found[name] for name in ("src", "alt", "width", "height", "title") if name in found}}
+    if not {"width", "height"} <= kept.keys():
+        kept = {name: value for name, value in kept.items() if name not in {"width", "height"}}
+    return "<img " + " ".join(f'{name}="{value}"' for name, value in kept.items()) + ">" if "src" in kept else ""
+
+
+def _cleaner(image: ImageAddress) -> nh3.Cleaner:
+    def attribute(tag: str, name: str, value: str) -> str | None:
+        return image(value) or None if (tag, name) == ("img", "src") else value
+
+    return nh3.Cleaner(
+        tags=set(_TAGS),
+        clean_content_tags=set(DROPPED),
+        attributes=_ATTRIBUTES,
+        attribute_filter=attribute,
+        url_schemes=set(LINK),
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"img": {"loading": "lazy"}},
+    )
+
+
+MOST_SHOWN = 2500
+"""Characters of a body that a list shows whole."""
+_EXCERPT = 320
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a long text, cut between two words."""
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _EXCERPT else plain[:_EXCERPT].rpartition(" ")[0] + " …"

@@ -1,0 +1,106 @@
+"""Pictures of others, fetched by this server for who reads: publishers learn nothing of readers.
+
+An address names a picture and its user, signed: it makes this server fetch nothing else, and for nobody else. What a
+picture is, its first bytes say; it is neither decoded nor changed, and what is none of the listed kinds isn't passed
+on. SVG is none: it is a program.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import secrets
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from microsub.errors import NotFound, TooManyRequests
+from microsub.fetch import Answered, Sender, Sending, SendLimits
+from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_USER
+from microsub.kit.digests import base64url
+from microsub.kit.rate_limits import RateLimiter
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import text
+
+PATH = "/image"
+LIMITS = SendLimits(total=15.0, body=8 * 1024 * 1024)
+LONGEST = 4096
+"""Characters of a picture's address."""
+
+_ACCEPT = "image/avif, image/webp, image/png, image/jpeg, image/gif"
+_KINDS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_BRANDS = {b"avif": "image/avif", b"avis": "image/avif"}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as it came, and its type by its first bytes."""
+
+    body: bytes
+    content_type: str
+
+
+class Images:
+    """Signs addresses of pictures and fetches them. Belongs to one event loop."""
+
+    def __init__(self, redis: Redis, sender: Sender, limiter: RateLimiter | None = None) -> None:
+        self._redis = redis
+        self._sender = sender
+        self._limiter = limiter or RateLimiter()
+        self._secret = b""
+
+    async def addresses(self, user: str) -> Callable[[str], str]:
+        """What gives the path of ours for a picture that this user may see; empty for one that is too long."""
+        secret = await self._key()
+
+        def address(url: str) -> str:
+            return f"{PATH}/{_signature(secret, user, url)}/{base64url(url.encode())}" if len(url) <= LONGEST else ""
+
+        return address
+
+    async def fetch(self, user: str, signature: str, place: str) -> Picture:
+        """The picture at an address of ours. Raises NotFound, also where there is no picture; TooManyRequests."""
+        url = _decoded(place)
+        if not hmac.compare_digest(signature.encode(), _signature(await self._key(), user, url).encode()):
+            raise NotFound("There is no picture at this address.")
+        places = [(IMAGES_AT_ONCE, user), (IMAGES_IN_ALL, "")]
+        if not all(self._limiter.has_room(*one) for one in places) or not self._limiter.count(IMAGES_OF_USER, user):
+            raise TooManyRequests("Too many pictures at once. Try again in some seconds.", 5)
+        give_back = self._limiter.take(places)
+        try:
+            found = await self._sender.send(Sending(url, accept=_ACCEPT, limits=LIMITS))
+        finally:
+            give_back()
+        kind = kind_of_picture(found.body) if isinstance(found, Answered) and found.status == 200 else None
+        if kind is None or not isinstance(found, Answered):
+            raise NotFound("There is no picture at this address.")
+        return Picture(found.body, kind)
+
+    async def _key(self) -> bytes:
+        if not self._secret:
+            await self._redis.command("SET", keys.image_secret(), secrets.token_hex(32), "NX")
+            self._secret = (text(await self._redis.command("GET", keys.image_secret())) or "").encode()
+        return self._secret
+
+
+def kind_of_picture(body: bytes) -> str | None:
+    """The type that the first bytes name; None where it is none that browsers show as a picture without running it."""
+    for beginning, kind in _KINDS:
+        if body.startswith(beginning):
+            return kind
+    if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
+        return "image/webp"
+    return _BRANDS.get(body[8:12]) if body[4:8] == b"ftyp" else None
+
+
+def _decoded(place: str) -> str:
+    try:
+        return urlsafe_b64decode(place + "=" * (-len(place) % 4)).decode()
+    except (binascii.Error, ValueError):
+        raise NotFound("There is no picture at this address.") from None
+
+
+def _signature(secret: bytes, user: str, url: str) -> str:
+    return base64url(hmac.new(secret, f"{user}\n{url}".encode("utf-8", "replace"), hashlib.sha256).digest()[:16])

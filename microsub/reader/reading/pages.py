@@ -1,0 +1,236 @@
+"""The pages on which people read: channels, their timelines, searches, and single posts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import NotFound, RequestError
+from microsub.identity.pages import start
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.kit.http.display import CHOICES, Display
+from microsub.kit.http.headers import page_headers
+from microsub.kit.http.pages import LANGUAGES, N_
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, Channel, Cursor, PageQuery, PageRows
+from microsub.reader.reading import undo
+from microsub.reader.reading.images import PATH as IMAGE
+from microsub.reader.reading.places import CHANNEL, HOME, ITEM_ID, POST, SEARCH, TimelinePlace
+from microsub.reader.reading.posts import PostForms, PostView
+from microsub.timelines.pages import shown
+
+DISPLAY = "/display"
+NEWS = "/news"
+_WEEK = 604_800
+_MOST_NEW = 100
+"""Posts that have come since a page was made, of which are counted no more."""
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [
+        page(site, HOME, _home),
+        page(site, f"{CHANNEL}/{{uid}}", _channel),
+        page(site, "/saved", _saved),
+        page(site, SEARCH, _search),
+        page(site, f"{POST}/{{id}}", _post),
+        page(site, NEWS, _news),
+        page(site, f"{IMAGE}/{{signature}}/{{address}}", _image),
+        page(site, DISPLAY, _display),
+        form(site, DISPLAY, _set_display, _display),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLink:
+    """A channel in the list beside the timeline; `unread` is 0 where it shows no count."""
+
+    uid: str
+    name: str
+    path: str
+    unread: int
+    is_marked: bool
+    """Something is unread there, of which only that is shown."""
+
+
+async def _home(visit: PageVisit) -> Response:
+    """All that is unread; for those who aren't signed in, what this server is."""
+    if visit.session is None:
+        return await start.start_page(visit)
+    return await _timeline(visit, TimelinePlace.of(GLOBAL, visit.query), is_home=True)
+
+
+async def _channel(visit: PageVisit) -> Response:
+    return await _timeline(visit, TimelinePlace.of(visit.request.path_params["uid"], visit.query))
+
+
+async def _saved(visit: PageVisit) -> Response:
+    return await _timeline(visit, TimelinePlace.of(SAVED, visit.query))
+
+
+async def _timeline(visit: PageVisit, place: TimelinePlace, *, is_home: bool = False) -> Response:
+    user = await reader_of(visit)
+    reply = orjson.loads(await visit.site.services.reading.page(user, place.uid, place.page_query(), visit.now))
+    source = reply.get("source", {})
+    return await _posts_page(
+        visit, place, reply, newest=await _newest(visit, place, reply), source=source, home=is_home
+    )
+
+
+async def _search(visit: PageVisit) -> Response:
+    user, place, search = await reader_of(visit), TimelinePlace.searched(visit.query), visit.site.services.post_search
+    reply: dict[str, Any] = {"items": [], "paging": {}}
+    problem: RequestError | None = None
+    if search is None:
+        problem = NotFound(visit.translate(N_("Search is off on this server.")))
+    elif place.words:
+        try:
+            reply = orjson.loads(await search.page(user, place.uid, place.search_request(), visit.now))
+        except RequestError as error:
+            problem = error
+    return await _posts_page(visit, place, reply, problem=problem)
+
+
+async def _posts_page(
+    visit: PageVisit,
+    place: TimelinePlace,
+    reply: dict[str, Any],
+    *,
+    newest: str = "",
+    source: dict[str, str] | None = None,
+    home: bool = False,
+    problem: RequestError | None = None,
+) -> Response:
+    user = visit.require_session().user
+    channels = await links(visit)
+    named = next((link.name for link in channels if link.uid == place.uid), place.uid)
+    paging, posts = reply["paging"], await views(visit, reply["items"])
+    return visit.page(
+        "timeline.html",
+        problem=problem,
+        place=place,
+        posts=posts,
+        channels=channels,
+        name=(source or {}).get("name") or named,
+        source=source,
+        home=home,
+        older=paging.get("after", ""),
+        newer=paging.get("before", "") if place.before or place.after else "",
+        top=paging.get("before", ""),
+        news=visit.site.pages.href(NEWS) if place == place.at_start and place.words is None else "",
+        newest=newest,
+        undo=await undo.find(visit.site.services.redis, user, visit.query.get("undo", "")),
+        back=place.path,
+    )
+
+
+async def _post(visit: PageVisit) -> Response:
+    """One post, whole, wherever the user has it."""
+    user, id_ = await reader_of(visit), visit.request.path_params["id"]
+    services = visit.site.services
+    found = await shown(services.redis, user, GLOBAL, [id_]) if ITEM_ID.fullmatch(id_) else None
+    if found is None or id_ not in found.rows:
+        raise NotFound("You have no such post, or not any more.")
+    rows = PageRows((found.rows[id_],), older=False, names=found.names)
+    items = orjson.loads(await services.reading.spliced(rows, b"{}"))["items"]
+    if not items:
+        raise NotFound("You have no such post, or not any more.")
+    (post,) = await views(visit, items, whole=True)
+    return visit.page("post.html", post=post, place=TimelinePlace.of(post.channel, {}), channels=await links(visit))
+
+
+async def _news(visit: PageVisit) -> Response:
+    """How many posts have come since the page was made, and what is unread, for its script."""
+    user, place = await reader_of(visit), TimelinePlace.of(visit.query.get("channel", ""), visit.query)
+    found = await visit.site.services.reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)
+    count = len(found.rows)
+    text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
+    return data_reply({"new": count, "text": text, "unread": await unread_counts(visit)})
+
+
+async def _image(visit: PageVisit) -> Response:
+    user, asked = visit.require_session().user, visit.request.path_params
+    found = await visit.site.services.images.fetch(user, asked["signature"], asked["address"])
+    headers = {
+        **{"content-type": found.content_type, "cache-control": f"private, max-age={_WEEK}, immutable"},
+        **{"x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'; sandbox"},
+        **{"cross-origin-resource-policy": "same-origin", "referrer-policy": "no-referrer"},
+    }
+    return Response(found.body, headers=headers)
+
+
+async def _display(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    return visit.page(
+        "display.html", problem=problem, choices=CHOICES, languages=LANGUAGES, is_done="done" in visit.query
+    )
+
+
+async def _set_display(visit: PageVisit) -> Response:
+    visit.keep_display(Display.of(visit.form))
+    return visit.go(DISPLAY, done="yes")
+
+
+# --- what several pages show ----------------------------------------------------------------------------------------
+
+
+async def reader_of(visit: PageVisit) -> str:
+    """Who reads, one request counted. Raises SignInNeeded and TooManyRequests."""
+    user = visit.require_session().user
+    await visit.site.identity.quotas.count(user, visit.now)
+    return user
+
+
+async def links(visit: PageVisit) -> list[ChannelLink]:
+    """The list of channels: all together, then each."""
+    user, services = visit.require_session().user, visit.site.services
+    inherited = await services.reading.style(user)
+    channels = await services.channels.list(user)
+    everything = sum(channel.unread for channel in channels if channel.uid != SAVED)
+    whole = ChannelLink(GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", everything, is_marked=False)
+    return [whole, *(_link(visit, channel, channel.settings.unread or inherited) for channel in channels)]
+
+
+def _link(visit: PageVisit, channel: Channel, style: str) -> ChannelLink:
+    own = {NOTIFICATIONS: N_("Notifications"), SAVED: N_("Saved")}
+    is_renamed = channel.name != own.get(channel.uid)
+    name = channel.name if is_renamed else visit.translate(channel.name)
+    unread = channel.unread if style == "count" and channel.uid != SAVED else 0
+    is_marked = style == "indicator" and channel.unread > 0
+    return ChannelLink(channel.uid, name, TimelinePlace.of(channel.uid, {}).start, unread, is_marked)
+
+
+async def unread_counts(visit: PageVisit) -> dict[str, int]:
+    """The counts in the list of channels, by uid."""
+    return {link.uid: link.unread for link in await links(visit)}
+
+
+async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:
+    """Items of the wire as pages show them."""
+    services, user = visit.site.services, visit.require_session().user
+    records = await services.feeds.get_many({item["_source"] for item in items if "_source" in item})
+    address = await services.images.addresses(user)
+
+    def image(url: str) -> str:
+        path = address(url)
+        return visit.site.pages.href(path) if path else ""
+
+    titles = {id_: record.title or "" for id_, record in records.items()}
+    return PostForms(image, titles, whole).views(items)
+
+
+async def _newest(visit: PageVisit, place: TimelinePlace, reply: dict[str, Any]) -> str:
+    """The cursor of the newest post that the page's mark for all means; empty for none."""
+    if not (place.before or place.after):
+        return str(reply["paging"].get("before", ""))
+    user, services = visit.require_session().user, visit.site.services
+    rows = await services.reading.rows(user, place.uid, PageQuery(limit=1, view="unread"), visit.now)
+    return Cursor(rows.rows[0].score, rows.rows[0].id).encode() if rows.rows else ""
+
+
+def data_reply(value: object) -> Response:
+    """What a script of ours asked for."""
+    return Response(orjson.dumps(value), headers={**page_headers(), "content-type": "application/json"})

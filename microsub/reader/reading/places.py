@@ -1,0 +1,115 @@
+"""Where a reader is: a channel or a search, what of it is shown, and the addresses of the places around."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+from urllib.parse import urlencode
+
+from microsub.errors import InvalidRequest, NotFound
+from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery, PostSearchRequest
+
+CHANNEL, SEARCH, POST, HOME = "/channel", "/search", "/post", "/"
+PAGE_SIZE = 20
+MOST_OF_QUERY = 1000
+"""Characters of a search."""
+
+Show = Literal["all", "unread"]
+
+ITEM_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+"""The id of a post or a feed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePlace:
+    """A piece of a timeline, or of the posts that match `words`. `before` and `after` are cursors on the wire."""
+
+    uid: str
+    show: Show = "unread"
+    source: str = ""
+    words: str | None = None
+    before: str = ""
+    after: str = ""
+
+    @classmethod
+    def of(cls, uid: str, query: Mapping[str, str]) -> Self:
+        """What an address names. Raises NotFound for what can't be a channel or a feed."""
+        source = query.get("source", "")
+        if not NAME.match(uid) or not ITEM_ID.fullmatch(source or "1"):
+            raise NotFound("There is no such channel.")
+        shown: Show = "all" if query.get("show", default_show(uid)) == "all" else "unread"
+        return cls(uid, shown, source, None, query.get("before", ""), query.get("after", ""))
+
+    @classmethod
+    def searched(cls, query: Mapping[str, str]) -> Self:
+        """What the address of a search names."""
+        words = query.get("q", "").strip()
+        if len(words) > MOST_OF_QUERY:
+            raise InvalidRequest(f"The search has more than {MOST_OF_QUERY} characters.")
+        uid = query.get("channel", GLOBAL)
+        if not NAME.match(uid):
+            raise NotFound("There is no such channel.")
+        return cls(uid, "all", "", words, query.get("before", ""), query.get("after", ""))
+
+    @property
+    def path(self) -> str:
+        """Its address."""
+        return self._path({"before": self.before, "after": self.after})
+
+    @property
+    def at_start(self) -> Self:
+        """The newest of it."""
+        return replace(self, before="", after="")
+
+    @property
+    def start(self) -> str:
+        """The address of the newest of it."""
+        return self._path({})
+
+    def showing(self, show: Show) -> str:
+        """The address of the same place with all posts, or with those that are unread."""
+        return replace(self, show=show).start
+
+    def older(self, cursor: str) -> str:
+        """The address of what lies behind the cursor."""
+        return self._path({"after": cursor})
+
+    def newer(self, cursor: str) -> str:
+        """The address of what came after the cursor."""
+        return self._path({"before": cursor})
+
+    def page_query(self, limit: int = PAGE_SIZE) -> PageQuery:
+        """What is asked of the timeline. Raises InvalidRequest for cursors that aren't ours."""
+        if self.before and self.after:
+            raise InvalidRequest("A page lies before or after a place, not both.")
+        return PageQuery(
+            limit=limit,
+            before=Cursor.decode(self.before, "before") if self.before else None,
+            after=Cursor.decode(self.after, "after") if self.after else None,
+            view=self.show,
+            source=self.source or None,
+        )
+
+    def search_request(self) -> PostSearchRequest:
+        """What is asked of the search."""
+        return PostSearchRequest(self.words or "", PAGE_SIZE, self.before or None, self.after or None)
+
+    def _path(self, cursors: Mapping[str, str]) -> str:
+        if self.words is not None:
+            channel = {} if self.uid == GLOBAL else {"channel": self.uid}
+            return _address(SEARCH, {"q": self.words, **channel, **cursors})
+        path = "/saved" if self.uid == SAVED else f"{CHANNEL}/{self.uid}"
+        show = {} if self.show == default_show(self.uid) else {"show": self.show}
+        return _address(path, {**show, "source": self.source, **cursors})
+
+
+def default_show(uid: str) -> Show:
+    """What a channel shows where its address doesn't say."""
+    return "all" if uid == SAVED else "unread"
+
+
+def _address(path: str, query: Mapping[str, str]) -> str:
+    given = urlencode({name: value for name, value in query.items() if value})
+    return f"{path}?{given}" if given else path

@@ -1,0 +1,215 @@
+"""Posts as they are shown: what kind each is, and which of its properties stand where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from markupsafe import Markup
+
+from microsub.formats.html.text import html_to_text
+from microsub.formats.wire import from_wire
+from microsub.kit.urls import mask_credentials
+from microsub.model.jf2 import Card, Entry
+from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, body_fitter, excerpt
+
+_TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
+_MOST_TARGETS, _MOST_PHOTOS, _MOST_FILES, _MOST_CATEGORIES = 3, 12, 6, 12
+_MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ContextView:
+    """What a post answers, likes or repeats, as far as it is known: `relation` is the property's name."""
+
+    relation: str
+    url: str
+    title: str
+    author: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """Something to play or to save: `kind` is `video`, `audio` or `file`; sizes are 0 where they are unknown."""
+
+    kind: str
+    url: str
+    title: str
+    minutes: int = 0
+    megabytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PostView:
+    """A post in somebody's timeline. Addresses are of the web, those of pictures ours; `body` is safe HTML.
+
+    `published` is Unix time, 0 for none; `is_cut`: the body goes on, on the post's own page.
+    """
+
+    id: str
+    channel: str
+    channel_name: str
+    source: str
+    source_name: str
+    is_read: bool
+    is_saved: bool
+    kind: str
+    url: str
+    title: str
+    author: str
+    author_url: str
+    author_photo: str
+    published: float
+    body: Markup
+    is_cut: bool
+    photos: Sequence[str]
+    files: Sequence[FileView]
+    contexts: Sequence[ContextView]
+    rsvp: str
+    start: str
+    end: str
+    place: str
+    categories: Sequence[str]
+
+    @property
+    def heading(self) -> str:
+        """What names the post: its title, else who wrote it, else its feed."""
+        return self.title or self.author or self.source_name or self.url
+
+
+@dataclass(frozen=True, slots=True)
+class PostForms:
+    """What makes views of posts: the addresses of pictures, the names of feeds, and whether bodies are `whole`."""
+
+    image: ImageAddress
+    feeds: Mapping[str, str]
+    whole: bool = False
+
+    def views(self, items: Sequence[Mapping[str, Any]]) -> list[PostView]:
+        """The items of a page."""
+        fit = body_fitter(self.image)
+        return [self._view(item, from_wire(item), fit) for item in items]
+
+    def _view(self, item: Mapping[str, Any], entry: Entry, fit: Callable[[str], str]) -> PostView:
+        channel, source = item["_channel"], str(item.get("_source", ""))
+        author = entry.author or Card()
+        body, is_cut = self._body(entry, fit)
+        return PostView(
+            id=item["_id"],
+            channel=channel["uid"],
+            channel_name=channel["name"],
+            source=source,
+            source_name=self.feeds.get(source, ""),
+            is_read=bool(item.get("_is_read")),
+            is_saved=bool(item.get("_saved")),
+            kind=_kind(entry),
+            url=web(entry.url or entry.fallback_url),
+            title=(entry.name or "").strip(),
+            author=author.name or _host(author.url),
+            author_url=web(author.url),
+            author_photo=self._picture(author.photo),
+            published=entry.published.timestamp() if entry.published else 0.0,
+            body=Markup(body),  # noqa: S704 - what the sanitiser has just written
+            is_cut=is_cut,
+            photos=[self.image(url) for url in _photos(entry) if web(url)][:_MOST_PHOTOS],
+            files=[*_files(entry)][:_MOST_FILES],
+            contexts=[*_contexts(entry)],
+            rsvp=entry.rsvp or "",
+            start=entry.start or "",
+            end=entry.end or "",
+            place=_place(entry.checkin or entry.location),
+            categories=[name for name in entry.category if not web(name)][:_MOST_CATEGORIES],
+        )
+
+    def _picture(self, url: str | None) -> str:
+        return self.image(url) if url and web(url) else ""
+
+    def _body(self, entry: Entry, fit: Callable[[str], str]) -> tuple[str, bool]:
+        content = entry.content
+        html = content.html if content is not None and content.html else None
+        text = (content.text if content is not None else None) or entry.summary or ""
+        if html is None:
+            html = "".join(f"<p>{Markup.escape(part)}</p>" for part in text.split("\n\n") if part.strip())
+        if self.whole or len(html) <= MOST_SHOWN:
+            return fit(html), False
+        beginning = excerpt(entry.summary or text or html_to_text(html))
+        return f"<p>{Markup.escape(beginning)}</p>", True
+
+
+def web(url: str | None) -> str:
+    """`url` where it is a web address, else nothing."""
+    return url if url and url.startswith(("http://", "https://")) else ""
+
+
+def _host(url: str | None) -> str:
+    try:
+        return (urlsplit(url or "").hostname or "").removeprefix("www.")
+    except ValueError:
+        return ""
+
+
+def _kind(entry: Entry) -> str:
+    """The kind by which a post is set, by its properties where no type is told (post type discovery)."""
+    if entry.checkin is not None:
+        return "checkin"
+    if entry.rsvp:
+        return "rsvp"
+    for name in ("repost_of", "like_of", "bookmark_of", "follow_of", "in_reply_to"):
+        if getattr(entry, name):
+            return {"in_reply_to": "reply"}.get(name, name.removesuffix("_of"))
+    if entry.type == "event" or entry.start:
+        return "event"
+    for name in ("video", "audio"):
+        if getattr(entry, name):
+            return name
+    if entry.name:
+        return "article"
+    return "photo" if entry.photo else "note"
+
+
+def _photos(entry: Entry) -> Sequence[str]:
+    """The pictures that stand beside the body, not in it."""
+    html = entry.content.html or "" if entry.content is not None else ""
+    listed = entry.photo or ((entry.featured,) if entry.featured else ())
+    return [url for url in listed if Markup.escape(url) not in html]
+
+
+def _files(entry: Entry) -> Iterator[FileView]:
+    seen: set[str] = set()
+    for enclosure in entry.enclosure:
+        if web(enclosure.url) and not (enclosure.type or "").startswith("image/"):
+            seen.add(enclosure.url)
+            kind = (enclosure.type or "").partition("/")[0]
+            size, minutes = (enclosure.length or 0) // _MEGABYTE, -(-(enclosure.duration or 0) // 60)
+            yield FileView(_playable(kind), enclosure.url, enclosure.title or _host(enclosure.url), minutes, size)
+    for kind, urls in (("video", entry.video), ("audio", entry.audio)):
+        yield from (FileView(kind, url, _host(url)) for url in urls if web(url) and url not in seen)
+
+
+def _playable(kind: str) -> str:
+    return kind if kind in {"video", "audio"} else "file"
+
+
+def _contexts(entry: Entry) -> Iterator[ContextView]:
+    for relation in _TARGETS:
+        for url in [one for one in getattr(entry, relation) if web(one)][:_MOST_TARGETS]:
+            ref = entry.refs.get(url)
+            yield _context(relation, url, ref if isinstance(ref, Entry) else None)
+
+
+def _context(relation: str, url: str, ref: Entry | None) -> ContextView:
+    if ref is None:
+        return ContextView(relation, url, mask_credentials(url), "", "")
+    author = ref.author.name or "" if ref.author is not None else ""
+    text = ref.content.text or "" if ref.content is not None else ""
+    return ContextView(relation, url, ref.name or mask_credentials(url), author, excerpt(text or ref.summary or ""))
+
+
+def _place(card: Card | None) -> str:
+    if card is None:
+        return ""
+    parts = (card.name, card.street_address, card.locality, card.region, card.country_name)
+    return ", ".join(dict.fromkeys(part for part in parts if part))

@@ -1,0 +1,243 @@
+// The list of posts: focus moves from post to post, further ones are loaded, an address stands for each place.
+// The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
+"use strict";
+
+import { change, feed, isOn, send, showCounts, showState } from "./marks.js";
+
+const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
+const MOST_OF_SCROLLING = 1.5; // screens a second: who jumps reads nothing
+let localiseTimes = () => {};
+
+function posts() {
+  return [...document.querySelectorAll(".post")];
+}
+
+/** The post that has the focus, or the first one in view. */
+function current() {
+  const focused = document.activeElement.closest(".post");
+  return focused || posts().find((post) => post.getBoundingClientRect().bottom > 80) || null;
+}
+
+function go(post) {
+  if (post) {
+    post.focus({ preventScroll: true });
+    jumping();
+    post.scrollIntoView({ block: "start", behavior: "instant" });
+  }
+}
+
+function number() {
+  const all = posts();
+  const size = document.querySelector("#older [rel=next]") ? -1 : all.length;
+  all.forEach((post, place) => {
+    post.setAttribute("aria-posinset", place + 1);
+    post.setAttribute("aria-setsize", size);
+  });
+}
+
+async function open(post) {
+  const body = post.querySelector("[data-body]");
+  if (body.dataset.cut !== undefined) {
+    [body.innerHTML, body.dataset.cut] = [body.dataset.cut, ""];
+    delete body.dataset.cut;
+  } else if (body.querySelector(".more")) {
+    const reply = await fetch(post.querySelector("[data-open]").href);
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const whole = page.querySelector("[data-body]");
+    if (!whole) {
+      return;
+    }
+    body.dataset.cut = body.innerHTML;
+    body.replaceChildren(...whole.childNodes);
+  }
+  if (!isOn(post.dataset.id, "read")) {
+    change("read", post.dataset.id);
+  }
+}
+
+// --- further posts
+
+let loading = null;
+
+async function loadOlder() {
+  const link = document.querySelector("#older [rel=next]");
+  if (!link || loading) {
+    return loading;
+  }
+  feed.setAttribute("aria-busy", "true");
+  loading = fetch(link.href)
+    .then(async (reply) => {
+      const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+      const next = page.getElementById("older");
+      if (!reply.ok || !next) {
+        return;
+      }
+      for (const post of page.querySelectorAll(".post")) {
+        if (!document.getElementById(post.id)) {
+          post.dataset.place = link.href;
+          post.querySelectorAll("time[datetime]").forEach(localiseTimes);
+          feed.append(post);
+          watched.observe(post);
+        }
+      }
+      document.getElementById("older").replaceChildren(...next.childNodes);
+      number();
+      ahead.disconnect();
+      ahead.observe(document.getElementById("older"));
+    })
+    .catch(() => {})
+    .finally(() => {
+      loading = null;
+      feed.setAttribute("aria-busy", "false");
+    });
+  return loading;
+}
+
+const ahead = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && loadOlder(), {
+  rootMargin: "1500px",
+});
+
+/** The address in the bar is that of the page which the post in view came with. */
+function keepAddress() {
+  const first = posts().find((post) => post.getBoundingClientRect().bottom > 80);
+  const place = (first && first.dataset.place) || start;
+  if (place !== location.href) {
+    history.replaceState(history.state, "", place);
+  }
+}
+const start = location.href;
+
+// --- marks while scrolling
+
+const since = new Map(); // post → when it came into view by the reader's own scrolling
+let scrolledByReader = 0;
+let jumpUntil = performance.now() + 1500; // what the browser restores, and what loads, is no scrolling
+
+function jumping() {
+  jumpUntil = performance.now() + 400;
+  since.clear();
+}
+
+const watched = new IntersectionObserver(
+  (seen) => {
+    for (const one of seen) {
+      if (one.isIntersecting) {
+        since.set(one.target, performance.now());
+      }
+    }
+  },
+  { threshold: 0 },
+);
+
+function pass(speed) {
+  const now = performance.now();
+  if (now < jumpUntil || now - scrolledByReader > 1000) {
+    return;
+  }
+  const passed = [];
+  for (const [post, came] of since) {
+    const isPast = post.getBoundingClientRect().bottom < 0;
+    if (isPast && speed < MOST_OF_SCROLLING && now - came > IN_VIEW && !isOn(post.dataset.id, "read")) {
+      passed.push(post.dataset.id);
+    }
+    if (isPast) {
+      since.delete(post);
+    }
+  }
+  if (passed.length) {
+    passed.forEach((id) => showState(id, "read", true));
+    const form = document.getElementById("change");
+    send(form, { read: passed.join(",") }, true).then((told) => {
+      if (told) {
+        showCounts(told.unread);
+      } else {
+        passed.forEach((id) => showState(id, "read", false));
+      }
+    });
+  }
+}
+
+function prepareScrolling() {
+  let [lastPlace, lastTime] = [scrollY, performance.now()];
+  for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+    addEventListener(kind, () => (scrolledByReader = performance.now()), { passive: true });
+  }
+  addEventListener("scroll", () => {
+    const now = performance.now();
+    const speed = Math.abs(scrollY - lastPlace) / innerHeight / Math.max((now - lastTime) / 1000, 0.05);
+    [lastPlace, lastTime] = [scrollY, now];
+    pass(speed);
+  });
+}
+
+// --- what keys do
+
+export const atPosts = {
+  next: () => {
+    const all = posts();
+    const at = all.indexOf(document.activeElement.closest(".post"));
+    if (at === all.length - 1) {
+      loadOlder()?.then(() => go(posts()[at + 1]));
+    }
+    go(at < 0 ? current() : all[at + 1]);
+  },
+  previous: () => {
+    const all = posts();
+    const at = all.indexOf(document.activeElement.closest(".post"));
+    go(at < 0 ? current() : all[at - 1]);
+  },
+  open: () => current() && (feed ? open(current()) : undefined),
+  original: () => {
+    const link = current() && current().querySelector("[data-original]");
+    if (link) {
+      window.open(link.href, "_blank", "noopener,noreferrer");
+      if (!isOn(current().dataset.id, "read")) {
+        change("read", current().dataset.id);
+      }
+    }
+  },
+  read: () => current() && change(isOn(current().dataset.id, "read") ? "unread" : "read", current().dataset.id),
+  save: () => current() && change(isOn(current().dataset.id, "save") ? "unsave" : "save", current().dataset.id),
+  above: () => current() && feed && change("above", current().dataset.id),
+};
+
+function insideFeed(event) {
+  const all = posts();
+  const at = all.indexOf(document.activeElement.closest(".post"));
+  if (at < 0 || event.altKey || event.metaKey) {
+    return;
+  }
+  const to = { PageDown: all[at + 1], PageUp: all[at - 1] }[event.key];
+  if (to && !event.ctrlKey) {
+    event.preventDefault();
+    go(to);
+  } else if (event.ctrlKey && (event.key === "End" || event.key === "Home")) {
+    event.preventDefault();
+    const behind = document.querySelector("#older a") || document.querySelector("footer a");
+    const before = document.querySelector(".views a, .views button, .home");
+    (event.key === "End" ? behind : before).focus();
+  }
+}
+
+export function prepareFeed(localise) {
+  if (!feed || !posts().length) {
+    return;
+  }
+  localiseTimes = localise;
+  number();
+  ahead.observe(document.getElementById("older"));
+  addEventListener("scrollend", keepAddress);
+  feed.addEventListener("keydown", insideFeed);
+  feed.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-open]");
+    if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey && link.closest(".more")) {
+      event.preventDefault();
+      const post = link.closest(".post");
+      open(post).then(() => post.focus({ preventScroll: true }));
+    }
+  });
+  if (feed.dataset.scrolling === "yes") {
+    posts().forEach((post) => watched.observe(post));
+    prepareScrolling();
+  }
+}

@@ -1,0 +1,73 @@
+// Keys: which there are stands in the table of the page that people see (the dialog "keys").
+"use strict";
+
+const PATIENCE = 1500; // milliseconds between two keys that follow each other
+const dialog = document.getElementById("keys");
+
+function table() {
+  const keys = new Map();
+  for (const row of document.querySelectorAll("[data-key]")) {
+    for (const key of row.dataset.key.split("|")) {
+      keys.set(key, row.dataset.act);
+    }
+  }
+  return keys;
+}
+
+function press(selector) {
+  const found = document.querySelector(selector);
+  if (found) {
+    found.click();
+  }
+}
+
+const everywhere = {
+  all: () => press("button[data-act=all]"),
+  undo: () => press("#done p:not([hidden]) button:not([hidden])"),
+  view: () => press(".views [data-show]:not([aria-current])"),
+  reload: () => location.assign(document.querySelector("#news a")?.href || location.href),
+  channels: () => document.querySelector("#channels li a[aria-current], #channels li a")?.focus(),
+  search: () => document.querySelector("#channels input")?.focus(),
+  keys: () => (dialog.open ? dialog.close() : dialog.showModal()),
+};
+
+export function listen(more) {
+  if (!dialog) {
+    return;
+  }
+  const keys = table();
+  const acts = { ...everywhere, ...more };
+  const base = document.querySelector(".home").getAttribute("href").replace(/\/$/, "");
+  let [first, at] = ["", 0];
+
+  function run(act) {
+    if (act.startsWith("go ")) {
+      location.assign(base + act.slice(3));
+    } else {
+      acts[act]();
+    }
+  }
+
+  addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
+    const isPressing = event.key === "Enter" && event.target.closest("a, button, summary");
+    if (isTyping || isPressing || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) {
+      return;
+    }
+    if (dialog.open && event.key !== "?") {
+      return;
+    }
+    const before = event.timeStamp - at < PATIENCE ? first : "";
+    const act = keys.get(`${before} ${event.key}`.trim()) || keys.get(event.key);
+    [first, at] = [event.key, event.timeStamp];
+    if (act) {
+      event.preventDefault();
+      first = "";
+      run(act);
+    }
+  });
+  for (const button of document.querySelectorAll("button[data-act=keys]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => run("keys"));
+  }
+}

@@ -1,0 +1,160 @@
+// Marks and saves: sends the page's forms without leaving it, and shows what the server says became of them.
+"use strict";
+
+const feed = document.getElementById("feed");
+const bar = document.getElementById("done");
+let hiding = 0;
+
+export function article(id) {
+  return document.getElementById(`post-${id}`);
+}
+
+/** Show what is unread in each channel. */
+export function showCounts(unread) {
+  for (const link of document.querySelectorAll("[data-channel] .count")) {
+    const count = unread[link.closest("[data-channel]").dataset.channel];
+    if (count !== undefined) {
+      link.querySelector("[data-count]").textContent = count;
+      link.hidden = count === 0;
+    }
+  }
+}
+
+/** Show a post as read or unread, and as saved or not. */
+export function showState(id, act, on) {
+  const post = article(id);
+  const button = post && post.querySelector(`.acts [data-act=${act}]`);
+  if (!button) {
+    return;
+  }
+  button.name = { read: on ? "unread" : "read", save: on ? "unsave" : "save" }[act];
+  button.setAttribute("aria-pressed", String(on));
+  if (act === "read") {
+    post.classList.toggle("is-read", on);
+    const state = post.querySelector("[data-state]");
+    if (state) {
+      state.textContent = on ? "" : state.dataset.word;
+    }
+  }
+}
+
+export function isOn(id, act) {
+  const button = article(id) && article(id).querySelector(`.acts [data-act=${act}]`);
+  return button !== null && button.getAttribute("aria-pressed") === "true";
+}
+
+/** Send fields with the hidden ones of a form; what the server says has changed, or null where it refused. */
+export async function send(form, fields, keepalive = false) {
+  const body = new URLSearchParams(new FormData(form));
+  for (const [name, value] of Object.entries(fields)) {
+    body.set(name, value);
+  }
+  try {
+    const headers = { accept: "application/json" };
+    const reply = await fetch(form.action, { method: "POST", body, headers, keepalive });
+    if (reply.ok) {
+      return await reply.json();
+    }
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const alert = page.querySelector("[role=alert]");
+    say(alert ? alert.textContent : reply.statusText);
+  } catch (problem) {
+    say(problem.message);
+  }
+  return null;
+}
+
+/** Say in a few words what was done, with a button that undoes it where that can be. */
+export function say(text, undo = "") {
+  const form = document.getElementById("undo");
+  const button = bar.querySelector("button");
+  if (form) {
+    form.elements.undo.value = undo;
+  }
+  if (button) {
+    button.hidden = !undo;
+  }
+  bar.querySelector("[data-text]").textContent = text;
+  bar.querySelector("p").hidden = !text;
+  clearTimeout(hiding);
+  hiding = setTimeout(() => bar.querySelector("p").hidden = true, undo ? 60000 : 5000);
+}
+
+const changed = new Map();
+
+/** Change one post, or all down to it; the button's name is what is asked for. */
+export async function change(name, id) {
+  const form = document.getElementById("change");
+  const posts = [...document.querySelectorAll(".post")];
+  const ids = posts.map((post) => post.dataset.id);
+  const asked = { read: [id], unread: [id], above: ids.slice(0, ids.indexOf(id) + 1), all: ids }[name];
+  const before = new Map((asked || []).map((one) => [one, isOn(one, "read")]));
+  for (const one of asked || []) {
+    showState(one, "read", name !== "unread");
+  }
+  if (!asked) {
+    showState(id, "save", name === "save");
+  }
+  const told = await send(form, { [name]: id, page: ids.join(",") });
+  if (!told) {
+    before.forEach((was, one) => showState(one, "read", was));
+    if (!asked) {
+      showState(id, "save", name !== "save");
+    }
+    return;
+  }
+  showCounts(told.unread);
+  if (told.undo) {
+    changed.set(told.undo, [...before].filter(([, was]) => !was).map(([one]) => one));
+  }
+  if (told.text) {
+    say(told.text, told.undo);
+  }
+}
+
+async function markAll(form) {
+  const unread = [...document.querySelectorAll(".post:not(.is-read)")].map((post) => post.dataset.id);
+  const told = await send(form, {});
+  if (told) {
+    unread.forEach((id) => showState(id, "read", true));
+    showCounts(told.unread);
+    changed.set(told.undo, unread);
+    say(told.text, told.undo);
+  }
+}
+
+async function undo(form) {
+  const id = form.elements.undo.value;
+  const told = id && (await send(form, {}));
+  if (told) {
+    for (const one of changed.get(id) || []) {
+      showState(one, "read", false);
+    }
+    changed.delete(id);
+    showCounts(told.unread);
+    say(told.text);
+  }
+}
+
+/** Let the page's forms be sent by this script. The focus stays where it is. */
+export function prepareForms() {
+  document.addEventListener("submit", (event) => {
+    const { target, submitter } = event;
+    if (target.id === "change" && submitter) {
+      event.preventDefault();
+      change(submitter.name, submitter.value);
+    } else if (target.id === "mark-all") {
+      event.preventDefault();
+      markAll(target);
+    } else if (target.id === "undo") {
+      event.preventDefault();
+      undo(target);
+      const post = document.activeElement.closest("#done") && document.querySelector(".post");
+      if (post) {
+        post.focus({ preventScroll: true });
+      }
+    }
+  });
+}
+
+export { feed };

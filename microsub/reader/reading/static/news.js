@@ -1,0 +1,37 @@
+// Asks now and then what has come. New posts wait behind a bar: nothing on the page moves.
+"use strict";
+
+import { feed, showCounts } from "./marks.js";
+
+const PAUSE = 60000;
+const bar = document.getElementById("news");
+
+async function ask() {
+  if (document.hidden) {
+    return;
+  }
+  const { channel, show, source, top, news } = feed.dataset;
+  const asked = new URLSearchParams({ channel, show, source, before: top });
+  try {
+    const reply = await fetch(`${news}?${asked}`);
+    if (!reply.ok) {
+      return;
+    }
+    const told = await reply.json();
+    showCounts(told.unread);
+    if (told.new) {
+      bar.querySelector("a").textContent = told.text;
+      bar.hidden = false;
+    }
+  } catch {
+    // The network is gone; the next turn asks again.
+  }
+}
+
+export function watchNews() {
+  if (!feed || !bar || !feed.dataset.news) {
+    return;
+  }
+  setInterval(ask, PAUSE);
+  document.addEventListener("visibilitychange", ask);
+}

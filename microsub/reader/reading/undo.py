@@ -1,0 +1,71 @@
+"""What somebody marked as read at once, kept for some minutes, so that it can be undone.
+
+The last one of each user alone is kept, of at most `MOST` posts.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from microsub.errors import NotFound
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import raw_fields
+from microsub.timelines.pages import mark
+
+SECONDS = 600
+MOST = 500_000
+"""Posts that can be undone at once: 4 MB for ten minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """The name by which something can be undone, and how many posts it is about."""
+
+    id: str
+    count: int
+
+
+async def remember(redis: Redis, user: str, marked: Mapping[str, Collection[str]]) -> UndoRecord | None:
+    """Keep what was marked as read, by channel, instead of what was kept; None for nothing or too much."""
+    count = sum(map(len, marked.values()))
+    if not 0 < count <= MOST:
+        return None
+    record = UndoRecord(secrets.token_hex(8), count)
+    args: list[Arg] = ["id", record.id]
+    for uid, ids in marked.items():
+        args += [f"in {uid}", struct.pack(f"<{len(ids)}q", *map(int, ids))]
+    key = keys.undo(user)
+    await redis.pipeline([("DEL", key), ("HSET", key, *args), ("EXPIRE", key, SECONDS)])
+    return record
+
+
+async def find(redis: Redis, user: str, id_: str) -> UndoRecord | None:
+    """What can still be undone by that name."""
+    kept = await _kept(redis, user, id_)
+    return UndoRecord(id_, sum(len(ids) // 8 for ids in kept.values())) if kept else None
+
+
+async def undo(redis: Redis, user: str, id_: str, now: float) -> int:
+    """Mark as unread what was marked as read by that name; how many posts. What has left meanwhile stays away."""
+    kept = await _kept(redis, user, id_)
+    if kept:
+        await redis.command("DEL", keys.undo(user))
+    changed = 0
+    for uid, packed in kept.items():
+        ids = [str(item) for (item,) in struct.iter_unpack("<q", packed)]
+        with suppress(NotFound):  # the channel has gone meanwhile
+            changed += len(await mark(redis, user, uid, ids, "unread", now))
+    return changed
+
+
+async def _kept(redis: Redis, user: str, id_: str) -> dict[str, bytes]:
+    """The ids of posts by channel; nothing where another record took its place."""
+    kept = raw_fields(await redis.command("HGETALL", keys.undo(user)))
+    if kept.pop("id", b"") != id_.encode():
+        return {}
+    return {name.removeprefix("in "): ids for name, ids in kept.items()}

@@ -1,0 +1,145 @@
+"""Texts of the pages in other languages: `python scripts/texts.py` writes catalogues again, and compiles them.
+
+Each folder with pages has a catalogue for each language, `texts/<language>.po`, which people edit; `.mo` beside it is
+what the server reads. English is what stands in the code. Texts are found in templates (`_("…")`, `{% trans %}`) and in
+Python (`N_("…")`, `translate_count`). New ones are added without a translation, unused ones go; with `--missing` the
+texts without one are printed, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import gettext
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jinja2 import Environment
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "microsub"
+LANGUAGES = ("de",)
+FURTHER = {"identity/pages": ("kit/http",), "reader/reading": ("reader",)}
+"""Folders whose modules say texts of another folder's catalogue."""
+
+Text = tuple[str, str]
+"""A text and its plural, which may be empty."""
+
+
+def folders() -> list[Path]:
+    """Every folder with pages."""
+    return sorted(path.parent for path in PACKAGE.rglob("templates") if path.is_dir())
+
+
+def texts(folder: Path) -> dict[Text, list[str]]:
+    """The texts of a folder, each with the files that say it."""
+    found: dict[Text, list[str]] = {}
+    beside = [PACKAGE / name for name in FURTHER.get(str(folder.relative_to(PACKAGE)), ())]
+    for path in sorted(
+        [*(folder / "templates").glob("*.html"), *(m for f in (folder, *beside) for m in f.glob("*.py"))]
+    ):
+        said = _in_template(path) if path.suffix == ".html" else _in_module(path)
+        for text in said:
+            files = found.setdefault(text, [])
+            if (place := str(path.relative_to(ROOT))) not in files:
+                files.append(place)
+    return found
+
+
+def _in_template(path: Path) -> Iterator[Text]:
+    environment = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
+    environment.policies["ext.i18n.trimmed"] = True
+    for _, _, said in environment.extract_translations(path.read_text("utf-8")):  # type: ignore[attr-defined]
+        one, many = said[:2] if isinstance(said, tuple) else (said, "")
+        if one:
+            yield one, many or ""
+
+
+def _in_module(path: Path) -> Iterator[Text]:
+    plural: set[int] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name == "translate_count":
+            one, many = node.args[0], node.args[1]
+            plural |= {id(one), id(many)}
+            yield _marked(one), _marked(many)
+        elif name == "N_" and id(node) not in plural:
+            yield _marked(node), ""
+
+
+def _marked(node: ast.expr) -> str:
+    return str(ast.literal_eval(node.args[0])) if isinstance(node, ast.Call) else ""
+
+
+def write(folder: Path, language: str) -> list[str]:
+    """Bring a catalogue up to date and compile it; the texts that have no translation."""
+    from babel.messages.catalog import Catalog
+    from babel.messages.mofile import write_mo
+    from babel.messages.pofile import read_po, write_po
+
+    path = folder / "texts" / f"{language}.po"
+    path.parent.mkdir(exist_ok=True)
+    known = read_po(path.open("rb"), locale=language) if path.exists() else Catalog(locale=language)
+    header = f"# Texts of {folder.relative_to(PACKAGE)} in {language}; `python scripts/texts.py` adds what is new."
+    about = {"project": "microsub-server", "version": "1", "msgid_bugs_address": "-", "last_translator": "-"}
+    times = {"creation_date": _NO_TIME, "revision_date": _NO_TIME}
+    made = Catalog(language, fuzzy=False, header_comment=header, language_team="-", **about, **times)
+    for (one, many), files in sorted(texts(folder).items()):
+        before = known.get(one)
+        said = before.string if before is not None else ""
+        made.add((one, many) if many else one, said, locations=[(file, None) for file in files])
+    with path.open("wb") as file:
+        write_po(file, made, width=120, sort_output=True, omit_header=False)
+    with path.with_suffix(".mo").open("wb") as file:
+        write_mo(file, made)
+    return [str(message.id) for message in made if message.id and not _is_whole(message.string)]
+
+
+def _is_whole(said: object) -> bool:
+    return all(said) if isinstance(said, tuple | list) else bool(said)
+
+
+def missing(folder: Path, language: str) -> list[str]:
+    """The texts of a folder that the compiled catalogue doesn't have."""
+    path = folder / "texts" / f"{language}.mo"
+    catalogue = gettext.NullTranslations()
+    if path.exists():
+        with path.open("rb") as file:
+            catalogue = gettext.GNUTranslations(file)
+    catalogue.add_fallback(_Missing())
+    said = {text: catalogue.ngettext(*text, 2) if text[1] else catalogue.gettext(text[0]) for text in texts(folder)}
+    return [one for (one, _), translated in said.items() if not translated]
+
+
+_NO_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+"""In place of the time of writing, so that the same texts are the same file."""
+
+
+class _Missing(gettext.NullTranslations):
+    """Says nothing of any text."""
+
+    def gettext(self, message: str) -> str:
+        return ""
+
+    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
+        return ""
+
+
+def main() -> int:
+    """Write all catalogues, or look for what is missing."""
+    is_looking = "--missing" in sys.argv[1:]
+    lacking = 0
+    for folder in folders():
+        for language in LANGUAGES:
+            found = missing(folder, language) if is_looking else write(folder, language)
+            lacking += len(found)
+            for text in found:
+                print(f"{folder.relative_to(PACKAGE)}: {language}: {text}")
+    return 1 if lacking else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""Catalogues of texts: what the server reads is what people edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import texts
+
+CASES = [(folder, language) for folder in texts.folders() for language in texts.LANGUAGES]
+
+
+@pytest.mark.parametrize(("folder", "language"), CASES, ids=lambda case: getattr(case, "name", case))
+def test_catalogues_are_compiled(folder: Path, language: str) -> None:
+    """What the server reads says the same as the file beside it."""
+    path = folder / "texts" / f"{language}.mo"
+    before = path.read_bytes()
+    texts.write(folder, language)
+    assert path.read_bytes() == before
