@@ -195,7 +195,8 @@ def hub_topics(
     """The topics of our hub; None where the world doesn't know the server's address."""
     if settings.base_url is None:
         return None
-    from microsub.identity.pages.visit import Templates
+    from microsub.identity.pages.visit import FOLDER
+    from microsub.kit.http.pages import Templates
     from microsub.push.hub.topics import ChannelTopics, Topics
 
     return Topics(
@@ -205,7 +206,7 @@ def hub_topics(
         contents,
         stores.feeds,
         stores.items,
-        stylesheet=Templates(urlsplit(settings.base_url).path).static("pages.css"),
+        stylesheet=Templates([FOLDER], urlsplit(settings.base_url).path).static("pages.css"),
         fill=fill,
         stored_feeds=settings.hub_feeds,
         clock=clock,

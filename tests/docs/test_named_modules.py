@@ -13,8 +13,10 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FEATURES = {path.stem for path in PRODUCT.iterdir() if path.is_dir() or path.suffix == ".py"} - {"__pycache__"}
 TOPS = FEATURES | {"microsub", "tests", "scripts", "docs", "benchmarks"}
 NAMED = re.compile(r"`([A-Za-z_]+(?:[./][A-Za-z_0-9]+)*/?(?:\.[a-z]+)?)(?:::\w+)?`")
-NO_MODULES = re.compile(r"(?:delivery|identity|polling|retention|cache|settings)\.[a-z_]+|redis\.conf")
-"""Keys of backend.json, and a file of somebody else."""
+NO_MODULES = re.compile(
+    r"(?:delivery|identity|polling|retention|cache|settings)\.[a-z_]+|redis\.conf|reader\.(?:example|py)"
+)
+"""Keys of backend.json, a file of somebody else and one of the tests, and the host of examples."""
 
 
 def named(text: str) -> list[str]:

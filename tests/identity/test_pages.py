@@ -21,7 +21,6 @@ from microsub.errors import StoreUnavailable
 from microsub.identity.pages.visit import PageCookies, PageSite, is_form
 from microsub.kit.http.display import Display
 from microsub.kit.http.headers import PublicAddress, is_loopback, origin, own_path, page_headers
-from microsub.reader import FOLDERS
 from tests.support.readers import instance
 from tests.support.visitor import PASSWORD, Visitor, fields_of, tried
 from tests.support.world import World
@@ -68,14 +67,14 @@ def test_every_form_that_posts_has_a_token(path: Path) -> None:
 
 async def test_static_files_are_served_with_their_type(ann: Visitor, server: World) -> None:
     """And kept by browsers, since their address changes with them; nothing else in the folder can be had."""
-    pages = PageSite.at(server.services, None, FOLDERS).pages
+    pages = PageSite.at(server.services, None).pages
     shown = await ann.get(pages.static("pages.css"))
     assert shown.status == 200
     assert shown.response.headers["content-type"].startswith("text/css")
     assert "immutable" in shown.response.headers["cache-control"]
     former = await ann.get("/static/0123456789ab/pages.css")
     assert (former.status, former.response.headers["cache-control"]) == (200, "no-cache")
-    for path in ("..%2f..%2fapp.py", f"{pages.mark}/..%2f..%2fapp.py", f"{pages.mark}/none.css", "none.css"):
+    for path in ("..%2f..%2fapp.py", "0/..%2f..%2fapp.py", "0/none.css", "none.css"):
         assert (await ann.get(f"/static/{path}")).status == 404
 
 

@@ -45,7 +45,8 @@ from microsub.surface import IdentityServices, Services
 log = structlog.get_logger(__name__)
 
 _FRESH_FOR = f"{CONFIRMATION // 60} minutes"
-_HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
+"""Templates and files of these pages, and what the pages of other features share with them."""
 
 
 def passkey_question(asked: PasskeyQuestion) -> Response:
@@ -84,7 +85,7 @@ class PageSite:
         """
         address = PublicAddress(base_url)
         values = {"fresh_for": _FRESH_FOR, "navigation": navigation}
-        return cls(services, address, Templates([_HERE, *folders], address.prefix, **values))
+        return cls(services, address, Templates([FOLDER, *folders], address.prefix, **values))
 
     @property
     def identity(self) -> IdentityServices:

@@ -64,8 +64,10 @@ class Templates:
         self._prefix = prefix
         paths = sorted(path for folder in folders for path in (folder / "static").glob("*"))
         self.files = {path.name: StaticFile.at(path) for path in paths if path.suffix in _KINDS}
-        self.mark = sha256_hex(b"".join(file.body for file in self.files.values()))[:12]
-        """The beginning of the SHA-256 of all files: scripts import each other by addresses beside their own."""
+        self.marks = {name: sha256_hex(file.body)[:12] for name, file in self.files.items()}
+        """The beginning of each file's SHA-256; one for all scripts, since they import each other by their names."""
+        scripts = [name for name in self.files if name.endswith(".js")]
+        self.marks |= dict.fromkeys(scripts, sha256_hex("".join(self.marks[name] for name in scripts))[:12])
         self.environment: Callable[[str], Environment] = cache(self._environment)
         self.texts: Callable[[str], gettext.NullTranslations] = cache(self._texts)
 
@@ -78,10 +80,8 @@ class Templates:
         return self._prefix + path
 
     def static(self, name: str) -> str:
-        """The address of a file in `static/`; another one whenever any of them changes."""
-        if name not in self.files:
-            raise KeyError(name)
-        return f"{self._prefix}/static/{self.mark}/{name}"
+        """The address of a file in `static/`; another one whenever it changes. Raises KeyError, which is a bug."""
+        return f"{self._prefix}/static/{self.marks[name]}/{name}"
 
     def _texts(self, language: str) -> gettext.NullTranslations:
         """The texts of all folders in that language; those of the code where one has none."""
@@ -160,10 +160,11 @@ def static_route(templates: Templates) -> Route:
     """The route of static files; what a page of another version asks for is answered, but not kept."""
 
     async def static(request: Request) -> Response:
-        file = templates.files.get(request.path_params["file"])
+        name, mark = request.path_params["file"], request.path_params["mark"]
+        file = templates.files.get(name)
         if file is None:
             raise HTTPException(404)
-        is_current = request.path_params["mark"] == templates.mark
+        is_current = mark == templates.marks[name]
         keep = f"public, max-age={_YEAR}, immutable" if is_current else "no-cache"
         return Response(
             file.body,
