@@ -139,6 +139,22 @@ async def test_requests(server: World, alice: Reader, bob: Reader) -> None:
     await alice.get(action="channels")
 
 
+@pytest.mark.parametrize(("multipart", "fit"), [(False, 17), (True, 2)])
+async def test_large_bodies_have_a_share(server: World, alice: Reader, bob: Reader, multipart: bool, fit: int) -> None:
+    """To take one apart keeps the processor busy; small requests, and other users, go on."""
+    pad = "x" * 980_000
+
+    async def send(reader: Reader) -> int:
+        fields = {"action": "channels", "name": "New", "pad": pad}
+        body: dict[str, Any] = {"files": {name: (None, value) for name, value in fields.items()}}
+        more = body if multipart else {"data": fields}
+        return (await server.client.post("/microsub", headers=reader.headers, **more)).status_code
+
+    assert [await send(alice) for _ in range(fit + 1)] == [*[200] * fit, 429]
+    await alice.post(action="channels", name="Newer")
+    assert await send(bob) == 200
+
+
 async def test_strangers_use_up_nothing(server: World, alice: Reader) -> None:
     """Requests without a good token count for nobody."""
     allow(server, requests=3)

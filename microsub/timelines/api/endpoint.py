@@ -23,11 +23,13 @@ from microsub.errors import (
     Unauthorized,
 )
 from microsub.identity.api import PresentedToken, RequestCredentials
+from microsub.identity.limits import LARGE_BODIES_OF_USER
 from microsub.kit.http.headers import bearer, header
 from microsub.kit.http.params import (
     UNCHECKED_BODY,
     UNCHECKED_PARTS,
     Params,
+    RequestBody,
     body_pairs,
     collect,
     is_multipart,
@@ -36,6 +38,7 @@ from microsub.kit.http.params import (
     urlencoded,
 )
 from microsub.kit.http.responses import METHODS, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.rate_limits import RateLimiter
 from microsub.model.plaintext import shown
 from microsub.model.reader import READ, Credential, Grant
 from microsub.surface import Services
@@ -62,6 +65,7 @@ class MicrosubEndpoint(HttpEndpoint):
         self._services = services
         self._credentials = RequestCredentials(services.accounts, services.identity.verification)
         self._path = path
+        self._limiter = RateLimiter()
 
     async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
         """The path may name the user, and may end with a slash."""
@@ -89,10 +93,16 @@ class MicrosubEndpoint(HttpEndpoint):
         body = await read_body(scope, receive)
         if time.monotonic() - began >= SLOW_BODY:
             grant = None
-        if grant is None and len(body.content) > (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
+        if len(body.content) > (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
             # As much work as a hundred pages. What the body says of the token is still to be compared.
-            await self._verify(scope, collect(urlencoded(query)))
+            self._count(body, (grant or await self._verify(scope, collect(urlencoded(query)))).user)
         return collect(urlencoded(query), await body_pairs(body)), grant
+
+    def _count(self, body: RequestBody, user: str) -> None:
+        """Count a large body for the user: the thread that takes it apart leaves less to all others."""
+        effort = UNCHECKED_BODY // UNCHECKED_PARTS if is_multipart(body) else 1
+        if not self._limiter.count(LARGE_BODIES_OF_USER, user, effort * len(body.content)):
+            raise TooManyRequests("too many large bodies: send fewer parameters, or try again in a minute", 60)
 
     async def _verify(self, scope: Scope, params: Params) -> Grant:
         return await self._checked(await self._presented(scope, params), self._services.clock())
