@@ -241,7 +241,7 @@ async def test_streams_have_bounds(server: World, alice: Reader, bob: Reader) ->
     for token in tokens:
         reader = Reader("alice", token, alice.client)
         for _ in range(EVENTS_OF_TOKEN.most):
-            open_ones.append(EventStream(server.app, reader, {}, {}))
+            open_ones.append(EventStream(server.app, reader))
             await open_ones[-1].started()
             assert open_ones[-1].status == 200
         assert (await reader.get(429, action="events"))["error"] == "too_many_requests"

@@ -20,6 +20,7 @@ from microsub.identity.pages.visit import is_form
 from microsub.kit.http.forms import FIELD, form_token
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.protocol import Redis
+from tests.support.event_stream import EventStream, listening
 from tests.support.invariants import all_keys
 from tests.support.provider import Provider, Variant, provider
 from tests.support.readers import ENDPOINT, FEED, OTHER, Key, Reader, instance, parameters, posts, snapshot
@@ -96,7 +97,16 @@ class Neighbours:
         params = parameters(key, self.ids)
         send: dict[str, Any] = {"params": params} if key[0] == "GET" else {"data": params}
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        if key[1] == "events":
+            return await self.first_of_stream(token, path)
         return await self.server.client.request(key[0], path, headers=headers, **send)
+
+    async def first_of_stream(self, token: str | None, path: str) -> httpx.Response:
+        """What a stream begins with, or the reply instead of one."""
+        stream = EventStream(self.server.app, Reader("", token or "", self.server.client, path))
+        await stream.started()
+        await stream.leave()
+        return httpx.Response(stream.status, headers=stream.headers, content=stream.body)
 
     async def status(self, token: str | None, path: str) -> int:
         return (await self.ask(token, path)).status_code
@@ -174,6 +184,23 @@ async def test_no_action_goes_beyond_its_scope(world: Neighbours, key: Key) -> N
             reply = await world.ask(token, path, key)
             assert (reply.status_code, reply.json()["scope"]) == (403, needed)
     assert await snapshot(world.readers["alice"]) == before
+
+
+async def test_no_stream_tells_what_others_do(world: Neighbours) -> None:
+    """Bob's posts, marks and channels are in his own stream alone; nor does a place in it lead there."""
+    server, alice, bob = world.server, world.readers["alice"], world.readers["bob"]
+    server.services.listeners.patience = 0.02
+    async with listening(server.app, bob) as his, listening(server.app, alice) as hers:
+        await server.publish(OTHER, *posts("more private words", host="other.example", at=server.now))
+        await bob.post(action="channels", name="Private channel")
+        await bob.post(action="timeline", method="mark_read", channel="global", entry=world.ids)
+        heard = await his.until("new item in channel", unread=1)
+        await alice.post(action="channels", name="Her own")
+        assert (await hers.next()).data["channel"]["name"] == "Her own"
+        assert await hers.rest() == []
+    async with listening(server.app, alice, last_event_id=heard[0].id) as hers:
+        assert [one.name for one in [await hers.next(), *await hers.rest()]] == ["resync"]
+        assert "private" not in hers.body.decode().lower()
 
 
 # --- all other routes

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from starlette.types import ASGIApp, Message
 
-from tests.support.reader import ENDPOINT, Reader
+from tests.support.reader import Reader
 
 PATIENCE = 10.0
 
@@ -70,12 +70,18 @@ class EventParser:
 class EventStream:
     """One open stream; while `reading` is cleared, it takes nothing in."""
 
-    def __init__(self, app: ASGIApp, reader: Reader, headers: Mapping[str, str], params: Mapping[str, Any]) -> None:
-        query = urlencode({"action": "events", **params}, doseq=True)
-        sent = {"authorization": f"Bearer {reader.token}", **headers} if reader.token else dict(headers)
+    def __init__(
+        self,
+        app: ASGIApp,
+        reader: Reader,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        query = urlencode({"action": "events", **(params or {})}, doseq=True)
+        sent = {"authorization": f"Bearer {reader.token}", **(headers or {})} if reader.token else dict(headers or {})
         self.scope = {
-            "type": "http", "method": "GET", "path": ENDPOINT, "query_string": query.encode(), "http_version": "1.1",
-            "scheme": "http", "server": ("server.test", 80), "client": ("127.0.0.1", 1),
+            "type": "http", "method": "GET", "path": reader.endpoint, "query_string": query.encode(),
+            "http_version": "1.1", "scheme": "http", "server": ("server.test", 80), "client": ("127.0.0.1", 1),
             "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
         }  # fmt: skip
         self.status = 0
@@ -151,7 +157,7 @@ async def listening(
     app: ASGIApp, reader: Reader, headers: Mapping[str, str] | None = None, **params: Any
 ) -> AsyncIterator[EventStream]:
     """An open stream of that reader's events, of which `started` was read."""
-    stream = EventStream(app, reader, headers or {}, params)
+    stream = EventStream(app, reader, headers, params)
     try:
         await stream.started()
         if stream.status == 200:
