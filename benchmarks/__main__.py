@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import against_feedparser, busy, fanout, load, pushing, report, searching, workers
+from benchmarks import against_feedparser, busy, fanout, load, pushing, report, searching, streams, workers
 from benchmarks.cases import Case, ask, cases, write_marks
 from benchmarks.load import Load, Target
 from benchmarks.parsing import parse_costs
@@ -36,6 +36,7 @@ PARTS = {
     "busy": "bench busy",
     "search": "bench search",
     "push": "bench push",
+    "streams": "bench streams",
 }
 """What can be measured, in this order, and the marks between which pages of the documentation show it."""
 
@@ -102,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "busy": lambda: reading_meanwhile(quick=options.quick),
         "search": lambda: search(quick=options.quick),
         "push": lambda: push(quick=options.quick),
+        "streams": lambda: listening(quick=options.quick),
     }
     measured: dict[str, Part] = {}
     for name in (name for name in PARTS if name in wanted):
@@ -233,6 +235,15 @@ def push(*, quick: bool) -> Part:
     found = pushing.measure(quick=quick)
     figures = f"{this_machine()}\n\n{pushing.text(found)}"
     return Part(figures, pushing.document(found), met=found.met, mark=PARTS["push"], figures=figures)
+
+
+def listening(*, quick: bool) -> Part:
+    """What a thousand open event streams cost."""
+    if not compare.is_linux():
+        return Part("streams: left out; it needs Linux", {})
+    found = streams.measure(quick=quick)
+    figures = f"{this_machine()}\n\n{streams.text(found)}"
+    return Part(figures, streams.document(found), met=found.met, mark=PARTS["streams"], figures=figures)
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:

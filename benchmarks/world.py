@@ -51,8 +51,11 @@ def world(sizes: Sequence[int]) -> Iterator[World]:
 
 
 @contextmanager
-def web(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """One web process on the data and the backend.json in the folder; the value is its endpoint, and the process."""
+def web(folder: Path, **variables: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """One web process on the data and the backend.json in the folder; the value is its endpoint, and the process.
+
+    `variables` are those of its environment beside the usual ones.
+    """
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
     environment |= {
@@ -60,6 +63,7 @@ def web(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         "MICROSUB_BACKEND": str(folder / "backend.json"),
         "MICROSUB_HOST": "127.0.0.1",
         "MICROSUB_PORT": str(port),
+        **variables,
     }
     command = [sys.executable, "-m", "microsub", "web"]
     with running(command, f"http://127.0.0.1:{port}/", folder / "web.log", environment) as process:
