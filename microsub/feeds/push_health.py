@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from microsub.feeds.record import FeedRecord
-from microsub.kit.urls import redacted
+from microsub.kit.urls import has_credentials, redacted, without_secrets
 from microsub.model.moments import number
 
 NO_HUB = "the feed names no hub"
@@ -37,8 +37,14 @@ class PushHealth:
 
 
 def topic_of(feed: FeedRecord) -> str | None:
-    """What the feed is known by at its hub: what it calls itself, else its address, unless that holds a secret."""
-    return feed.self_url or (feed.url if redacted(feed.url) == feed.url else None)
+    """What the feed is known by at its hub: what it calls itself, else its address, unless these hold a secret.
+
+    Some publishers call a feed what was asked for, key included. A path that looks random is believed to be its name.
+    """
+    named = feed.self_url
+    if named and not has_credentials(named) and without_secrets(named) == named:
+        return named
+    return feed.url if redacted(feed.url) == feed.url else None
 
 
 def push_health(feed: FeedRecord, now: float) -> PushHealth:

@@ -291,6 +291,18 @@ async def test_no_hub_is_told_the_secret_address_of_a_feed(push: Push, address: 
     assert (await push.health(feed)).why.startswith("the feed's address holds a secret")
 
 
+async def test_no_hub_is_told_a_key_because_the_feed_repeats_it(push: Push) -> None:
+    """Some publishers call a feed what was asked for, and name a public hub beside."""
+    address = f"http://blog.test:{push.site.port}/feed?key=hunter2"
+    topic = push.topic.encode()
+    push.site.serve_document("/feed", push.document().replace(b'href="' + topic, b'href="' + address.encode()))
+    feed = await push.it.follow(address)
+    await push.poll(feed)
+    await push.look()
+    assert push.hub.requests == []
+    assert (await push.health(feed)).why.startswith("the feed's address holds a secret")
+
+
 async def test_a_hub_that_hangs_holds_up_no_other(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty feeds of a hub that never answers, and one of another: that one is subscribed at once."""
     monkeypatch.setattr(hubs, "LIMITS", SendLimits(total=0.2, body=1000))
