@@ -26,6 +26,7 @@ from microsub.identity.api import PATHS as OAUTH_PATHS
 from microsub.identity.api import OAuthEndpoint
 from microsub.identity.pages import page_routes
 from microsub.identity.pages.visit import PageSite, missing_page
+from microsub.identity.protocol.documents import WEBMENTION
 from microsub.kit.http.headers import is_loopback
 from microsub.kit.http.responses import CORS
 from microsub.kit.rate_limits import client_address
@@ -49,6 +50,7 @@ from microsub.timelines.api.endpoint import TABLE as READING
 from microsub.timelines.api.endpoint import MicrosubEndpoint
 from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
+from microsub.webmention.receiver import WebmentionEndpoint
 
 _FORWARDED = re.compile(r"(x-)?(original-)?forwarded(-.*)?|via|cdn-loop|cf-.*|(.*-)?(client|connecting|real|remote)-ip")
 """What web servers and content networks add to the requests that they pass on."""
@@ -119,6 +121,7 @@ class Application(Starlette):
         site = PageSite.at(services, base_url, READER_FOLDERS, NAVIGATION)
         oauth = OAuthEndpoint(services, site.address.base)
         lists = FeedListEndpoint(services)
+        mentions = WebmentionEndpoint(services.mentions)
         routes = [
             Route("/health", _health(services, monitors)),
             Route("/metrics", _metrics(services, monitors)),
@@ -127,6 +130,7 @@ class Application(Starlette):
             Route(f"{WEBSUB}{{place:path}}", WebSubEndpoint(services.callbacks)),
             Route(HUB, HubEndpoint(services.redis, services.topics, services.clock)),
             Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),
+            *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
             *page_routes(site),
             *reader_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),

@@ -148,6 +148,13 @@ WEBSUB_FEEDS = Gauge(
     multiprocess_mode="mostrecent",
 )
 
+WEBMENTIONS = Counter(
+    "microsub_webmentions",
+    "Webmentions by end: at the door accepted, limited, or blocked (dropped without a word); then shown, held (for "
+    "approval), deleted (the source is gone, or has no such link), put_off (the source can't be had now), failed",
+    ["end"],
+)
+
 TOKEN_CHECKS = Counter(
     "microsub_token_checks",
     "Tokens of users' own providers, by what became of the question: the provider was asked (valid, invalid, "

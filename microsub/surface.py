@@ -35,6 +35,7 @@ from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
 from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
+from microsub.webmention.receiver import MentionReceiver
 
 if TYPE_CHECKING:
     from microsub.reader.reading.images import Images  # whose pages get these services
@@ -84,6 +85,7 @@ class Services:
     figures: Figures
     posts: Posts
     callbacks: Callbacks
+    mentions: MentionReceiver
     service_tokens: ServiceTokens
     identity: IdentityServices
     outputs: OutputFeeds

@@ -33,6 +33,7 @@ _SECTIONS = {
         "opml": "microsub.cli.transfer:opml",
         "import": "microsub.cli.configuration:import_group",
         "output": "microsub.cli.outputs:output",
+        "webmention": "microsub.cli.webmention:webmention",
     },
     "Feeds": {
         "feed": "microsub.cli.feeds:feed",

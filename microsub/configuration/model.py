@@ -127,12 +127,43 @@ OF_REGISTERED = Quotas(
 
 
 @dataclass(frozen=True, slots=True)
+class MentionSettings:
+    """Which webmentions a user gets."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    receive: bool = declared("Whether webmentions of this user's pages are taken.", True)
+    pages: tuple[Url, ...] = declared(
+        "Addresses of further pages of the user, beside `me`; what lies below them is theirs, too.", ()
+    )
+    approval: bool = declared(
+        "Whether a webmention waits for `microsub webmention approve` before it comes into `notifications`.", False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MentionPolicy:
+    """Whose webmentions nobody gets."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    refuse: tuple[Refused, ...] = declared(
+        "Sites: domains, with all below them, and addresses such as `https://people.example/mallory`, with the pages "
+        "below them.",
+        (),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class UserSettings(ChannelSettings):
-    """For all of this user's channels, and the user's quotas."""
+    """For all of this user's channels, the user's quotas and webmentions."""
 
     quotas: Quotas = field(
         default_factory=Quotas,
         metadata={"description": "How much this user may have, where `quotas` for others says something else."},
+    )
+    webmention: MentionSettings = field(
+        default_factory=MentionSettings, metadata={"description": "Which webmentions this user gets."}
     )
 
 
@@ -357,7 +388,7 @@ class UserConfig:
     )
     settings: UserSettings = field(
         default_factory=UserSettings,
-        metadata={"description": "For all of this user's channels, and the user's quotas."},
+        metadata={"description": "For all of this user's channels, the user's quotas and webmentions."},
     )
     mute: tuple[Rule, ...] = declared("Authors or feeds not shown in any channel.", ())
     block: tuple[Rule, ...] = declared("Authors or feeds never stored in any channel.", ())
@@ -389,6 +420,9 @@ class InstanceSettings(ChannelSettings):
             "description": "Quotas of users whom the admin declared; those who registered have `registration.quotas`. "
             "By default only `rules` and `output_items` are limited."
         },
+    )
+    webmention: MentionPolicy = field(
+        default_factory=MentionPolicy, metadata={"description": "Whose webmentions nobody gets."}
     )
     hosts: Mapping[str, HostPolicy] = field(
         default_factory=dict,

@@ -93,18 +93,26 @@ def _own_card(page: Page, here: str) -> Card | None:
 
 
 def _reference(text: str, asked: str, url: str) -> Entry | Card | None:
-    if (post := _post(text, asked, url)) is not None:
-        return _bounded(post, asked, url)
+    if (post := post_on(text, asked, url)) is not None:
+        return bounded(post, asked, url)
     if (person := _person(text, asked, url)) is not None and person.name:
         return Card(
             name=_name(person.name), url=asked, photo=safe_url(person.photo), note=_cut(person.note, MAX_SUMMARY)
         )
-    found = _Head(text, url).entry()
-    return _bounded(found, asked, url) if found is not None else None
+    found = head_entry(text, url)
+    return bounded(found, asked, url) if found is not None else None
 
 
-def _post(text: str, asked: str, url: str) -> Entry | None:
-    """The post that the page is of; None for a page with many, none of which has its address."""
+def head_entry(text: str, url: str) -> Entry | None:
+    """What the head of a page says of it, as an entry; None where it has no title."""
+    return _Head(text, url).entry()
+
+
+def post_on(text: str, asked: str, url: str) -> Entry | None:
+    """The post that the page is of; None for a page with many, none of which has its address.
+
+    `asked` is the address that led there, `url` where it was found.
+    """
     if _is_heavy(text):
         return None
     anchor = asked.partition("#")[2]
@@ -133,7 +141,7 @@ def _the_one(entries: list[RawEntry], places: set[str], url: str) -> RawEntry | 
     return entries[0] if only is None or host_of(only) == host_of(url) else None
 
 
-def _bounded(entry: Entry, asked: str, url: str) -> Entry:
+def bounded(entry: Entry, asked: str, url: str) -> Entry:
     """What a reader shows of a reference, and no more."""
     author = entry.author
     found = Entry(

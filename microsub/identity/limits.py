@@ -103,6 +103,13 @@ OUTPUTS_SENT_TO_NETWORK = RateLimit("replies with output feeds that are being se
 OUTPUTS_SENT_IN_ALL = RateLimit("replies with output feeds that are being sent", "all together", 100, AT_ONCE)
 
 
+# Webmentions, which anybody may send. The source of each is asked for up to 1 MB.
+
+MENTIONS_OF_NETWORK = RateLimit("webmentions", "network", 60)
+MENTIONS_OF_SITE = RateLimit("webmentions", "host of the source", 30)
+MENTIONS_OF_USER = RateLimit("webmentions", "user whose page is meant", 120)
+
+
 @dataclass(frozen=True, slots=True)
 class UnknownTokens:
     """Questions a minute to a user's provider about unknown tokens, counted in Redis.
@@ -187,6 +194,8 @@ USER_ADDRESSES = 10.0
 """For which the addresses of all users are remembered, so that asking for one after the other stays cheap."""
 REGISTERED = 60.0
 """For which it is remembered whether a user registered themselves: it never changes."""
+MENTION_PAGES = 10.0
+"""For which it is remembered whose pages webmentions are taken for."""
 PROFILE_PAGE = 300
 """For which apps may keep a page that this server lends to a user."""
 

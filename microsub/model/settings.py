@@ -125,6 +125,11 @@ class ChannelSettings(Level):
     first_fetch_unread: Maybe[int] = number(
         "How many of the newest posts of a newly followed feed come in as unread.", usual=10, le=10_000
     )
+    feed_trouble: Maybe[bool] = declared(
+        "Of `notifications`: whether it says that a feed which the user follows fails for a week, is gone, or has "
+        "moved.",
+        usual=True,
+    )
 
     def limits(self) -> ChannelSettings:
         """These settings without what only one level has."""
@@ -157,7 +162,7 @@ Regex = Annotated[str, Fits(_irregular, "a regular expression as RE2 knows them"
 
 POST_TYPES = (
     *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "follow"),
-    *("rsvp", "checkin", "event"),
+    *("rsvp", "checkin", "event", "mention"),
 )
 """The kinds of posts that filters tell apart (`formats.entry_id`)."""
 

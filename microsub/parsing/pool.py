@@ -291,6 +291,16 @@ class ParsePool:
         )
         return found
 
+    async def mention(self, page: Answered, source: str, target: str) -> Entry | None:
+        """What a page says of a target (`webmention.source`), None where it has no link to it. Raises ParseError.
+
+        All webmentions together are one caller.
+        """
+        said: Entry | None = await self._run(
+            "mention_in", page, page.content_type, source, target, keys=("webmentions",), thorough=False
+        )
+        return said
+
     async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:
         """A post of the older server (`ekster`). Raises ParseError."""
         done = await self._call("old_post", item_id, data, item_id, published)

@@ -138,6 +138,7 @@ def tasks() -> Mapping[str, Task]:
     from microsub.posts.entries import posts_in
     from microsub.transfer.foreign_posts import exported_posts, posts_of_reader
     from microsub.transfer.outlines import read_list
+    from microsub.webmention.source import mention_in
 
     done = (
         *(parse, posts_in, discover, better_feeds, forwarded, profile_in),
@@ -151,6 +152,7 @@ def tasks() -> Mapping[str, Task]:
             read_list,
             exported_posts,
             posts_of_reader,
+            mention_in,
         ),
     )
     return {do.__name__: Task.of(do) for do in done}

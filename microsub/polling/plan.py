@@ -9,7 +9,8 @@ differ at every look. What the publisher says (`max-age`, `Expires`, `ttl`) can 
 Every wait is drawn from [base, 1.25 × base], so that feeds which were followed together drift apart. Bounds hold for
 the drawn value: the base is kept low enough.
 
-`gap`, `last_change`, `ttl`, `max_age`, `hold_until` and `push` are fields of the record that only polling knows.
+`gap`, `last_change`, `ttl`, `max_age`, `hold_until`, `notified` and `push` are fields of the record that only polling
+knows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from microsub.configuration.model import InstanceSettings
 from microsub.feeds.push_health import push_health
 from microsub.kit.urls import canonical_feed_url
 from microsub.model.moments import is_ahead
+from microsub.notices import FeedGone, FeedUnreadable, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -366,6 +368,29 @@ def fields_of(
             "moved_since": _text(move.since),
         }
     return fields
+
+
+LASTING = 7 * DAY
+LASTING_FAILURES = 8
+"""For how long, and how often in a row, a feed has failed of which its followers are notified."""
+
+
+def trouble_of(feed: FeedRecord, outcome: Outcome, failures: int, now: float) -> Trouble | None:
+    """What followers are to hear of a poll's end; None where that is nothing, or they have heard it."""
+    match outcome:
+        case Gone():
+            return FeedGone()
+        case Failed(detail=why):
+            since = feed.last_success or feed.created or now
+            lasts = failures >= LASTING_FAILURES and now - since >= LASTING
+            return FeedUnreadable(since, why) if lasts and feed.extra.get("notified") != _text(since) else None
+        case FeedAnswered():
+            return None
+
+
+def notified(trouble: Trouble) -> dict[str, str | None]:
+    """What the record keeps of a notice, so that it isn't repeated with each poll."""
+    return {"notified": _text(trouble.since)} if isinstance(trouble, FeedUnreadable) else {}
 
 
 def _text(number: float | None) -> str | None:

@@ -25,6 +25,7 @@ from microsub.feeds.record import UNANNOUNCED
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
 from microsub.kit.urls import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
+from microsub.notices import FeedMoved
 from microsub.polling.moving import instead_of_failure, instead_of_page
 from microsub.polling.plan import (
     Failed,
@@ -36,10 +37,12 @@ from microsub.polling.plan import (
     held_until,
     history_of,
     last_looked,
+    notified,
     plan_move,
     plan_next,
     poll_policy,
     polled_first,
+    trouble_of,
 )
 from microsub.posts.ingest import Ingested
 from microsub.posts.values import EntriesFound
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from microsub.feeds.events import Events
     from microsub.feeds.record import FeedRecord, Feeds
     from microsub.model.jf2 import Feed
+    from microsub.notices import Trouble
     from microsub.parsing.pool import ParsePool
     from microsub.polling.moving import Mover
     from microsub.posts.entries import PostsRead
@@ -140,11 +144,13 @@ class Poller:
         random: Callable[[], float] = chance,
         on_refused: Callable[[PollResult], object] | None = None,
         on_answered: Callable[[FeedRecord, int], Awaitable[None]] | None = None,
+        on_trouble: Callable[[FeedRecord, Trouble], Awaitable[None]] | None = None,
     ) -> None:
         """`dead` gets posts that can't be stored.
 
         `on_answered` gets each feed that answered, as its document describes it, and how many posts the poll found
-        that a trusted hub had not brought.
+        that a trusted hub had not brought. `on_trouble` gets each feed in trouble before that is written down, and may
+        get it repeatedly.
 
         `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
         told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
@@ -162,6 +168,7 @@ class Poller:
         self._random = random
         self._on_refused = on_refused
         self._on_answered = on_answered
+        self._on_trouble = on_trouble
 
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
         """Poll a feed once, now, due or not, unless it is gone or nobody follows it.
@@ -358,6 +365,9 @@ class Poller:
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
         first = polled_first(feed, result.new, now)
         changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts, **first}
+        if self._on_trouble is not None and (trouble := trouble_of(feed, outcome, plan.failures, now)) is not None:
+            await self._on_trouble(feed, trouble)
+            changes |= notified(trouble)
         moves = move is not None and move.move
         calls: Sequence[ScriptCall] = ()
         if due.ending is not None and plan.next_poll is not None and plan.hold_until is None and not moves:
@@ -370,6 +380,8 @@ class Poller:
         if written and isinstance(outcome, FeedAnswered) and self._on_answered is not None:
             await self._on_answered(feed, result.new if history.push else 0)
         if move is not None and move.move and move.moved_to is not None and self._mover is not None:
+            if self._on_trouble is not None:
+                await self._on_trouble(feed, FeedMoved(move.moved_to))
             moved = await self._mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return replace(result, ended=tuple(replies[len(last) :]) or None)

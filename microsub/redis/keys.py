@@ -43,8 +43,9 @@ def lease(what: str) -> str:
 
 
 def due(what: str, shard: int | str) -> str:
-    """Sorted set: what upkeep has to look at, by Unix time: `<user> <channel uid>` (`retention`), user (`follows`), in
-    shards by user name, feed id (`websub`), and a daily job (`daily`). Lifetime: permanent, derived. `redis.due`.
+    """Sorted set: what upkeep has to look at, by Unix time: `<user> <channel uid>` (`retention`), user (`follows`,
+    `mentions`), in shards by user name, feed id (`websub`), and a daily job (`daily`). Lifetime: permanent, derived.
+    `redis.due`.
     """
     return f"due:{what}:{shard}"
 
@@ -513,6 +514,27 @@ def undo(name: str) -> str:
     return f"user:{{{name}}}:undo"
 
 
+def mentions(name: str) -> str:
+    """Hash: id of a webmention (a digest of source and target) → JSON: source, target, its state, what the source says
+    of itself. Permanent, 2,000 at most. `webmention.store`.
+    """
+    return f"user:{{{name}}}:mentions"
+
+
+def mentions_waiting(name: str) -> str:
+    """Sorted set: id of a webmention whose source is to be looked at, by the Unix time for that. Permanent, 200 at
+    most. `webmention.store`.
+    """
+    return f"user:{{{name}}}:mentions:waiting"
+
+
+def mentions_by_time(name: str) -> str:
+    """Sorted set: id of every webmention by Unix time of its last change. Permanent, 2,000 at most.
+    `webmention.store`.
+    """
+    return f"user:{{{name}}}:mentions:by-time"
+
+
 # --- output feeds ------------------------------------------------------------------------------------------------
 
 
@@ -611,6 +633,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, live_events),
+    *(mentions, mentions_waiting, mentions_by_time),
     *(outputs, output_addresses, tokens, undo, user),
 )
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""

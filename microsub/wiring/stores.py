@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
     from microsub.model.settings import OwnChannelSettings
+    from microsub.notices import Notifications
     from microsub.outputs import FillTimelines, ItemSearch, MostItems, OutputContents, OutputFeeds
     from microsub.parsing.pool import ParsePool
     from microsub.posts.ingest import Ingest
@@ -220,6 +221,15 @@ def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], ob
 
     heard = events or Events(stores.redis)
     return Ingest(stores.redis, stores.feeds, stores.items, heard, notify=notify)
+
+
+def notifications(stores: Stores, taking_in: Ingest, events: Events | None = None) -> Notifications:
+    """What writes posts of this server into `notifications`."""
+    from microsub.feeds.events import Events
+    from microsub.notices import Notifications
+
+    heard = events or Events(stores.redis)
+    return Notifications(stores.redis, stores.feeds, stores.items, following(stores), taking_in, heard)
 
 
 def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:

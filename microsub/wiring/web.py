@@ -52,6 +52,8 @@ from microsub.timelines.live_events import Listeners
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
+from microsub.webmention.receiver import MentionReceiver
+from microsub.webmention.store import MentionStore
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.stores import (
     Stores,
@@ -186,6 +188,7 @@ def _services(
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         callbacks=Callbacks(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis)),
+        mentions=mention_receiver(stores, settings.public_url),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
         outputs=stores.outputs,
@@ -195,6 +198,12 @@ def _services(
         listeners=listeners,
         changed=config.touched,
     )
+
+
+def mention_receiver(stores: Stores, base: str) -> MentionReceiver:
+    """What takes in webmentions, for a server at `base`."""
+    store, lent = MentionStore(stores.redis), partial(profile_page, base)
+    return MentionReceiver(store, stores.accounts, stores.rules, stores.in_force, lent=lent, own=base)
 
 
 def make_identity(

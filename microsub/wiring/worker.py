@@ -24,6 +24,7 @@ from microsub.wiring.stores import (
     following,
     hub_topics,
     ingest,
+    notifications,
     output_contents,
     tell_failure,
 )
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.upkeep.figures import Figures
     from microsub.upkeep.follow_repair import FollowRepair
     from microsub.upkeep.sweep import Sweeping
+    from microsub.webmention.verification import MentionVerifier
 
 log = structlog.get_logger(__name__)
 
@@ -79,6 +81,7 @@ async def open_worker(
     from microsub.delivery.dead_letters import DeadLetters
     from microsub.delivery.stage import Stages
     from microsub.feeds.events import Events
+    from microsub.notices import FeedTrouble
     from microsub.polling.moving import Mover
     from microsub.polling.poll import Poller
     from microsub.polling.worker import Turn, Worker, worker_name
@@ -115,6 +118,9 @@ async def open_worker(
             settings=stores.in_force.instance_now,
             on_refused=on_refused,
             on_answered=None if subscriber is None else subscriber.polled,
+            on_trouble=FeedTrouble(
+                stores.feeds, notifications(stores, taking_in, events), stores.in_force.of, time.time
+            ).notify,
         )
         try:
             turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
@@ -152,10 +158,11 @@ async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Wo
         open_subscriber(settings, stores) as subscriber,
         open_distribution(settings, stores) as distribution,
         open_worker(settings, stores, subscriber=subscriber, distribution=distribution) as worker,
+        open_verifier(settings, stores) as verifier,
     ):
         polling = asyncio.create_task(worker.run(), name="worker")
         polling.add_done_callback(tell_failure)
-        parts = upkeep(settings, stores, subscriber, distribution)
+        parts = upkeep(settings, stores, subscriber, verifier, distribution)
         rounds = [asyncio.create_task(one, name=part) for part, one in parts.items()]
         for task in rounds:
             task.add_done_callback(tell_failure)
@@ -236,6 +243,30 @@ async def open_subscriber(settings: Settings, stores: Stores) -> AsyncIterator[S
         yield Subscriber(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis), hubs)
 
 
+@contextlib.asynccontextmanager
+async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[MentionVerifier]:
+    """What looks at the sources of webmentions, with a parser of its own: strangers keep no feed waiting."""
+    from microsub.parsing.pool import ParsePool
+    from microsub.webmention.store import MentionStore
+    from microsub.webmention.verification import MentionVerifier
+    from microsub.wiring.fetching import open_fetcher
+
+    parser = ParsePool(processes=1)
+    async with open_fetcher(settings) as sender:
+        try:
+            yield MentionVerifier(
+                MentionStore(stores.redis),
+                stores.accounts,
+                stores.rules,
+                stores.in_force,
+                notifications(stores, ingest(stores)),
+                sender,
+                parser,
+            )
+        finally:
+            parser.close()
+
+
 def is_reachable(base: str) -> bool:
     """Whether callbacks at `base` are fit for secrets: by https, or on this machine. Pure."""
     from microsub.kit.http.headers import is_loopback  # with Starlette, which no command needs
@@ -286,7 +317,11 @@ def _finding(settings: Settings, stores: Stores) -> Iterator[PostSearch | None]:
 
 
 def upkeep(
-    settings: Settings, stores: Stores, subscriber: Subscriber, distribution: Distribution | None = None
+    settings: Settings,
+    stores: Stores,
+    subscriber: Subscriber,
+    verifier: MentionVerifier,
+    distribution: Distribution | None = None,
 ) -> dict[str, Coroutine[None, None, None]]:
     """What runs beside polling for ever, by name; of all workers one at a time has its turn.
 
@@ -310,6 +345,7 @@ def upkeep(
         "workers": functools.partial(forget_workers, stores.redis),
         "outputs": functools.partial(_forget_outputs, stores),
         "websub": subscriber.look_at_all,
+        "mentions": verifier.look_at_all,
     }
     return {
         "retention": cleanup.run_for_ever(),
@@ -323,6 +359,7 @@ def upkeep(
         **({"search": follower(settings, stores).run_for_ever()} if can_search(settings) else {}),
         "websub": subscriber.run_for_ever(pace),
         **({} if distribution is None else distribution.parts(pace)),
+        "mentions": verifier.run_for_ever(pace),
     }
 
 

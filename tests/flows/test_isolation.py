@@ -238,6 +238,7 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
         **dict.fromkeys(("user", "name", "username", "account", "login"), "bob"),
         **{"me": world.site.people["bob"].me, "session": his.id, "client": "https://app.example/"},
         **{"client_id": "https://app.example/", "redirect_uri": "https://app.example/back", "next": "/account"},
+        **{"source": "https://sender.example/1", "target": world.site.people["alice"].me},
     }
     me, browser = world.site.people["alice"].me, "b" * 43
     before = await kept_of(server.redis, "bob")

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,25 @@ from microsub.discovery.directory import Directory
 from microsub.discovery.search import Search
 from microsub.feeds.events import Events
 from microsub.feeds.record import FeedRecord, Feeds
-from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchLimits, FetchRequest, FetchResult, FetchSettings
+from microsub.fetch import (
+    Fetched,
+    Fetcher,
+    FetchFailed,
+    FetchLimits,
+    FetchRequest,
+    FetchResult,
+    FetchSettings,
+    HostPace,
+)
 from microsub.health import Health
+from microsub.identity.protocol.documents import profile_page
 from microsub.identity.store.accounts import ServiceTokens
+from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.urls import host_of
 from microsub.library.reading import Posts
 from microsub.model.reader import ALL_SCOPES, PageQuery, Row
 from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.notices import FeedTrouble, Notifications
 from microsub.outputs import OutputContents
 from microsub.parsing.pool import ParsePool
 from microsub.polling.moving import Mover
@@ -70,6 +82,9 @@ from microsub.timelines.reading import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
 from microsub.upkeep.follow_repair import FollowRepair
+from microsub.webmention.receiver import MentionReceiver
+from microsub.webmention.store import MentionStore
+from microsub.webmention.verification import MentionVerifier
 from microsub.wiring.stores import Stores, following, hub_topics, output_contents
 from microsub.wiring.web import make_identity
 from tests.support.parsing import PARSER
@@ -254,7 +269,48 @@ class World(Stores):
             random=lambda: 0.5,
             on_refused=on_refused,
             on_answered=self.subscriber.polled,
+            on_trouble=FeedTrouble(self.feeds, self.notifications, self.in_force.of, self.clock).notify,
         )
+
+    @cached_property
+    def notifications(self) -> Notifications:
+        return self.make_notifications(self.redis)
+
+    def make_notifications(self, redis: Any) -> Notifications:
+        """What writes into `notifications` through that connection."""
+        ingest = self.make_ingest(redis)
+        return Notifications(redis, Feeds(redis), Items(redis), self.following, ingest, self.events, clock=self.clock)
+
+    @cached_property
+    def mentions(self) -> MentionStore:
+        return MentionStore(self.redis)
+
+    @cached_property
+    def mention_limits(self) -> RateLimiter:
+        return RateLimiter(self.clock)
+
+    @cached_property
+    def mention_receiver(self) -> MentionReceiver:
+        return self.make_mention_receiver(self.redis)
+
+    def make_mention_receiver(self, redis: Any) -> MentionReceiver:
+        """What takes in webmentions through that connection."""
+        base = self.base_url or "http://server.test"
+        return MentionReceiver(
+            MentionStore(redis), self.accounts, self.rules, self.in_force, lent=partial(profile_page, base), own=base,
+            limiter=self.mention_limits, clock=self.clock, steady=self.clock,
+        )  # fmt: skip
+
+    @cached_property
+    def verifier(self) -> MentionVerifier:
+        return self.make_verifier(self.redis)
+
+    def make_verifier(self, redis: Any) -> MentionVerifier:
+        """What looks at sources, without a pause between two requests to a host."""
+        return MentionVerifier(
+            MentionStore(redis), self.accounts, self.rules, self.in_force, self.make_notifications(redis),
+            self.fetcher, self.parser, pace=HostPace(at_once=4, interval=0), clock=self.clock,
+        )  # fmt: skip
 
     @cached_property
     def agreements(self) -> Agreements:
@@ -437,6 +493,7 @@ class World(Stores):
             figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),
             posts=Posts(self.feeds, self.items, Events(self.redis)),
             callbacks=self.callbacks,
+            mentions=self.mention_receiver,
             service_tokens=self.service_tokens,
             identity=self.identity,
             outputs=self.outputs,

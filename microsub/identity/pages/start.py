@@ -9,7 +9,14 @@ from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.limits import PROFILE_PAGE
 from microsub.identity.page_check.findings import CheckedAgainst, PageReport
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page, public
-from microsub.identity.protocol.documents import ENDPOINT, PROFILES, microsub_line, profile_page, provider_lines
+from microsub.identity.protocol.documents import (
+    ENDPOINT,
+    PROFILES,
+    microsub_line,
+    profile_page,
+    provider_lines,
+    webmention_line,
+)
 from microsub.identity.protocol.links import shown
 from microsub.kit.rate_limits import network_of
 from microsub.model.reader import NAME
@@ -91,7 +98,7 @@ def _checks(visit: PageVisit) -> bool:
 async def _profile(visit: PageVisit) -> Response:
     """The lines stand in the headers too: some apps look there first, some there alone."""
     name = _name(visit)
-    lines = [*provider_lines(visit.base), microsub_line(visit.base, name)]
+    lines = [*provider_lines(visit.base), microsub_line(visit.base, name), webmention_line(visit.base, name)]
     response = visit.page("profile.html", name=name, url=profile_page(visit.base, name), lines=lines)
     response.headers["link"] = ", ".join(f'<{line.href}>; rel="{line.rel}"' for line in lines)
     response.headers["cache-control"] = f"public, max-age={PROFILE_PAGE}"

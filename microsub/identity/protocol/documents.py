@@ -36,6 +36,7 @@ METADATA = "/.well-known/oauth-authorization-server"
 AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO = "/auth", "/token", "/introspect", "/revoke", "/userinfo"
 ENDPOINT = "/microsub"
 PROFILES = "/u"
+WEBMENTION = "/webmention"
 """Paths of this server."""
 
 PKCE_METHOD = "S256"
@@ -302,6 +303,11 @@ def profile_page(base: str, user: str) -> str:
 def microsub_line(base: str, user: str) -> LinkLine:
     """Where `user` reads. With the name in it, tokens of the user's own provider can be checked."""
     return LinkLine("microsub", f"{base}{ENDPOINT}/{user}")
+
+
+def webmention_line(base: str, user: str) -> LinkLine:
+    """Where webmentions of `user`'s pages are sent (https://www.w3.org/TR/webmention/#sender-discovers-receiver)."""
+    return LinkLine("webmention", f"{base}{WEBMENTION}/{user}")
 
 
 def provider_lines(base: str) -> tuple[LinkLine, ...]:

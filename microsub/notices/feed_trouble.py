@@ -1,0 +1,124 @@
+"""Trouble of feeds, said to everybody who follows them: they fail for a week, are gone, or have moved for good.
+
+Each is said once: what it is known by is the same however often a poll finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from microsub.errors import NotFound
+from microsub.formats.html.sanitise import text_to_html
+from microsub.kit.digests import short_digest
+from microsub.kit.urls import has_credentials, mask_credentials
+from microsub.model.jf2 import Card, Content, Entry
+from microsub.model.reader import NOTIFICATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from microsub.feeds.record import FeedRecord, Feeds
+    from microsub.model.settings import ChannelSettings
+    from microsub.notices.notifications import Notifications
+
+FEED, TITLE = "feeds", "Feeds"
+"""The internal feed of a user in which it lies."""
+
+_AT_ONCE = 8
+"""Users who are notified at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedUnreadable:
+    """The feed could not be read since that Unix time, for the reason of the last poll."""
+
+    since: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeedGone:
+    """The publisher answered 410 Gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedMoved:
+    """The feed leads to another address for good."""
+
+    to: str
+
+
+Trouble = FeedUnreadable | FeedGone | FeedMoved
+
+
+class FeedTrouble:
+    """Notifies the followers of feeds. `settings` says what holds for a user's channel."""
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        notifications: Notifications,
+        settings: Callable[[str, str], Awaitable[ChannelSettings]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._feeds = feeds
+        self._notifications = notifications
+        self._settings = settings
+        self._clock = clock
+
+    async def notify(self, feed: FeedRecord, trouble: Trouble) -> None:
+        """Say it to everybody who follows the feed. To be repeated where it broke off. Raises StoreError."""
+        now, turn = self._clock(), asyncio.Semaphore(_AT_ONCE)
+        entry, guid = _entry(feed, trouble), _guid(feed, trouble)
+
+        async def one(user: str) -> None:
+            async with turn:
+                if (await self._settings(user, NOTIFICATIONS)).feed_trouble:
+                    with suppress(NotFound):  # the user is gone
+                        await self._notifications.put(user, FEED, TITLE, guid, entry, now)
+
+        await asyncio.gather(*map(one, sorted({user for user, _ in await self._feeds.subscribers(feed.id)})))
+
+
+def _guid(feed: FeedRecord, trouble: Trouble) -> str:
+    match trouble:
+        case FeedUnreadable(since):
+            return f"unreadable:{feed.id}:{since:.0f}"
+        case FeedGone():
+            return f"gone:{feed.id}:{feed.last_success or 0:.0f}"
+        case FeedMoved(to):
+            return f"moved:{feed.id}:{short_digest(to.encode())}"
+
+
+def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
+    """The notice: what it is about, what happened, what was done."""
+    address = mask_credentials(feed.url)
+    name = feed.title or address
+    called = f"“{name}” ({address})" if feed.title else address
+    match trouble:
+        case FeedUnreadable(since, why):
+            day = datetime.fromtimestamp(since, UTC)
+            headline = f"{name} can't be read"
+            text = (
+                f"{called} could not be read since {day:%-d %B %Y}. The last try ended so: {why}. It is tried again "
+                "once a day; what it has posted before stays."
+            )
+        case FeedGone():
+            headline = f"{name} is gone"
+            text = (
+                f"{called} is gone: its publisher answers 410 Gone, which asks everybody not to come back. It isn't "
+                "asked any more; what it has posted before stays. There is no need to follow it any longer."
+            )
+        case FeedMoved(to):
+            headline = f"{name} has moved"
+            text = (
+                f"{called} leads to {mask_credentials(to)} for good. It is followed there from now on; there is "
+                "nothing to do."
+            )
+    home = feed.home or (feed.url if not has_credentials(feed.url) else None)
+    author = Card(name=feed.title, url=home, photo=feed.photo)
+    return Entry(post_type="article", url=home, name=headline, content=Content(text_to_html(text), text), author=author)

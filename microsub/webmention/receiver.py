@@ -1,0 +1,209 @@
+"""Webmentions are received: checked as far as that needs nobody's page, and put into their user's list.
+
+Spec: https://www.w3.org/TR/webmention/#request-verification. Everything that a sender can see to be wrong is refused at
+once; the source is looked at later, by a worker. Who was blocked by a user isn't told: what they send is dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.configuration.model import UserSettings
+from microsub.errors import InvalidRequest, MethodNotAllowed, NotFound, TooLarge, TooManyRequests
+from microsub.identity.limits import (
+    MENTION_PAGES,
+    MENTIONS_OF_NETWORK,
+    MENTIONS_OF_SITE,
+    MENTIONS_OF_USER,
+)
+from microsub.identity.protocol.documents import WEBMENTION
+from microsub.kit.http.params import collect, read_body, urlencoded
+from microsub.kit.http.responses import CORS, Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
+from microsub.kit.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
+from microsub.metrics import WEBMENTIONS
+from microsub.model.plaintext import escaped
+from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
+from microsub.webmention.mention import Mention, covers, id_of, is_refused
+from microsub.webmention.store import Written
+
+if TYPE_CHECKING:
+    from microsub.configuration.store import InForce, SettingsInForce
+    from microsub.identity.store.accounts import Accounts
+    from microsub.timelines.rules import Rules
+    from microsub.webmention.store import MentionStore
+
+log = structlog.get_logger(__name__)
+
+_ADDRESS = "an absolute http or https URL"
+_TRIES = 3
+"""Times that a webmention is written which somebody else writes at the same time."""
+
+
+OwnPages = dict[str, list[tuple[str, str]]]
+"""Addresses of users' pages with their users, the longest first, by host."""
+
+
+class MentionReceiver:
+    """Takes in webmentions. `lent` is the page of a user who has no site, `own` this server's address."""
+
+    def __init__(
+        self,
+        store: MentionStore,
+        accounts: Accounts,
+        rules: Rules,
+        settings: SettingsInForce,
+        *,
+        lent: Callable[[str], str] = lambda _: "",
+        own: str = "",
+        limiter: RateLimiter | None = None,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._accounts = accounts
+        self._rules = rules
+        self._settings = settings
+        self._lent = lent
+        self._own = _origin(own)
+        self._limiter = limiter or RateLimiter()
+        self._clock = clock
+        self._steady = steady
+        self._pages: OwnPages = {}
+        self._pages_until = float("-inf")
+
+    async def receive(self, client: str, user: str | None, source: str, target: str) -> None:
+        """Take in a webmention from the network address `client`, for the pages of `user`, or of any user.
+
+        Raises InvalidRequest for every fault of the sender, TooManyRequests, StoreError.
+        """
+        if is_public(client):
+            self._count(MENTIONS_OF_NETWORK, network_of(client))
+        check_pair(source, target)
+        in_force = await self._settings.everything()
+        pages = (await self._own_pages(in_force)).get(host_of(target), ())
+        owners = (name for page, name in pages if user in {None, name} and covers(page, target))
+        if (owner := next(owners, None)) is None:
+            raise InvalidRequest("'target' can't be used: no webmentions are taken for that page here")
+        if self._own and _origin(source) == self._own:
+            raise InvalidRequest("'source' can't be used: it lies on this server itself")
+        if is_refused(source, in_force.instance.webmention.refuse):
+            raise InvalidRequest("'source' can't be used: no webmentions are taken from that site")
+        self._count(MENTIONS_OF_SITE, host_of(source))
+        self._count(MENTIONS_OF_USER, owner)
+        if await is_blocked(self._rules, owner, source):
+            WEBMENTIONS.labels("blocked").inc()
+            log.info("a webmention from a blocked site was dropped", user=owner, site=host_of(source))
+            return
+        await self._keep(owner, source, target)
+        WEBMENTIONS.labels("accepted").inc()
+        log.info("a webmention was received", user=owner, site=host_of(source))
+
+    async def _keep(self, user: str, source: str, target: str) -> None:
+        now = self._clock()
+        for _ in range(_TRIES):
+            before = await self._store.get(user, id_of(source, target))
+            if before is not None and before.state == "rejected":
+                return
+            fresh = replace(before or Mention(source, target, now), source=source, received=now, tries=0)
+            match await self._store.queue(user, fresh, before, now):
+                case Written.DONE | Written.NO_USER:
+                    return
+                case Written.FULL:
+                    raise TooManyRequests("too many webmentions of this user's pages wait: come again later", 600)
+        raise TooManyRequests("the same webmention comes from elsewhere in this moment: come again later", 60)
+
+    async def _own_pages(self, in_force: InForce) -> OwnPages:
+        if self._steady() >= self._pages_until:
+            found: OwnPages = defaultdict(list)
+            for user in await self._accounts.users():
+                own = in_force.users.get(user.name, UserSettings()).webmention
+                if user.disabled is None and own.receive:
+                    for address in filter(None, (user.me or self._lent(user.name), *own.pages)):
+                        found[host_of(address)].append((address, user.name))
+            self._pages = {host: sorted(pages, key=lambda one: (-len(one[0]), one)) for host, pages in found.items()}
+            self._pages_until = self._steady() + MENTION_PAGES
+        return self._pages
+
+    def _count(self, limit: RateLimit, subject: str) -> None:
+        if not self._limiter.count(limit, subject):
+            WEBMENTIONS.labels("limited").inc()
+            raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
+
+
+def check_pair(source: str, target: str) -> None:
+    """Raise InvalidRequest for what can be no webmention, whose page the target may be (3.2.1)."""
+    for name, url in (("source", source), ("target", target)):
+        if len(url) > LONGEST_FOLLOWED:
+            raise InvalidRequest(
+                f"'{name}' is too long: found {len(url)} characters, expected at most {LONGEST_FOLLOWED}"
+            )
+        if web_address(url) != url:
+            shown = escaped(mask_credentials(url)[:80])
+            raise InvalidRequest(f"'{name}' can't be used: found '{shown}', expected {_ADDRESS}")
+        if "@" in parts_of(url).netloc:
+            raise InvalidRequest(f"'{name}' can't be used: it has a user name in it, expected {_ADDRESS} without one")
+    if normalise_url(source).partition("#")[0] == normalise_url(target).partition("#")[0]:
+        raise InvalidRequest("'source' and 'target' are the same page: expected two pages")
+
+
+async def is_blocked(rules: Rules, user: str, source: str) -> bool:
+    """Whether the user has blocked the site or page of a source, in all channels or in `notifications`."""
+    found = await rules.of_channels(user, [GLOBAL, NOTIFICATIONS])
+    return any(covers(url, source) for _, blocked in found.values() for url in blocked)
+
+
+def _origin(url: str) -> tuple[str, int | None]:
+    parts = parts_of(url)
+    return host_of(url), parts.port
+
+
+# --- the route: /webmention, and /webmention/<user> for the pages of one user -------------------------------------
+
+MAX_FORM = 32 * 1024
+"""Bytes of a request: two addresses, and whatever extensions send."""
+
+_FORM = "application/x-www-form-urlencoded"
+_ACCEPTED = b"accepted: the source is looked at within minutes\n"
+_HEADERS: list[Header] = [
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    *CORS,
+]
+
+
+class WebmentionEndpoint(HttpEndpoint):
+    """Answers senders of webmentions, who need no token; no cookie is looked at."""
+
+    def __init__(self, receiver: MentionReceiver) -> None:
+        super().__init__()
+        self._receiver = receiver
+
+    async def answer(self, exchange: HttpExchange) -> HttpReply:
+        """See `HttpEndpoint`. Every fault of a sender is 400, as the specification has it."""
+        exchange.action = "webmention"
+        scope = exchange.scope
+        user = scope["path"].removeprefix(WEBMENTION).strip("/")
+        if user and not NAME.match(user):
+            raise NotFound("there is no such endpoint")
+        if scope["method"] != "POST":
+            raise MethodNotAllowed(scope["method"], "POST")
+        try:
+            body = await read_body(scope, exchange.receive, MAX_FORM)
+        except TooLarge as error:
+            raise InvalidRequest(error.description) from None
+        if body.content_type.partition(";")[0].strip().lower() not in {_FORM, ""}:
+            raise InvalidRequest(f"'Content-Type' can't be used: expected {_FORM}")
+        params = collect(urlencoded(body.content))
+        source = params.need("source", "the address of the page that links")
+        target = params.need("target", "the address of the page that is linked to")
+        client = (scope.get("client") or ("",))[0]
+        await self._receiver.receive(client, user or None, source, target)
+        return HttpReply(_ACCEPTED, _HEADERS, 202)

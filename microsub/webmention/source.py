@@ -1,0 +1,161 @@
+"""The source of a webmention: whether it links to the target, and what it says. Pure; for the parser processes.
+
+Spec: https://www.w3.org/TR/webmention/#webmention-verification. The target has to stand there exactly: in HTML as the
+address of a link, in JSON as a value, in any other text by itself. What the page says is bounded and sanitised like
+what a look-up finds (`formats.references`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urljoin
+
+import orjson
+
+from microsub.formats.encoding import decode
+from microsub.formats.html.trees import base_of, tree_of
+from microsub.formats.references import bounded, head_entry, post_on
+from microsub.kit.urls import host_of, normalise_url, parts_of
+from microsub.model.jf2 import Card, Entry
+
+_LINKS = {
+    **dict.fromkeys(("a", "area", "link"), ("href",)),
+    **dict.fromkeys(("img", "audio", "source", "iframe", "embed", "track"), ("src",)),
+    "video": ("src", "poster"),
+    "object": ("data",),
+    **dict.fromkeys(("blockquote", "q", "ins", "del"), ("cite",)),
+}
+"""Elements that link, and the attributes that hold the address (https://html.spec.whatwg.org/#attributes-3)."""
+
+KINDS = (
+    ("reply", "in_reply_to"),
+    ("repost", "repost_of"),
+    ("like", "like_of"),
+    ("bookmark", "bookmark_of"),
+    ("follow", "follow_of"),
+)
+"""What a page can do to another one beside mentioning it, and the property that says so."""
+MENTION = "mention"
+
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_BEFORE, _BEHIND = r"(?<![^\s<>(\[{\"'`,;|])", r"(?=[.,;:!?)\]}'\"`*_]*(?:[\s<>|]|\Z))"
+"""What may stand around an address in a text: it isn't the beginning, the end or the middle of a longer one."""
+
+
+def mention_in(body: bytes, url: str, content_type: str | None, source: str, target: str) -> Entry | None:
+    """What the document found at `url` (behind redirects from `source`) says of `target`.
+
+    None where it has no link to it. `post_type` is what it does to the target. Whatever else the post answers or likes
+    is left out: nobody asked about that.
+    """
+    text, kind = decode(body, content_type), (content_type or "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return _finished(Entry(), source, target) if _in_json(text, target) else None
+    if kind in _HTML or (not kind and "<" in text):
+        return _finished(_said_by(text, source, url), source, target) if _in_html(text, url, target) else None
+    return _finished(Entry(), source, target) if _in_text(text, target) else None
+
+
+# --- the link -----------------------------------------------------------------------------------------------------
+
+
+def _in_html(text: str, url: str, target: str) -> bool:
+    tree = tree_of(text)
+    base, wanted = base_of(tree, url), _comparable(target)
+    for name, attributes in _LINKS.items():
+        for node in tree.css(name):
+            for attribute in attributes:
+                written = (node.attributes.get(attribute) or "").strip()
+                if written and (written == target or _comparable(_resolved(written, base)) == wanted):
+                    return True
+    return False
+
+
+def _resolved(written: str, base: str) -> str:
+    try:
+        return urljoin(base, written)
+    except ValueError:
+        return written
+
+
+def _comparable(url: str) -> str:
+    """`url` with scheme and host in lower case, and `/` for an empty path: no other spelling is the same address."""
+    try:
+        parts = parts_of(url)
+        return parts._replace(netloc=parts.netloc.lower(), path=parts.path or "/").geturl()
+    except ValueError:
+        return url
+
+
+def _in_json(text: str, target: str) -> bool:
+    try:
+        left = [orjson.loads(text)]
+    except orjson.JSONDecodeError:
+        return False
+    while left:
+        match left.pop():
+            case str() as value if value == target:
+                return True
+            case dict() as members:
+                left += members.values()
+            case list() as members:
+                left += members
+    return False
+
+
+def _in_text(text: str, target: str) -> bool:
+    return re.search(_BEFORE + re.escape(target) + _BEHIND, _COMMENT.sub("", text)) is not None
+
+
+# --- what it says -------------------------------------------------------------------------------------------------
+
+
+def _said_by(text: str, source: str, url: str) -> Entry:
+    try:
+        return post_on(text, source, url) or head_entry(text, url) or Entry()
+    except Exception:
+        # The parsers beneath raise anything on pages that were made to break them; the link stands all the same.
+        return Entry()
+
+
+def _finished(said: Entry, source: str, target: str) -> Entry:
+    """The post of a webmention: bounded, by its author or else its site, with the target as what it is about."""
+    kind, about = _kind(said, target)
+    shown = bounded(said, source, source)
+    author = shown.author or Card()
+    changes: dict[str, Any] = {name: () for _, name in KINDS}
+    if about:
+        changes[about] = (target,)
+    else:
+        changes["summary"] = shown.summary or f"mentions {target}"
+    answers = kind == "reply" and said.post_type == "rsvp"
+    return replace(
+        shown,
+        type="entry",
+        post_type="rsvp" if answers else kind,
+        rsvp=said.rsvp if answers else None,
+        author=replace(author, name=author.name or host_of(source), url=author.url or source),
+        refs=_context(said, target),
+        **changes,
+    )
+
+
+def _context(said: Entry, target: str) -> dict[str, Entry | Card]:
+    """What the post itself shows of the target."""
+    wanted = normalise_url(target)
+    for url, ref in said.refs.items():
+        if normalise_url(url) == wanted and isinstance(ref, Entry):
+            return {target: bounded(ref, target, target)}
+    return {}
+
+
+def _kind(said: Entry, target: str) -> tuple[str, str]:
+    """What the post does to the target, and the property that says so."""
+    wanted = normalise_url(target)
+    for kind, name in KINDS:
+        if any(normalise_url(url) == wanted for url in getattr(said, name)):
+            return kind, name
+    return MENTION, ""

@@ -1,0 +1,179 @@
+"""Sources of webmentions are looked at by workers, and what they say is shown, updated or deleted.
+
+Spec: https://www.w3.org/TR/webmention/#webmention-verification. Each look begins with what stands in Redis, and may be
+repeated at any step: a post is shown under the same guid, and that a webmention was looked at is written last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.configuration.model import UserSettings
+from microsub.errors import NotFound, ParseError, ParserUnavailable, StoreError
+from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
+from microsub.kit.urls import host_of
+from microsub.metrics import WEBMENTIONS
+from microsub.webmention.mention import Linked, Look, Mention, NotLinked, NotRead, Unwanted, decide, is_refused
+from microsub.webmention.receiver import is_blocked
+from microsub.webmention.store import DUE
+
+if TYPE_CHECKING:
+    from microsub.configuration.store import SettingsInForce
+    from microsub.fetch import Answered, Sender
+    from microsub.identity.store.accounts import Accounts
+    from microsub.model.jf2 import Entry
+    from microsub.notices import Notifications
+    from microsub.parsing.pool import ParsePool
+    from microsub.timelines.rules import Rules
+    from microsub.webmention.store import MentionStore
+
+log = structlog.get_logger(__name__)
+
+LIMITS = SendLimits(total=5.0, body=1_000_000, redirects=20)
+"""What the specification proposes (4.2), and of redirects as many as browsers follow."""
+
+FEED, TITLE = "webmentions", "Webmentions"
+"""The internal feed of a user in which they lie."""
+
+AT_A_VISIT = 20
+AT_ONCE = 4
+"""Webmentions of one user that are looked at in one turn, and at the same time."""
+
+BETWEEN_LOOKS = 2.0
+"""Seconds between two looks for what is due."""
+
+_AGAIN = frozenset({408, 425, 429})
+_LONGEST_TITLE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A look, and the post where the source links to the target."""
+
+    look: Look
+    entry: Entry | None = None
+
+
+class MentionVerifier:
+    """Looks at the sources of webmentions that wait."""
+
+    def __init__(
+        self,
+        store: MentionStore,
+        accounts: Accounts,
+        rules: Rules,
+        settings: SettingsInForce,
+        notifications: Notifications,
+        sender: Sender,
+        parser: ParsePool,
+        *,
+        pace: HostPace | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._accounts = accounts
+        self._rules = rules
+        self._settings = settings
+        self._notifications = notifications
+        self._sender = sender
+        self._parser = parser
+        self._pace = pace or HostPace(at_once=1, interval=1.0, burst=5)
+        self._clock = clock
+
+    async def visit(self, user: str) -> float | None:
+        """Look at what is due of a user; when to look again, None for never. Raises StoreError."""
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def one(mention_id: str) -> None:
+            async with turn:
+                await self._verify(user, mention_id)
+
+        await asyncio.gather(*map(one, await self._store.waiting(user, self._clock(), AT_A_VISIT)))
+        return await self._store.next_look(user)
+
+    async def run_once(self) -> int:
+        """Do what is due now; for how many users."""
+        return await self._store.due.visit(self._clock(), self.visit)
+
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
+        """Do what is due, again and again, until cancelled."""
+
+        async def one_round(now: float) -> None:
+            await self._store.due.visit(now, self.visit)
+
+        await for_ever(one_round, DUE, replace(pace, between=min(pace.between, BETWEEN_LOOKS)))
+
+    async def look_at_all(self, now: float) -> None:
+        """Note every user for whom something waits, should that have been lost."""
+        await self._store.note_waiting([user.name for user in await self._accounts.users()], now)
+
+    async def _verify(self, user: str, mention_id: str) -> None:
+        mention = await self._store.get(user, mention_id)
+        if mention is None:
+            await self._store.forget(user, mention_id)
+            return
+        in_force = await self._settings.everything()
+        own = in_force.users.get(user, UserSettings()).webmention
+        refused = is_refused(mention.source, in_force.instance.webmention.refuse)
+        if mention.state in {"rejected", "withdrawn"}:
+            found = _Found(Unwanted())
+        elif refused or not own.receive or await is_blocked(self._rules, user, mention.source):
+            found = _Found(NotLinked("webmentions from there are blocked"))
+        else:
+            found = await self._look(mention)
+        now = self._clock()
+        verdict = decide(mention, found.look, now, needs_approval=own.approval)
+        left, end = verdict.mention, "put_off" if verdict.again is not None else verdict.mention.state
+        if left.state == "shown" and found.entry is not None:
+            with suppress(NotFound):  # the user is gone
+                await self._notifications.put(user, FEED, TITLE, left.guid, found.entry, mention.received)
+        elif left.state in {"deleted", "rejected"} and await self._notifications.remove(user, FEED, left.guid):
+            left = replace(left, edition=left.edition + 1)
+        # Another one by now came while this source was looked at: it waits, and is looked at again.
+        await self._store.write(user, left, mention, now, look=verdict.again)
+        WEBMENTIONS.labels(end).inc()
+        log.info("a webmention was looked at", user=user, site=host_of(mention.source), end=end, why=left.why)
+
+    async def _look(self, mention: Mention) -> _Found:
+        try:
+            async with self._pace.turn(host_of(mention.source)):
+                answer = await self._sender.send(
+                    Sending(mention.source.partition("#")[0], accept=PAGE_ACCEPT, limits=LIMITS, web_ports=True)
+                )
+            return await self._read(mention, answer)
+        except (HopError, ParserUnavailable) as error:
+            return _Found(NotRead(str(error), ours=True))
+        except StoreError:
+            raise
+        except Exception:
+            # A bug: the others are looked at, and this one is tried again as if its source were away.
+            log.exception("a webmention can't be looked at")
+            return _Found(NotRead("the server failed to look at the source"))
+
+    async def _read(self, mention: Mention, answer: Answered | FetchFailed) -> _Found:
+        if isinstance(answer, FetchFailed):
+            return _Found(NotRead(answer.detail, answer.lasting, answer.retry_after or 0.0, ours=answer.ours))
+        if answer.status == 410:
+            return _Found(NotLinked("the source is gone"))
+        if answer.status not in {200, 203}:
+            after = answer.headers.get("retry-after", "")
+            seconds = float(after) if after.isdigit() and len(after) < 9 else 0.0
+            lasting = answer.status < 500 and answer.status not in _AGAIN
+            return _Found(NotRead(f"the source answered {answer.status}", lasting, seconds))
+        try:
+            entry = await self._parser.mention(answer, mention.source, mention.target)
+        except ParseError as error:
+            return _Found(NotRead(error.detail, lasting=True))
+        if entry is None:
+            return _Found(NotLinked("the source has no link to the target"))
+        author = (entry.author and entry.author.name) or ""
+        text = entry.name or (entry.content and entry.content.text) or entry.summary or ""
+        return _Found(Linked(entry.post_type or "", author, " ".join(text.split())[:_LONGEST_TITLE]), entry)

@@ -1,0 +1,62 @@
+"""`microsub webmention` on what a server has received."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from microsub import wiring
+from microsub.settings import read_settings
+from microsub.webmention.mention import Mention
+from microsub.webmention.store import MentionStore
+from tests.cli.conftest import Run
+
+TARGET = "https://alice.example/post"
+HELD = Mention("https://bob.example/1", TARGET, 1000.0, "held", kind="reply", author="B\x1b[2Job", title="Well said")
+GONE = Mention("https://bob.example/2", TARGET, 2000.0, "deleted", why="the source is gone")
+
+
+@pytest.fixture
+def mentions(data: Path) -> None:
+    """One that waits for approval, and one that was deleted."""
+
+    async def write() -> None:
+        async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
+            await stores.accounts.add_user("alice", "https://alice.example/", 0.0)
+            for mention in (HELD, GONE):
+                await MentionStore(stores.redis).write("alice", mention, None, mention.received)
+
+    asyncio.run(write())
+
+
+def found(run: Run) -> dict[str, str]:
+    """State by source; what waits for a worker is in brackets."""
+    listed = json.loads(run("webmention", "list", "alice", "--all", "--json").stdout)
+    return {one["source"][-1]: one["state"] for one in listed}
+
+
+@pytest.mark.usefixtures("mentions")
+def test_list_shows_what_is_there(run: Run) -> None:
+    """Without what is over, unless that is asked for; text of strangers does nothing to a terminal."""
+    shown = run("webmention", "list", "alice").stdout
+    assert f"{HELD.id}  1970-01-01T00:16:40+00:00  held  reply" in shown
+    assert "https://bob.example/1 -> https://alice.example/post  Well said" in shown
+    assert "\x1b" not in shown
+    assert "bob.example/2" not in shown
+    assert found(run) == {"1": "held", "2": "deleted"}
+    assert run("webmention", "list", "bob").exit_code != 0
+
+
+@pytest.mark.usefixtures("mentions")
+@pytest.mark.parametrize(("command", "state"), [("approve", "held"), ("reject", "rejected"), ("delete", "withdrawn")])
+def test_orders_are_noted_for_the_worker(run: Run, command: str, state: str) -> None:
+    """By the beginning of an id; what is unknown or means several is refused, and nothing is done."""
+    assert run("webmention", command, "alice", "zz").exit_code == 1
+    assert run("webmention", command, "alice", HELD.id[:8], "").exit_code == 1
+    assert found(run)["1"] == "held"
+    assert run("webmention", command, "alice", HELD.id[:8]).exit_code == 0
+    assert found(run) == {"1": state, "2": "deleted"}
