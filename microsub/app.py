@@ -181,6 +181,8 @@ def _health(services: Services, monitors: Monitors) -> Page:
                 content["reason"] = report.reason
             if report.dead_letters:
                 content["dead_letters"] = report.dead_letters
+            if report.push is not None:
+                content["push"] = report.push
         return _json(content, 200 if report.status == "ok" else 503)
 
     return health

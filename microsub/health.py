@@ -1,8 +1,8 @@
-"""Health: Redis answers and takes writes, and a worker gave a sign of life lately."""
+"""Health: Redis answers and takes writes, a worker gave a sign of life lately, and what hubs deliver comes in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,6 +19,7 @@ PROBE_SECONDS = 5.0
 RedisState = Literal["ok", "full", "unreachable"]
 WorkerState = Literal["ok", "silent", "unknown"]
 BackendState = Literal["ok", "refused", "lost"]
+PushState = Literal["ok", "late", "silent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class HealthReport:
 
     `reason` says what is known of Redis' trouble, in a sentence that strangers may read. `backend` is about
     backend.json: `refused` while it can't be used and the configuration before it stays active, `lost` while Redis has
-    lost its data and the file isn't applied again yet.
+    lost its data and the file isn't applied again yet. `push` is about hubs (`push.store.push_state`), None where none
+    is asked; posts come by polls then.
     """
 
     redis: RedisState
@@ -36,6 +38,7 @@ class HealthReport:
     reason: str | None = None
     backend: BackendState = "ok"
     dead_letters: int = 0
+    push: PushState | None = None
 
     @property
     def status(self) -> Literal["ok", "degraded", "failing"]:
@@ -48,12 +51,18 @@ class HealthReport:
 class Health:
     """Asks Redis for the newest sign of life, and now and then writes a little.
 
-    `status` says what is known of backend.json.
+    `status` says what is known of backend.json, `push` how hubs fare, where any are asked.
     """
 
-    def __init__(self, signs: Presence, status: Callable[[], Status] = Status) -> None:
+    def __init__(
+        self,
+        signs: Presence,
+        status: Callable[[], Status] = Status,
+        push: Callable[[float], Awaitable[PushState]] | None = None,
+    ) -> None:
         self._signs = signs
         self._status = status
+        self._push = push
         self._probed = float("-inf")
         self._refusal: str | None = None
 
@@ -66,15 +75,16 @@ class Health:
     async def _check(self, now: float) -> HealthReport:
         try:
             last, letters = await self._signs.last_sign(), await self._signs.dead_letters()
+            push = await self._push(now) if self._push is not None else None
             await self._probe(now)
         except StoreError:
             return HealthReport("unreachable", "unknown")
         redis: RedisState = "ok" if self._refusal is None else "full"
         if last is None:
-            return HealthReport(redis, "silent", reason=self._refusal, dead_letters=letters)
+            return HealthReport(redis, "silent", reason=self._refusal, dead_letters=letters, push=push)
         age = max(0.0, now - last)
         state: WorkerState = "ok" if age <= WORKER_SILENCE else "silent"
-        return HealthReport(redis, state, round(age, 1), self._refusal, dead_letters=letters)
+        return HealthReport(redis, state, round(age, 1), self._refusal, dead_letters=letters, push=push)
 
     async def _probe(self, now: float) -> None:
         """Probe writes again where the last answer is old; others get that meanwhile."""

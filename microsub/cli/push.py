@@ -27,37 +27,70 @@ def push() -> None:
     """Show which feeds come by WebSub, and what their hubs do."""
 
 
+_TALLIES = {
+    "asked": "asked",
+    "verified": "verified",
+    "refused": "refused",
+    "denied": "denied",
+    "ended": "ended",
+    "delivered": "deliveries",
+    "posts": "new posts",
+    "forged": "wrong signatures",
+    "missed": "posts that polls found first",
+    "failed": "failures",
+    "given_up": "given up",
+    "gone": "gone",
+}
+"""What is counted for a hub or a callback host, in this order, and what people read."""
+
+
 @push.command("status")
+@click.argument("feed", metavar="[FEED]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_stores("base_url")
-async def push_status(settings: Settings, stores: Stores, as_json: bool) -> None:
+async def push_status(settings: Settings, stores: Stores, feed: str | None, as_json: bool) -> None:
     """Show which feeds are pushed or polled, and what hubs do.
 
-    All followed feeds that name a hub are listed, with the reason where they are polled. Pushed: the hub has delivered
-    something, its lease lasts, and no poll found posts first; such feeds are polled once a day. Callbacks are those of
-    subscribers of this server's own hub, by host; failing ones are being tried again. Nobody is asked: this is what
-    stands in the store. Counts go back for 90 days at most.
+    All followed feeds that name a hub are listed, or the one at the URL FEED, with the reason where it is polled.
+    Pushed: the hub has delivered something, its lease lasts, and no poll found posts first; such feeds are polled once
+    a day. Callbacks are those of subscribers of this server's own hub, by host; failing ones are being tried again.
+    Nobody is asked: this is what stands in the store. Counts go back for 90 days at most.
 
-    Example: microsub push status --json
+    \b
+    Examples:
+      microsub push status
+      microsub push status https://blog.example/feed.xml --json
     """
     from microsub.push.hub.store import hub_status
     from microsub.push.store import Agreements, status_of
 
-    found = await status_of(stores.feeds, Agreements(stores.redis), time.time())
-    callbacks = await hub_status(stores.redis, time.time())
+    only = None if feed is None else await _followed(stores, feed)
+    found = await status_of(stores.feeds, Agreements(stores.redis), time.time(), only)
+    callbacks = await hub_status(stores.redis, time.time()) if only is None else {}
     if as_json:
         print_json({**_as_json(found), "callbacks": {host: asdict(one) for host, one in callbacks.items()}})
         return
     if settings.base_url is None:
         say("no hub is asked, because MICROSUB_BASE_URL isn't set", err=True)
-    for feed, health in found.feeds:
-        say(_feed_line(feed.url, health))
+    for one, health in found.feeds:
+        say(_feed_line(one.url, health))
     for host, counts in sorted(found.hubs.items()):
         say(_hub_line(host, found.of_hub(host), counts))
-    for host, one in callbacks.items():
-        say(_callbacks_line(host, one))
+    for host, callback in callbacks.items():
+        say(_callbacks_line(host, callback))
     if not found.feeds:
         say("no followed feed names a hub", err=True)
+
+
+async def _followed(stores: Stores, url: str) -> str:
+    """The id of the feed at a URL. Raises NotFound where nobody follows it."""
+    from microsub.errors import NotFound
+    from microsub.kit.urls import mask_credentials
+
+    found = await stores.feeds.find(url)
+    if found is None or not await stores.feeds.subscribers(found):
+        raise NotFound(f"nobody follows {mask_credentials(url)}")
+    return found
 
 
 def _as_json(found: PushStatus) -> dict[str, object]:
@@ -98,5 +131,5 @@ def _callbacks_line(host: str, health: CallbackHealth) -> str:
 
 
 def _tallies(counts: Mapping[str, int]) -> str:
-    done = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    done = ", ".join(f"{words} {counts[name]}" for name, words in _TALLIES.items() if counts.get(name))
     return f"; {done}" if done else ""

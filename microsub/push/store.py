@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from microsub.feeds.push_health import PushHealth, push_health
 from microsub.feeds.record import KEEP_UNFOLLOWED, FeedRecord, Feeds, set_or_deleted
+from microsub.health import PushState
 from microsub.kit.urls import host_of
 from microsub.model.moments import number
 from microsub.push.agreement import Agreement, Callback
@@ -14,6 +16,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import fields, reading, texts
 from microsub.redis.scripts import load
+from microsub.redis.streams import Stream
 
 _WRITE, _DELIVERED = load("websub_write"), load("websub_delivered")
 
@@ -24,6 +27,13 @@ SEEN = 50
 """Deliveries of a feed whose bodies are known again."""
 
 COUNTS_KEPT = 90 * 86_400
+
+_WITHOUT_CONTACT = frozenset({"refused", "missed"})
+"""What is counted of a hub without a request of it having come here."""
+
+LATE_DELIVERY = 60.0
+SILENCE = 3600.0
+"""Seconds that a delivery may wait for a worker, and that no hub may be heard of after one was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +48,9 @@ class DeliveryTaken:
 class Agreements:
     """Subscriptions by feed, all of them in the feed's own slot, and what hubs did."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, *, clock: Callable[[], float] = time.time) -> None:
         self._redis = redis
+        self._clock = clock
 
     async def get(self, feed_id: str) -> Agreement:
         """What was agreed for a feed; an empty agreement where nothing was."""
@@ -89,8 +100,12 @@ class Agreements:
     async def count(self, hub: str, **more: int) -> None:
         """Add to what the hub at a URL did: asked, verified, denied, refused, delivered, forged, posts, missed."""
         key = keys.hub_counts(host_of(hub))
-        added: list[Command] = [("HINCRBY", key, what, count) for what, count in more.items() if count]
-        await self._redis.pipeline([*added, ("EXPIRE", key, COUNTS_KEPT)])
+        commands: list[Command] = [("HINCRBY", key, what, count) for what, count in more.items() if count]
+        commands.append(("EXPIRE", key, COUNTS_KEPT))
+        if not more.keys() <= _WITHOUT_CONTACT:
+            side = "asked" if "asked" in more else "heard"
+            commands.append(("HSET", keys.hub_contact(), side, f"{self._clock():.3f}"))
+        await self._redis.pipeline(commands)
 
     async def counts(self, hubs: list[str]) -> dict[str, dict[str, int]]:
         """The counts of hubs, by host. One round trip."""
@@ -108,6 +123,17 @@ def callback_fields(*changed: Callback, gone: tuple[Callback, ...] = ()) -> dict
     return found | {_CALLBACK + one.token: one.to_json() for one in changed}
 
 
+async def push_state(redis: Redis, now: float) -> PushState:
+    """Whether deliveries come in: `late`, while one has waited long for a worker; `silent`, where hubs were asked and
+    none has reached a callback since. Raises StoreError.
+    """
+    waiting = await Stream(redis, "pushed").oldest_time()
+    if waiting is not None and now - waiting > LATE_DELIVERY:
+        return "late"
+    asked, heard = map(number, await redis.command("HMGET", keys.hub_contact(), "asked", "heard"))
+    return "silent" if asked is not None and (heard or 0.0) < asked < now - SILENCE else "ok"
+
+
 @dataclass(frozen=True, slots=True)
 class PushStatus:
     """Followed feeds that name a hub with their health, and what each hub, by host, did in the last months."""
@@ -120,9 +146,9 @@ class PushStatus:
         return [health for feed, health in self.feeds if host_of(feed.hub or "") == host]
 
 
-async def status_of(feeds: Feeds, agreements: Agreements, now: float) -> PushStatus:
-    """The status of all followed feeds that name a hub."""
-    found = [one for one in (await feeds.get_many(await feeds.all_ids())).values() if one.hub]
-    followed = [one for one in found if await feeds.subscribers(one.id)]
+async def status_of(feeds: Feeds, agreements: Agreements, now: float, only: str | None = None) -> PushStatus:
+    """The status of all followed feeds that name a hub, or `only` of the feed with that id, with a hub or without."""
+    found = (await feeds.get_many(await feeds.all_ids() if only is None else [only])).values()
+    followed = [one for one in found if one.id == only or (one.hub and await feeds.subscribers(one.id))]
     counts = await agreements.counts([one.hub for one in followed if one.hub])
     return PushStatus(tuple((one, push_health(one, now)) for one in followed), counts)

@@ -214,6 +214,13 @@ def hub_counts(hub_host: str) -> str:
     return f"hub:{hub_host}"
 
 
+def hub_contact() -> str:
+    """Hash: `asked` and `heard`, Unix times when a hub was last asked for a subscription, and when one last reached a
+    callback. Lifetime: permanent. `push.store`.
+    """
+    return "hubs:contact"
+
+
 def hub_of_feed(feed_id: str) -> str:
     """Hash: subscriptions at our own hub to what is stored of a feed, as `hub_of_user` has them. Lifetime: 15 days
     after the last change, longer than any lease. `push.hub.store`.

@@ -147,6 +147,17 @@ async def warn_of_losses(settings: Settings, stores: Stores) -> None:
             log.warning(sentence)
 
 
+def callback_base(settings: Settings) -> str | None:
+    """`MICROSUB_BASE_URL` where callbacks there are fit for secrets: by https, or on this machine."""
+    from microsub.kit.urls import parts_of
+
+    if settings.base_url is None or (parts := parts_of(settings.base_url)).scheme == "https":
+        return settings.base_url
+    from microsub.kit.http.headers import is_loopback  # with Starlette, which no command needs
+
+    return settings.base_url if is_loopback(parts.netloc) else None
+
+
 def following(stores: Stores) -> Following:
     """The use case that connects channels with feeds."""
     from microsub.timelines.following import Following

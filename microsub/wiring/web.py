@@ -19,7 +19,7 @@ from microsub.discovery.directory import Directory
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
 from microsub.feeds.events import Events
 from microsub.fetch import Fetcher
-from microsub.health import Health
+from microsub.health import Health, PushState
 from microsub.identity.admission import Admission, UserAddresses
 from microsub.identity.clients import ClientApps, ConsentLimit
 from microsub.identity.foreign_tokens import ForeignTokenCheck, Introspection
@@ -38,7 +38,7 @@ from microsub.library.reading import Posts
 from microsub.parsing.pool import ParsePool
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.store import TopicChanges
-from microsub.push.store import Agreements
+from microsub.push.store import Agreements, push_state
 from microsub.reader.reading.images import Images
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -57,6 +57,7 @@ from microsub.webmention.store import MentionStore
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.stores import (
     Stores,
+    callback_base,
     catching_up,
     feed_lists,
     following,
@@ -184,7 +185,7 @@ def _services(
         rules=stores.rules,
         search=Search(fetcher, directory, parser),
         feed_lists=lists,
-        health=Health(stores.presence, lambda: config.status),
+        health=Health(stores.presence, lambda: config.status, _push_state(settings, stores)),
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         callbacks=Callbacks(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis)),
@@ -204,6 +205,10 @@ def mention_receiver(stores: Stores, base: str) -> MentionReceiver:
     """What takes in webmentions, for a server at `base`."""
     store, lent = MentionStore(stores.redis), partial(profile_page, base)
     return MentionReceiver(store, stores.accounts, stores.rules, stores.in_force, lent=lent, own=base)
+
+
+def _push_state(settings: Settings, stores: Stores) -> Callable[[float], Awaitable[PushState]] | None:
+    return None if callback_base(settings) is None else partial(push_state, stores.redis)
 
 
 def make_identity(

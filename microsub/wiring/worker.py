@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.errors import NotFound, StoreError
-from microsub.kit.urls import parts_of
 from microsub.settings import Settings
 from microsub.wiring.stores import (
     Stores,
+    callback_base,
     catching_up,
     delivery,
     following,
@@ -144,7 +144,7 @@ _PARSERS_KEPT = 86_400.0
 def _parser(settings: Settings) -> ParsePool:
     from microsub.parsing.pool import ParsePool
 
-    if settings.base_url is None or not is_reachable(settings.base_url):
+    if callback_base(settings) is None:
         return ParsePool()
     parser = ParsePool(idle=_PARSERS_KEPT)
     parser.warm()
@@ -237,9 +237,9 @@ async def open_subscriber(settings: Settings, stores: Stores) -> AsyncIterator[S
     from microsub.push.subscriber import Subscriber
     from microsub.wiring.fetching import open_fetcher
 
-    base = settings.base_url
+    base = callback_base(settings)
     async with open_fetcher(settings) as sender:
-        hubs = Hubs(sender, base) if base is not None and is_reachable(base) else None
+        hubs = None if base is None else Hubs(sender, base)
         yield Subscriber(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis), hubs)
 
 
@@ -265,14 +265,6 @@ async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[Men
             )
         finally:
             parser.close()
-
-
-def is_reachable(base: str) -> bool:
-    """Whether callbacks at `base` are fit for secrets: by https, or on this machine. Pure."""
-    from microsub.kit.http.headers import is_loopback  # with Starlette, which no command needs
-
-    parts = parts_of(base)
-    return parts.scheme == "https" or is_loopback(parts.netloc)
 
 
 @contextlib.asynccontextmanager

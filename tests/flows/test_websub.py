@@ -95,7 +95,11 @@ async def test_published_posts_are_there_without_a_poll(made: Installation, site
         assert counts["counts"]["delivered"] == 5
         _, out, _ = await made.run("push", "status")
         assert "5 posts pushed, 0 polled" in out
-        assert "1 feed, 1 pushed; asked 1" in out
+        assert "1 feed, 1 pushed; asked 1, verified 1, deliveries 5, new posts 5" in out
+        _, out, _ = await made.run("push", "status", site.url("/feed"), "--json")
+        assert json.loads(out) == {**found, "callbacks": {}}
+        code, _, err = await made.run("push", "status", site.url("/elsewhere"))
+        assert (code, "nobody follows" in err) == (1, True)
         _, out, _ = await made.run("feed", "list", "--json")
         assert json.loads(out)[0]["push"]["posts_pushed"] == 5
         _, out, _ = await made.run("feed", "list")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from microsub.kit.urls import host_of
@@ -248,3 +250,24 @@ async def test_the_store_is_clean_at_every_step(push: Push) -> None:
     ttl = await push.it.redis.command("TTL", f"feed:{{{feed.id}}}:websub")
     assert 0 < ttl <= 30 * DAY or ttl == -2
     assert (await push.it.check()).is_clean
+
+
+async def test_health_says_when_hubs_bring_nothing(push: Push) -> None:
+    """Silent when no hub was heard of after one was asked; late when what they brought waits."""
+    health = push.it.services.health
+
+    async def state() -> str | None:
+        return (await health.check(push.it.now)).push
+
+    push.hub.verifies = False
+    await push.subscribe()
+    assert await state() == "ok"
+    push.it.clock.advance(2 * HOUR)
+    assert await state() == "silent"
+    push.hub.verifies = True
+    await push.look()
+    assert await state() == "ok"
+    await push.hub.publish(push.topic, push.document("second"))
+    assert (await health.check(time.time() + 61)).push == "late"
+    await push.it.stages.run_once()
+    assert await state() == "ok"

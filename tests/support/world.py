@@ -66,7 +66,7 @@ from microsub.push.hub.distribution import Distribution
 from microsub.push.hub.store import TopicChanges
 from microsub.push.hub.topics import Topics
 from microsub.push.hubs import Hubs
-from microsub.push.store import Agreements
+from microsub.push.store import Agreements, push_state
 from microsub.push.subscriber import Subscriber
 from microsub.reader.reading.images import Images
 from microsub.redis.presence import ProcessCounts
@@ -314,7 +314,7 @@ class World(Stores):
 
     @cached_property
     def agreements(self) -> Agreements:
-        return Agreements(self.redis)
+        return Agreements(self.redis, clock=self.clock)
 
     @cached_property
     def subscriber(self) -> Subscriber:
@@ -489,7 +489,7 @@ class World(Stores):
             rules=self.rules,
             feed_lists=self.feed_lists,
             search=Search(self.web, Directory(self.feeds, lambda: self.settings), self.parser),
-            health=Health(self.presence),
+            health=Health(self.presence, push=partial(push_state, self.redis) if self.base_url else None),
             figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),
             posts=Posts(self.feeds, self.items, Events(self.redis)),
             callbacks=self.callbacks,
