@@ -91,6 +91,7 @@ class HubClient:
         reply = await self.ask(made.url, topic, **more)
         assert reply.status_code == 202, reply.text
         assert made.verifications
+        await self.work(2)
         return made
 
     async def work(self, seconds: float = 0.2) -> int:

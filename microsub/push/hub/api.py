@@ -96,6 +96,7 @@ class HubEndpoint(HttpEndpoint):
         self._count(HUB_REQUESTS_TO_HOST, host_of(asked.callback))
         topic = await self._found(topics, asked.topic, network)
         if asked.mode == "subscribe":
+            await topics.refresh(topic)
             asked = asked.at_version(await topics.version(topic))
         elif (await self._store.get(topic.owner, asked.id)).raw == ("", ""):
             raise NotFound("there is no such subscription")
@@ -152,6 +153,7 @@ class TopicEndpoint(HttpEndpoint):
         topic = None if topics is None else await topics.find_at(scope["path"] + (f"?{query}" if query else ""))
         if topics is None or topic is None:
             raise NotFound("there is no such topic")
+        await topics.refresh(topic)
         document = await topics.document(topic)
         tag = f'"{short_digest(document.body, 12)}"'
         headers: list[Header] = [

@@ -13,7 +13,7 @@ import hmac
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -45,7 +45,11 @@ REQUESTS_TO_HOST = 8
 IN_HAND = 4_000
 IN_HAND_OF_HOST = 1_000
 """Pieces of work that wait for their turn here; those of a host beyond its share are put off."""
+AFTER_VERIFICATION = 1.0
+"""Seconds after which it is seen whether a topic has changed since its subscriber asked: many ask at the same time."""
 PUT_OFF = 5.0
+LOOKS_AT_ONCE = 8
+"""Topics of one owner that are looked at together."""
 REST = 60.0
 """Seconds for which a host gets nothing that could not be reached, or took too long."""
 
@@ -61,7 +65,7 @@ End = Literal["delivered", "failed", "given_up", "gone"]
 @dataclass(frozen=True, slots=True)
 class _Read:
     at: float
-    document: asyncio.Task[TopicDocument]
+    document: asyncio.Task[TopicDocument | None]
 
 
 class _TopicDocuments:
@@ -72,16 +76,22 @@ class _TopicDocuments:
         self._clock = clock
         self._read: OrderedDict[str, _Read] = OrderedDict()
 
-    async def of(self, url: str, topic: Topic, since: float) -> TopicDocument:
-        """The document as it was at `since`, or later."""
-        found = self._read.get(url)
-        if found is None or not since <= found.at or (found.document.done() and found.document.exception()):
-            found = _Read(self._clock(), asyncio.create_task(self._topics.document(topic), name="topic"))
-        self._read.pop(url, None)
+    async def of(self, url: str, since: float) -> TopicDocument | None:
+        """The document as it was at `since`, or later; None where there is no such topic any more."""
+        found = self._read.pop(url, None)
+        if found is None or found.at < since or (found.document.done() and found.document.exception()):
+            found = _Read(self._clock(), asyncio.create_task(self._made(url), name="topic"))
         self._read[url] = found
         while len(self._read) > _KEPT_DOCUMENTS:
             self._read.popitem(last=False)
         return await asyncio.shield(found.document)
+
+    async def _made(self, url: str) -> TopicDocument | None:
+        topic = await self._topics.find(url)
+        try:
+            return None if topic is None else await self._topics.document(topic)
+        except NotFound:
+            return None
 
 
 class _HostTurns:
@@ -133,6 +143,7 @@ class Distribution:
         self._clock = clock
         self._documents = _TopicDocuments(topics, clock)
         self._turns = _HostTurns()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._in_hand: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
 
@@ -163,16 +174,16 @@ class Distribution:
                         await asyncio.sleep(WINDOW)
         finally:
             keeper.cancel()
-            for task in (*self._in_hand.values(), keeper):
+            for task in (*self._tasks, keeper):
                 task.cancel()
-            await asyncio.gather(*self._in_hand.values(), keeper, return_exceptions=True)
+            await asyncio.gather(*self._tasks, keeper, return_exceptions=True)
 
     async def run_once(self) -> int:
         """Do all that is due now, and what comes of it; how much that was."""
         count = 0
-        while await self._take():
-            count += len(self._in_hand)
-            await asyncio.gather(*self._in_hand.values())
+        while taken := await self._take():
+            count += taken
+            await asyncio.gather(*self._tasks)
         return count
 
     async def delivered(self, feed: str, users: Sequence[str]) -> None:
@@ -199,16 +210,9 @@ class Distribution:
         for member in members:
             task = asyncio.create_task(self._one(member, now), name=f"hub {member}")
             self._in_hand[member] = task
-            task.add_done_callback(self._ended(member))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return len(members)
-
-    def _ended(self, member: str) -> Callable[[asyncio.Task[None]], None]:
-        def forget(task: asyncio.Task[None]) -> None:
-            self._in_hand.pop(member, None)
-            if not task.cancelled() and (error := task.exception()) is not None:
-                log.error("a piece of the hub's work failed", exc_info=error)
-
-        return forget
 
     async def _one(self, member: str, since: float) -> None:
         """Do one piece of work, and end its claim last."""
@@ -222,8 +226,11 @@ class Distribution:
         except Exception:
             log.exception("a piece of the hub's work failed", owner=owner)
             again = self._clock() + REST
+        finally:
+            # From the end of the claim on it may be claimed again, here as well.
+            self._in_hand.pop(member, None)
         with suppress(StoreError):  # else it is due again when the claim is over
-            await self._work.done(member, self._clock(), again)
+            await self._work.done(member, self._clock() + WINDOW, again)
 
     async def _keep(self) -> None:
         """Give signs of life for what is in hand; what was lost to another worker is ended."""
@@ -238,30 +245,30 @@ class Distribution:
 
     async def _look(self, owner: str) -> None:
         """See which topics of an owner have something for their subscribers."""
+        known = await self._store.all_of(owner)
+        versions = await self._versions({one.held.topic for one in known if one.held is not None})
         now = self._clock()
-        versions: dict[str, str | None] = {}
-        due: dict[str, float] = {}
-        for known in await self._store.all_of(owner):
-            held = known.held
-            if held is None or known.asked is not None:
-                due[known.member] = now
-                continue
-            if held.topic not in versions:
-                versions[held.topic] = await self._version(held.topic)
-            if now >= held.until or held.sent != versions[held.topic]:
-                due[known.member] = now
-        await self._work.note(due)
+        due = [one for one in known if one.asked is not None or one.held is None
+               or now >= one.held.until or one.held.sent != versions[one.held.topic]]  # fmt: skip
         if due:
-            self.wake()
+            await self._work.note(dict.fromkeys((one.member for one in due), now))
+            self._wake.set()
 
-    async def _version(self, url: str) -> str | None:
-        topic = await self._topics.find(url)
-        if topic is None:
+    async def _versions(self, urls: Collection[str]) -> dict[str, str | None]:
+        """The versions of topics by URL, None where there is no such topic any more. Each feed is read once."""
+        found = dict(zip(urls, await asyncio.gather(*map(self._topics.find, urls)), strict=True))
+        sources = {topic.source: topic for topic in found.values() if topic is not None}
+        places = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def version(topic: Topic) -> str | None:
+            async with places:
+                with suppress(NotFound):
+                    await self._topics.refresh(topic)
+                    return await self._topics.version(topic)
             return None
-        try:
-            return await self._topics.version(topic)
-        except NotFound:
-            return None
+
+        named = dict(zip(sources, await asyncio.gather(*map(version, sources.values())), strict=True))
+        return {url: None if topic is None else named[topic.source] for url, topic in found.items()}
 
     # --- a subscription
 
@@ -300,21 +307,18 @@ class Distribution:
         await self._store.count(callback, what)
         HUB_VERIFICATIONS.labels(what).inc()
         log.info("a subscription at the hub was decided", callback=host_of(callback), what=what)
-        # What was published while the verification was under way is delivered.
-        return now if held is not None and what == "verified" else None
+        if what == "verified":  # what was published meanwhile is delivered
+            await self._work.note({known.owner: now + AFTER_VERIFICATION})
+        return None
 
     async def _serve(self, known: KnownSubscription, held: HubSubscription, since: float) -> float | None:
         now = self._clock()
         if now >= held.until:
             await self._store.write(known, None, None, now)
             return None
-        topic = await self._topics.find(held.topic)
-        if topic is None:
+        document = await self._documents.of(held.topic, since)
+        if document is None:
             return await self._deny(known, held)
-        try:
-            document = await self._documents.of(held.topic, topic, since)
-        except NotFound:
-            return now + PUT_OFF
         if document.version == held.sent:
             return None
         return await self._deliver(known, held, document)
@@ -339,7 +343,8 @@ class Distribution:
             return now
         await self._store.count(held.callback, end)
         HUB_DELIVERIES.labels(end).inc()
-        log.info("a topic was delivered", callback=host_of(held.callback), end=end, status=status)
+        note = log.debug if end == "delivered" else log.info
+        note("a topic was delivered", callback=host_of(held.callback), end=end, status=status)
         return again
 
     def _delivery(self, held: HubSubscription, document: TopicDocument) -> Sending:

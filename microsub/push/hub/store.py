@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from microsub.kit.urls import host_of
 from microsub.push.hub.subscriptions import HubSubscription, SubscriptionRequest
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import fields, reading, text, texts
 from microsub.redis.scripts import BATCH, batches, load
 
@@ -99,14 +99,20 @@ class HubStore:
         if not await self._redis.script(load("hub_write"), [_key(known.owner)], args):
             return False
         before = held or known.held
-        if before is not None:
-            key = keys.hub_callbacks(host_of(before.callback))
-            change = ("ZADD", key, f"{held.until:.3f}", known.member) if held else ("ZREM", key, known.member)
-            over = ("ZREMRANGEBYSCORE", key, "-inf", f"{now:.3f}")
-            await self._redis.pipeline([change, over, ("EXPIRE", key, KEPT)])
-        if held is not None:
-            await self._redis.command("SADD", keys.hub_owners(), known.owner)
+        is_same = held is not None and known.held is not None and held.until == known.held.until
+        if before is not None and not is_same:
+            await self._list(known, before.callback, held, now)
         return True
+
+    async def _list(self, known: KnownSubscription, callback: str, held: HubSubscription | None, now: float) -> None:
+        """List a subscription by its callback's host, and its owner; or take it off."""
+        key = keys.hub_callbacks(host_of(callback))
+        change: Command = ("ZREM", key, known.member)
+        if held is not None:
+            change = ("ZADD", key, f"{held.until:.3f}", known.member)
+            await self._redis.command("SADD", keys.hub_owners(), known.owner)
+        over = ("ZREMRANGEBYSCORE", key, "-inf", f"{now:.3f}")
+        await self._redis.pipeline([change, over, ("EXPIRE", key, KEPT)])
 
     async def among_owners(self, owners: Sequence[str]) -> list[str]:
         """Those of the owners to whose topics somebody has subscribed."""
@@ -174,16 +180,16 @@ class HubWork:
         args: list[Arg] = [f"{now:.3f}", f"{now + CLAIM:.3f}", self.token, most, f"{now + _FARTHEST:.3f}"]
         return texts(await self._redis.script(load("hub_take"), self._keys, args))
 
-    async def done(self, member: str, now: float, again: float | None) -> None:
-        """End a claim; the work is planned again for that time, or at once where it was noted meanwhile."""
-        await self._end({member: "done" if again is None else f"later {again:.3f}"}, now)
+    async def done(self, member: str, noted: float, again: float | None) -> None:
+        """End a claim; the work is planned for `again`, or for the time `noted` where it was noted meanwhile."""
+        await self._end({member: "done" if again is None else f"later {again:.3f}"}, noted)
 
     async def keep(self, members: Collection[str], now: float) -> set[str]:
         """A sign of life for what is in hand; which of it is another worker's by now."""
         return await self._end(dict.fromkeys(members, f"keep {now + CLAIM:.3f}"), now) if members else set()
 
-    async def _end(self, verbs: Mapping[str, str], now: float) -> set[str]:
-        args: list[Arg] = [self.token, f"{now:.3f}", *(part for pair in verbs.items() for part in pair)]
+    async def _end(self, verbs: Mapping[str, str], noted: float) -> set[str]:
+        args: list[Arg] = [self.token, f"{noted:.3f}", *(part for pair in verbs.items() for part in pair)]
         return set(texts(await self._redis.script(load("hub_done"), self._keys, args)))
 
 

@@ -65,6 +65,11 @@ class OutputTopic:
         """With whom subscriptions lie."""
         return f"user {self.feed.user}"
 
+    @property
+    def source(self) -> str:
+        """What it shares its version with: all formats of one feed have the same."""
+        return self.feed.id
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelTopic:
@@ -80,6 +85,11 @@ class ChannelTopic:
         """With whom subscriptions lie."""
         return f"user {self.user}"
 
+    @property
+    def source(self) -> str:
+        """What it shares its version with."""
+        return self.address
+
 
 @dataclass(frozen=True, slots=True)
 class StoredFeedTopic:
@@ -92,6 +102,11 @@ class StoredFeedTopic:
     def owner(self) -> str:
         """With whom subscriptions lie."""
         return f"feed {self.feed.id}"
+
+    @property
+    def source(self) -> str:
+        """What it shares its version with."""
+        return self.address
 
 
 Topic = OutputTopic | ChannelTopic | StoredFeedTopic
@@ -185,20 +200,23 @@ class Topics:
             return await self.channels.find(path.removeprefix(PATH))
         return await self._output(path) if path.startswith(f"{OUTPUTS}/") else None
 
-    async def version(self, topic: Topic) -> str:
-        """Another text whenever there is something new in the topic's document.
-
-        Of an output feed that is what was published afresh; what leaves it by itself is no news.
-        """
+    async def refresh(self, topic: Topic) -> None:
+        """Take in what came to the topic's source since."""
         match topic:
             case OutputTopic(feed=feed):
                 await self._contents.refresh(feed, self._clock())
-                now = await self._outputs.get(feed.user, feed.name)
-                return f"{now.id} {now.editions} {now.changed}"
-            case ChannelTopic(user=user, uid=uid):
-                if self._fill is not None:
-                    await self._fill(user, uid, self._clock())
-        return (await self._listed(topic))[1]
+            case ChannelTopic(user=user, uid=uid) if self._fill is not None:
+                await self._fill(user, uid, self._clock())
+
+    async def version(self, topic: Topic) -> str:
+        """Another text whenever there is something new in the topic's document. Raises NotFound where it has gone.
+
+        Of an output feed that is what was published afresh; what leaves it by itself is no news.
+        """
+        if not isinstance(topic, OutputTopic):
+            return (await self._listed(topic))[1]
+        feed = await self._outputs.get(topic.feed.user, topic.feed.name)
+        return f"{feed.id} {feed.editions} {feed.changed}"
 
     async def document(self, topic: Topic) -> TopicDocument:
         """The document of a topic, byte for byte as its address has it. Raises NotFound where it has gone."""

@@ -3,7 +3,7 @@
 -- Atomic: what was planned during the work is done again; a claim that another worker has taken over is theirs.
 --
 -- KEYS  1 due  2 claims
--- ARGV  1 token of the claim  2 now  3.. per member: member, and 'done', 'keep <time>' or 'later <time>'
+-- ARGV  1 token of the claim  2 when what was noted meanwhile is to be done  3.. per member: member, and 'done', 'keep <time>' or 'later <time>'
 -- reply the members that are another's by now
 local lost = {}
 for i = 3, #ARGV, 2 do
