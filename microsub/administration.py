@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from microsub.configuration.facts import Change, Clash, Current, Forms, What
-from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, UserSettings
+from microsub.configuration.model import ChannelConfig, FeedConfig, SourceConfig, UserConfig, UserSettings
 from microsub.errors import InvalidRequest, NotFound
 from microsub.feeds.internal import InternalAddress
 from microsub.kit.identifiers import PROFILE, unfit_profile
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from microsub.configuration.store import Applied
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts, User
+    from microsub.micropub.sources import Sources
     from microsub.outputs import OutputFeeds
     from microsub.timelines.channels import Channels
     from microsub.timelines.following import Following
@@ -80,6 +81,7 @@ class Applier:
         following: Following,
         settings: Applied,
         outputs: OutputFeeds,
+        sources: Sources,
     ) -> None:
         self._accounts = accounts
         self._channels = channels
@@ -88,6 +90,7 @@ class Applier:
         self._following = following
         self._settings = settings
         self._outputs = outputs
+        self._sources = sources
 
     # --- what is there
 
@@ -119,10 +122,18 @@ class Applier:
                 mute, block = (await self._rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
                 outputs = await self._outputs.all_of(user.name)
                 changed.update({(user.name, f"output {feed.name}"): feed.changed for feed in outputs})
+                sources = await self._sources.all_of(user.name)
+                changed.update({(user.name, f"source {source.id}"): source.changed for source in sources})
+                posting = {
+                    source.id: SourceConfig(uid, source.name if source.name != source.id else None)
+                    for source in sources
+                    if not source.app and (uid := await self._sources.channel_of(source)) is not None
+                }
             # A feed whose channel was removed gets no more posts, and no file may declare it.
-            sources = {None, SAVED, *(channel.uid for channel in channels)}
-            said = {feed.name: feed.settings for feed in outputs if feed.settings.channel in sources}
-            return replace(bare, channels=channels, mute=tuple(mute), block=tuple(block), outputs=said)
+            there = {None, SAVED, *(channel.uid for channel in channels)}
+            said = {feed.name: feed.settings for feed in outputs if feed.settings.channel in there}
+            bare = replace(bare, outputs=said, sources=posting)
+            return replace(bare, channels=channels, mute=tuple(mute), block=tuple(block))
 
         found = {user.name: config for user, config in zip(users, await asyncio.gather(*map(look, users)), strict=True)}
         return Current(
@@ -237,6 +248,8 @@ class Applier:
             case What.OUTPUT_REMOVED:
                 with contextlib.suppress(NotFound):
                     await self._outputs.remove(user, uid, now)
+            case What.SOURCE_ADDED | What.SOURCE_CHANGED | What.SOURCE_REMOVED:
+                await self._source(change, now)
             case What.FEED_REMOVED:
                 await self._following.unfollow(user, uid, value.url, now)
             case What.FEED_ADDED | What.FEED_RENAMED:
@@ -287,6 +300,13 @@ class Applier:
         channel = await self._channels.create(user, name, now, uid=uid)
         if channel.name != name:
             await self._channels.rename(user, uid, name, now)
+
+    async def _source(self, change: Change, now: float) -> None:
+        if change.what is not What.SOURCE_REMOVED:
+            await self._sources.put(change.user, change.uid, change.value, now)
+            return
+        with contextlib.suppress(NotFound):
+            await self._sources.revoke(change.user, change.uid)
 
     async def _follow(self, change: Change, now: float) -> None:
         user, uid, wanted = change.user, change.uid, change.value

@@ -32,6 +32,9 @@ from microsub.kit.http.responses import CORS
 from microsub.kit.rate_limits import client_address
 from microsub.library.api import PATH as POST_STORE
 from microsub.library.api import PostStoreEndpoint
+from microsub.micropub.api import MEDIA_PATHS, MediaEndpoint, MicropubEndpoint, MicropubServices, PostEndpoint
+from microsub.micropub.api import PATHS as MICROPUB_PATHS
+from microsub.micropub.posting import PATH as POSTS
 from microsub.outputs.api import actions as output_actions
 from microsub.outputs.api.documents import OutputEndpoint
 from microsub.outputs.values import HUB
@@ -122,11 +125,15 @@ class Application(Starlette):
         oauth = OAuthEndpoint(services, site.address.base)
         lists = FeedListEndpoint(services)
         mentions = WebmentionEndpoint(services.mentions)
+        micropub = MicropubServices(services)
         routes = [
             Route("/health", _health(services, monitors)),
             Route("/metrics", _metrics(services, monitors)),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
             Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
+            *(Route(path, MicropubEndpoint(micropub)) for path in MICROPUB_PATHS),
+            *(Route(path, MediaEndpoint(micropub)) for path in MEDIA_PATHS),
+            Route(f"{POSTS}/{{name:path}}", PostEndpoint(micropub, site.pages.static("pages.css"))),
             Route(f"{WEBSUB}{{place:path}}", WebSubEndpoint(services.callbacks)),
             Route(HUB, HubEndpoint(services.redis, services.topics, services.clock)),
             Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),

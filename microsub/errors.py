@@ -111,6 +111,12 @@ class InsufficientScope(Forbidden):
         self.scope = scope
 
 
+class PostingScopeMissing(InsufficientScope):
+    """The token of a source, or another one, lacks `scope`; Micropub has another status for it (section 3.6)."""
+
+    status = 401
+
+
 class QuotaReached(Forbidden):
     """The user has `count` of `what` already and may have `limit`."""
 
@@ -136,6 +142,16 @@ class AddressRevoked(RequestError):
 
     def __init__(self) -> None:
         super().__init__("this feed is gone: its owner has revoked the address")
+
+
+class PostGone(RequestError):
+    """The page of a post that was here once."""
+
+    code = "gone"
+    status = 410
+
+    def __init__(self) -> None:
+        super().__init__("this post is gone: it was deleted, or has left this server")
 
 
 class MethodNotAllowed(RequestError):

@@ -21,6 +21,9 @@ from microsub.identity.sign_in import SignInClient
 from microsub.identity.store.accounts import Accounts, ActivityNotes, ServiceTokens
 from microsub.identity.store.sessions import Sessions
 from microsub.library.reading import Posts
+from microsub.micropub.media import Media
+from microsub.micropub.posting import Posting
+from microsub.micropub.sources import Sources
 from microsub.model.reader import Credential
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.posts.items import Items
@@ -91,6 +94,9 @@ class Services:
     outputs: OutputFeeds
     output_contents: OutputContents
     listeners: Listeners
+    sources: Sources
+    posting: Posting
+    media: Media
     public_url: str = ""
     clock: Callable[[], float] = time.time
     post_search: PostSearch | None = None

@@ -34,6 +34,7 @@ _SECTIONS = {
         "import": "microsub.cli.configuration:import_group",
         "output": "microsub.cli.outputs:output",
         "webmention": "microsub.cli.webmention:webmention",
+        "source": "microsub.cli.sources:source",
     },
     "Feeds": {
         "feed": "microsub.cli.feeds:feed",

@@ -11,7 +11,7 @@ come in, changes go out.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,6 @@ from microsub.configuration.model import (
     ChannelConfig,
     FeedConfig,
     InstanceSettings,
-    OutputConfig,
     UserConfig,
     UserSettings,
     encode,
@@ -56,12 +55,21 @@ class What(Enum):
     OUTPUT_ADDED = "output feed {user}/{uid} added"  # after the channels that it may pass on
     OUTPUT_CHANGED = "output feed {user}/{uid}: settings changed"
     OUTPUT_REMOVED = "output feed {user}/{uid} removed, restorable for 30 days"
+    SOURCE_ADDED = "source {user}/{uid} added"
+    SOURCE_CHANGED = "source {user}/{uid}: settings changed"
+    SOURCE_REMOVED = "source {user}/{uid} revoked"
     UNMUTED = "channel {user}/{uid}: no more mute of {value}"
     UNBLOCKED = "channel {user}/{uid}: no more block of {value}"
     REORDERED = "channels of {user} put in the order {value}"
     USER_REMOVED = "user {user} disabled, restorable for 30 days"
     USER_RETURNED = "user {user} is back, with what the file says"  # sees nothing of before, and a next try does it all
 
+
+_NAMED = {
+    "output": ("output feed", (What.OUTPUT_ADDED, What.OUTPUT_CHANGED, What.OUTPUT_REMOVED)),
+    "source": ("source", (What.SOURCE_ADDED, What.SOURCE_CHANGED, What.SOURCE_REMOVED)),
+}
+"""What users have by names of their own: in words, and how it is added, changed and removed."""
 
 _RANK = {what: rank for rank, what in enumerate(What)}
 
@@ -72,8 +80,8 @@ class Change:
 
     `value` is the URL of a site (USER_ADDED, SITE, USER_RETURNED; '' for none), of a token endpoint (None for none) or
     of a rule, the name of a channel, a FeedConfig, settings as a whole, or uids in their order. `uid` is `global` for
-    rules of all channels, and the name where an output feed is meant. `restored`: a user or channel that was removed
-    comes back by it, with all it had.
+    rules of all channels, and the name where an output feed or source is meant. `restored`: a user or channel that was
+    removed comes back by it, with all it had.
     """
 
     what: What
@@ -129,9 +137,9 @@ class Current:
 
     `users` has every user that isn't disabled, with the channels that aren't removed, in order, and `disabled` the
     others. `changed` gives, by (user, uid), Unix time of the API's last change of a channel, by (user, '') of their
-    order, and by (user, 'output <name>') of an output feed, where it is known. `removed` channels can be restored.
-    `settings` are the instance's. Users who `registered` made their accounts themselves: the file may say something of
-    them, but they don't depend on it.
+    order, and by (user, 'output <name>') and (user, 'source <id>') of an output feed and a source, where it is known.
+    `removed` channels can be restored. `settings` are the instance's. Users who `registered` made their accounts
+    themselves: the file may say something of them, but they don't depend on it.
     """
 
     users: Mapping[str, UserConfig] = field(default_factory=dict)
@@ -146,7 +154,7 @@ class Current:
 class Merge:
     """The changes in the order of their application, and the conflicts that were decided.
 
-    `channelless` are those of its changes that give an output feed a channel which its user won't have.
+    `channelless` are those of its changes that give an output feed or a source a channel which can't be its.
     """
 
     changes: tuple[Change, ...] = ()
@@ -182,7 +190,8 @@ class Forms:
         """All facts of a user by channel uid; `global` for those of all channels."""
         own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "settings")}
         outputs: dict[Fact, Said] = {("output", name): Said(output) for name, output in user.outputs.items()}
-        everywhere = {(name, ""): said for name, said in own.items()} | self._rules(user) | outputs
+        sources: dict[Fact, Said] = {("source", name): Said(source) for name, source in user.sources.items()}
+        everywhere = {(name, ""): said for name, said in own.items()} | self._rules(user) | outputs | sources
         facts: dict[str, Facts] = {GLOBAL: everywhere}
         for channel in user.channels:
             facts[channel.uid] = {
@@ -258,6 +267,13 @@ def _removed(name: str, current: Current) -> Iterable[Change]:
         yield Change(What.USER_SETTINGS, name, value=UserSettings())
 
 
+def _lacks_channel(change: Change, there: Collection[str]) -> bool:
+    """Whether a change gives an output feed or a source a channel that it can't have; its user has those of `there`."""
+    if change.what in {What.OUTPUT_ADDED, What.OUTPUT_CHANGED}:
+        return change.value.channel not in {None, SAVED, *there}
+    return change.what in {What.SOURCE_ADDED, What.SOURCE_CHANGED} and change.value.channel not in there
+
+
 @dataclass
 class _UserMerger:
     name: str
@@ -309,13 +325,8 @@ class _UserMerger:
                 added.append(uid)
                 self.edits(uid, {}, after, {("name", ""): after["name", ""]})
         self.order(base, file, now, added, gone)
-        remaining = (wanted.keys() | there.keys() | {NOTIFICATIONS, SAVED}) - gone - {GLOBAL}
-        self.channelless = [
-            change
-            for change in self.changes
-            if change.what in {What.OUTPUT_ADDED, What.OUTPUT_CHANGED}
-            and change.value.channel not in {None, *remaining}
-        ]
+        remaining = (wanted.keys() | there.keys() | {NOTIFICATIONS}) - gone - {GLOBAL, SAVED}
+        self.channelless = [change for change in self.changes if _lacks_channel(change, remaining)]
 
     def removes(self, uid: str, before: Facts, present: Facts | None) -> bool:
         """A channel that the file no longer has; whether it goes."""
@@ -344,8 +355,8 @@ class _UserMerger:
                     self.rule(kind, uid, was, wanted, there)
                 case ("feed", _):
                     self.feed(uid, was, wanted, there)
-                case ("output", name):
-                    self.output(name, was, wanted, there)
+                case ("output" | "source" as kind, name):
+                    self.named(kind, name, was, wanted, there)
                 case ("name", _) if wanted and uid != NOTIFICATIONS:
                     if self.wins(f"name of channel {self.name}/{uid}", was, wanted, there, uid):
                         self.change(What.CHANNEL_RENAMED, uid, wanted.value)
@@ -382,17 +393,18 @@ class _UserMerger:
             if self.wins(what, was or Said(None), wanted, there, uid):
                 self.change(What.FEED_RENAMED, uid, FeedConfig(there.url, name))
 
-    def output(self, name: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+    def named(self, kind: str, name: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
         if wanted == there:
             return
+        what, (added, changed, removed) = _NAMED[kind]
         if there != was:
             file, api = ("other settings" if said else "removed it" for said in (wanted, there))
-            if not self.conflict(f"output feed {self.name}/{name}", file, api, f"output {name}"):
+            if not self.conflict(f"{what} {self.name}/{name}", file, api, f"{kind} {name}"):
                 return
         if wanted is None:
-            self.change(What.OUTPUT_REMOVED, name)
+            self.change(removed, name)
         else:
-            self.change(What.OUTPUT_CHANGED if there else What.OUTPUT_ADDED, name, wanted.value)
+            self.change(changed if there else added, name, wanted.value)
 
     def order(self, base: UserConfig, file: UserConfig, now: UserConfig, added: list[str], gone: set[str]) -> None:
         was, wanted, there = (
@@ -476,7 +488,7 @@ def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) 
 
 # --- back into the file --------------------------------------------------------------------------------------------
 
-WRITTEN = frozenset({"me", "channels", "mute", "block", "outputs"})
+WRITTEN = frozenset({"me", "channels", "mute", "block", "outputs", "sources"})
 """What is written of a user; all else in an entry is its owner's."""
 
 
@@ -515,7 +527,8 @@ class _Editor:
             if not now.me:
                 del raw["me"]
         self.rules(raw, file, now)
-        self.outputs(raw, file, now)
+        self.named(raw, "outputs", file.outputs, now.outputs)
+        self.named(raw, "sources", file.sources, now.sources)
         entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
         declared, there = file.by_uid(), now.by_uid()
         for uid, channel in there.items():
@@ -567,14 +580,14 @@ class _Editor:
             if entries != raw.get(kind, []):
                 raw[kind] = entries
 
-    def outputs(self, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
-        for name in file.outputs.keys() - now.outputs.keys():
-            raw["outputs"].pop(name)
-        for name, output in now.outputs.items():
-            if output != file.outputs.get(name):
-                declared = file.outputs.get(name, OutputConfig())
-                entry = raw.setdefault("outputs", {}).setdefault(name, {})
-                _differences(entry, encode(declared), encode(output))
+    def named(self, raw: dict[str, Any], key: str, file: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """Output feeds or sources, by name."""
+        for name in file.keys() - now.keys():
+            raw[key].pop(name)
+        for name, said in now.items():
+            if said != file.get(name):
+                entry = raw.setdefault(key, {}).setdefault(name, {})
+                _differences(entry, encode(file[name]) if name in file else {}, encode(said))
 
     def settings(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
         before, after = encode(file.settings), encode(now.settings)

@@ -97,6 +97,12 @@ class Quotas(Level):
     saved: Maybe[int] = number("Saved posts. By default 10,000 for users who registered themselves.", le=10_000_000)
     outputs: Maybe[int] = number("Output feeds.", le=1_000_000)
     output_items: Maybe[int] = number("Items of one output feed. By default 1000; never more than 10,000.", le=10_000)
+    sources: Maybe[int] = number("Sources, which post into channels.", le=1_000_000)
+    media: Maybe[int] = number(
+        "Bytes of all files that sources have sent; they lie in Redis. By default 200,000,000, and a tenth of that for "
+        "users who registered themselves.",
+        le=10**12,
+    )
 
 
 MOST_RULES = 1000
@@ -110,7 +116,16 @@ OUTPUT_ITEMS = 1000
 """Items of one output feed, where the admin says nothing else."""
 
 OF_DECLARED = Quotas(
-    channels=0, feeds=0, tokens=0, requests=0, rules=MOST_RULES, saved=0, outputs=0, output_items=OUTPUT_ITEMS
+    channels=0,
+    feeds=0,
+    tokens=0,
+    requests=0,
+    rules=MOST_RULES,
+    saved=0,
+    outputs=0,
+    output_items=OUTPUT_ITEMS,
+    sources=0,
+    media=200_000_000,
 )
 """For users whom the admin has made, where the admin says nothing else."""
 OF_REGISTERED = Quotas(
@@ -122,6 +137,8 @@ OF_REGISTERED = Quotas(
     saved=10_000,
     outputs=20,
     output_items=OUTPUT_ITEMS,
+    sources=20,
+    media=20_000_000,
 )
 """For those who registered themselves, where the admin says nothing else."""
 
@@ -255,7 +272,8 @@ class Registration:
         default_factory=Quotas,
         metadata={
             "description": "How much each of these users may have. By default 50 channels, 500 feeds, 50 tokens, 1,000 "
-            "mutes and blocks, 10,000 saved posts, 20 output feeds of 1,000 items, and 600 requests a minute."
+            "mutes and blocks, 10,000 saved posts, 20 output feeds of 1,000 items, 20 sources with files of "
+            "20,000,000 bytes, and 600 requests a minute."
         },
     )
 
@@ -370,6 +388,16 @@ class OutputConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """A source: what a script or an app posts into a channel. Its token is made by `microsub source token`."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    channel: Name = field(metadata={"description": "The channel into which it posts."})
+    name: Maybe[Title] = declared("As readers show it; its id by default.")
+
+
+@dataclass(frozen=True, slots=True)
 class UserConfig:
     """What a user has."""
 
@@ -395,6 +423,9 @@ class UserConfig:
     outputs: Mapping[Name, OutputConfig] = field(
         default_factory=dict, metadata={"description": "Output feeds by name: what the user passes on."}
     )
+    sources: Mapping[Name, SourceConfig] = field(
+        default_factory=dict, metadata={"description": "Sources by id: what posts into the user's channels."}
+    )
 
     def by_uid(self) -> dict[str, ChannelConfig]:
         """The channels by their uids."""
@@ -418,7 +449,7 @@ class InstanceSettings(ChannelSettings):
         default_factory=Quotas,
         metadata={
             "description": "Quotas of users whom the admin declared; those who registered have `registration.quotas`. "
-            "By default only `rules` and `output_items` are limited."
+            "By default only `rules`, `output_items` and `media` are limited."
         },
     )
     webmention: MentionPolicy = field(

@@ -37,7 +37,7 @@ from microsub.configuration.document import (
 from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, declarations, edited, merge
 from microsub.configuration.file import BackendFile, FileState, origin, pause, said, since_saved
 from microsub.configuration.json_text import rewrite
-from microsub.configuration.model import Backend, UserConfig
+from microsub.configuration.model import Backend, OutputConfig, UserConfig
 from microsub.configuration.store import Applied, AppliedFile
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
 
@@ -573,11 +573,12 @@ class Status:
 
 
 def channelless(document: BackendDocument, merged: Merge) -> tuple[ConfigError, ...]:
-    """Errors of a valid document: output feeds of channels that their users won't have."""
+    """Errors of a valid document: output feeds and sources of channels that their users won't have."""
     findings = BackendFindings(document.file, document.source)
     for change in merged.channelless:
         channel = change.value.channel
-        path = ("users", change.user, "outputs", change.uid, "channel")
+        kind = "outputs" if isinstance(change.value, OutputConfig) else "sources"
+        path = ("users", change.user, kind, change.uid, "channel")
         findings.wrong(
             path,
             f"{findings.written(path, channel)}, which is no channel of '{change.user}'",

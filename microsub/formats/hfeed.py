@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from microsub.errors import ParseError
 from microsub.formats import microformats as mf2
 from microsub.formats.dates import as_written, from_text
@@ -213,6 +215,13 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) 
     raw = RawEntry(entry, base, photos_in_body=True)
     raw.html, raw.text = _body(item)
     return raw
+
+
+def posted_entry(body: bytes, url: str) -> Entry:
+    """A post that was sent here, `{"type": […], "properties": {…}}`, cleaned; `url` is the address of its own page."""
+    raw = to_entry(orjson.loads(body), None, Page(url, url, [], {}))
+    shorten(raw)
+    return finish(raw)
 
 
 def permalink(item: mf2.Node, page: Page) -> str | None:

@@ -102,6 +102,16 @@ OUTPUTS_SENT_OF_FEED = RateLimit("replies with output feeds that are being sent"
 OUTPUTS_SENT_TO_NETWORK = RateLimit("replies with output feeds that are being sent", "network", 10, AT_ONCE)
 OUTPUTS_SENT_IN_ALL = RateLimit("replies with output feeds that are being sent", "all together", 100, AT_ONCE)
 
+# What sources post, and the pages and files of it.
+
+POSTS_OF_SOURCE = RateLimit("requests to post", "source", 120)
+FILES_OF_USER = RateLimit("files sent", "user", 60)
+FILES_AT_ONCE = RateLimit("requests with files", "user", 2, AT_ONCE)
+FILES_IN_ALL = RateLimit("requests with files", "all together", 8, AT_ONCE)
+"""Each may be of 10 MiB, which is held in memory."""
+POSTED_OF_NETWORK = RateLimit("pages and files of what was posted", "network", 600)
+POSTED_GUESSES_OF_NETWORK = RateLimit("addresses that lead to nothing posted", "network", 30)
+
 
 # Webmentions, which anybody may send. The source of each is asked for up to 1 MB.
 

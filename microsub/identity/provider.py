@@ -106,8 +106,11 @@ class IndieAuthProvider:
         self._tokens = OwnTokens(redis)
         self._service_tokens = ServiceTokens(redis)
 
-    async def agree(self, user: str, asked: AuthorizationRequest, app: App, chosen: Iterable[str], now: float) -> str:
-        """The code for what the user has agreed to: `chosen`, as far as it was asked for.
+    async def agree(
+        self, user: str, asked: AuthorizationRequest, app: App, chosen: Iterable[str], now: float, *, source: str = ""
+    ) -> str:
+        """The code for what the user has agreed to: `chosen`, as far as it was asked for; `source` is the id of the one
+        that the app is to post to.
 
         Raises Forbidden where the account is disabled or gone, and QuotaReached.
         """
@@ -116,7 +119,7 @@ class IndieAuthProvider:
         scopes = understood(frozenset(asked.scopes).intersection(chosen))
         if scopes:
             await self._require_room(user)
-        consent = Consent(user, asked.client, app.title, asked.redirect, scopes, asked.challenge)
+        consent = Consent(user, asked.client, app.title, asked.redirect, scopes, asked.challenge, source)
         try:
             code = await self._codes.create(consent, now)
         except NotFound:

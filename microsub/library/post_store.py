@@ -43,7 +43,7 @@ from microsub.model.reader import Cursor
 from microsub.posts import garbage
 from microsub.posts.entries import items_to_store
 from microsub.posts.values import WRITTEN_GUID, ItemToStore, version_of
-from microsub.redis.lease import leased
+from microsub.redis.lease import leased_in_turn
 from microsub.settings import read_settings
 from microsub.upkeep.sweep import erase
 
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from microsub.upkeep.sweep import Sweeping
 
 
-_LEASE = 30.0
-_LOOK_AGAIN = 0.02
 _OWN = frozenset({"guid", "timestamp"})
 """Fields that every post has, beside those that come back in `Post.fields`."""
 
@@ -222,7 +220,10 @@ class PostStore(Posts):
             shown = mask_credentials(feed) if isinstance(feed, str) else feed
             raise wrong("feed", shown, "an absolute http or https URL")
         record = await self._feeds.ensure(feed, self._clock())
-        async with self._locks.setdefault(record.id, asyncio.Lock()), self._leased(record.id):
+        async with (
+            self._locks.setdefault(record.id, asyncio.Lock()),
+            leased_in_turn(self._redis, f"saving:{record.id}"),
+        ):
             if not record.kept and record.last_success is None:
                 # Somebody may have told while we waited; and who dies here hasn't kept it, so that it is told again.
                 latest = await self._feeds.get(record.id)
@@ -230,15 +231,6 @@ class PostStore(Posts):
                     await self._events.announce([Event("feed_created", record.id, self._clock())])
             await self._feeds.keep(record.id)
             yield record
-
-    @contextlib.asynccontextmanager
-    async def _leased(self, feed_id: str) -> AsyncIterator[None]:
-        while True:
-            async with leased(self._redis, f"saving:{feed_id}", _LEASE) as mine:
-                if mine:
-                    yield
-                    return
-            await asyncio.sleep(_LOOK_AGAIN)
 
 
 def _guid(value: object) -> str:

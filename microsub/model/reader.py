@@ -222,6 +222,9 @@ def read_moves(record: Mapping[str, str]) -> list[FeedMove]:
 READ = "read"
 ALL_SCOPES = (READ, "follow", "mute", "block", "channels")
 
+POSTING_SCOPES = ("create", "update", "delete", "undelete", "media")
+"""Those of Micropub, for apps and scripts that post into a channel."""
+
 OTHER_NAMES = {"timeline": READ}
 """What apps ask for under names that the specification doesn't have: Ekstereye asks `create post channels timeline`."""
 

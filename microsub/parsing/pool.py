@@ -319,6 +319,12 @@ class ParsePool:
         found: list[Entry | None] = done.value
         return found
 
+    async def posted_entry(self, item: bytes, url: str, keys: Sequence[str]) -> Entry:
+        """A post that was sent, as `formats.hfeed` reads it, which costs `keys`. Raises ParseError."""
+        done = await self._call("posted_entry", url, item, url, keys=keys)
+        entry: Entry = done.value
+        return entry
+
     async def posts_of_reader(self, posts: Sequence[Any]) -> list[ReaderPost | None]:
         """Posts of another reader (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
         done = await self._call("posts_of_reader", "the file", dumps(posts))

@@ -130,6 +130,7 @@ def tasks() -> Mapping[str, Task]:
     from microsub.discovery.feedlinks import profile_in
     from microsub.discovery.links import better_feeds, discover, forwarded
     from microsub.ekster import old_post
+    from microsub.formats.hfeed import posted_entry
     from microsub.formats.parse import parse
     from microsub.formats.references import author_on, target_on
     from microsub.formats.xml import syndication  # noqa: F401 - which `parse` loads with its first document otherwise
@@ -153,6 +154,7 @@ def tasks() -> Mapping[str, Task]:
             exported_posts,
             posts_of_reader,
             mention_in,
+            posted_entry,
         ),
     )
     return {do.__name__: Task.of(do) for do in done}

@@ -139,16 +139,17 @@ def sign_in(digest: str) -> str:
 
 def code(name: str, digest: str) -> str:
     """Hash, an authorization code of our own IndieAuth server: `client`, `title`, `redirect`, `scope`, `challenge`,
-    `seed`, `expires`, `used`, `use`, `grant`. Lifetime: an hour. `identity.store.grants`.
+    `seed`, `expires`, `used`, `use`, `grant`, `source` (id of the one that the app is to post to). Lifetime: an hour.
+    `identity.store.grants`.
     """
     return f"user:{{{name}}}:code:{digest}"
 
 
 def grant(name: str, grant_id: str) -> str:
     """Hash, what an app may do: `client`, `title`, `scope`, `created`, `renewed`, `expires`, `refresh` and `before`
-    (SHA-256 of the refresh token and of the one before), `seed`, `before_seed`, `tokens`, `used` (Unix time at which
-    one of its tokens was used last, to within minutes). Lifetime: a year after its last renewal.
-    `identity.store.grants`.
+    (SHA-256 of the refresh token and of the one before), `seed`, `before_seed`, `tokens`, `source` (where the app posts
+    to, if anywhere), `used` (Unix time at which one of its tokens was used last, to within minutes). Lifetime: a year
+    after its last renewal. `identity.store.grants`.
     """
     return f"user:{{{name}}}:grant:{grant_id}"
 

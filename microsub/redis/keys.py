@@ -624,6 +624,44 @@ OUTPUT_KEYS: tuple[Callable[[str, str], str], ...] = (
 )
 """All keys that belong to one output feed, for its deletion, in the order in which scripts are given them."""
 
+# --- what is posted here -----------------------------------------------------------------------------------------
+
+
+def sources(name: str) -> str:
+    """Hash: id of a source → JSON: `name`, `seed` (secret, of which addresses of its posts are made), `created`,
+    `changed` (Unix time), and `app` of one that an app was given. Lifetime: permanent. `micropub.sources`.
+    """
+    return f"user:{{{name}}}:sources"
+
+
+def posted_lately(name: str, digest: str) -> str:
+    """String: the token in the address of a post, by SHA-256 of its source and of what was sent, by which a retry is
+    known. Lifetime: ten minutes. `micropub.posting`.
+    """
+    return f"user:{{{name}}}:posted:{digest}"
+
+
+def deleted_post(name: str, digest: str) -> str:
+    """String: JSON of a post that its source has deleted and may restore, or `restored <token>` where it has, by
+    SHA-256 of source and token. Lifetime: 30 days. `micropub.posting`.
+    """
+    return f"user:{{{name}}}:deleted:{digest}"
+
+
+def media(name: str) -> str:
+    """Set: tokens in the addresses of the files that the user's sources have sent. Lifetime: permanent.
+    `micropub.media`.
+    """
+    return f"user:{{{name}}}:media"
+
+
+def medium(name: str, token: str) -> str:
+    """Hash, a file that a source has sent: `data`, `size` (bytes that it counts), `type`, `digest` (SHA-256), `created`
+    (Unix time). Lifetime: permanent, until its user deletes it. `micropub.media`.
+    """
+    return f"user:{{{name}}}:medium:{token}"
+
+
 CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
     channel,
     channel_feeds,
@@ -641,7 +679,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, live_events),
     *(mentions, mentions_waiting, mentions_by_time),
-    *(outputs, output_addresses, tokens, undo, user),
+    *(media, outputs, output_addresses, sources, tokens, undo, user),
 )
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
 

@@ -14,6 +14,7 @@ from microsub.redis.protocol import Command, Redis
 from microsub.redis.scripts import load
 
 _RENEW = load("lease")
+_LOOK_AGAIN = 0.02
 _AHEAD = 60_000
 """Milliseconds that a lease may have left beyond its length before Redis' clock must have been ahead."""
 
@@ -91,3 +92,14 @@ async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterato
         keeper.cancel()
         with contextlib.suppress(StoreError):
             await lease.release()
+
+
+@contextlib.asynccontextmanager
+async def leased_in_turn(redis: Redis, what: str, seconds: float = 30.0) -> AsyncIterator[None]:
+    """`leased`, when it is our turn: the end of an earlier one is waited for."""
+    while True:
+        async with leased(redis, what, seconds) as mine:
+            if mine:
+                yield
+                return
+        await asyncio.sleep(_LOOK_AGAIN)

@@ -17,7 +17,7 @@ from microsub.errors import ConfigError, InvalidRequest, NotFound, StoreFull
 from microsub.model.reader import ALL_SCOPES
 from microsub.redis.embedded.datafolder import has_data
 from microsub.settings import Settings
-from microsub.wiring.stores import following, open_stores, tell_failure
+from microsub.wiring.stores import following, open_stores, sources, tell_failure
 
 if TYPE_CHECKING:  # `config check` needs none of it where there is no data
     from microsub.administration import Applier
@@ -44,6 +44,7 @@ def applier(stores: Stores) -> Applier:
         following(stores),
         stores.applied,
         stores.outputs,
+        sources(stores),
     )
 
 

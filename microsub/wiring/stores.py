@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
+    from microsub.micropub.sources import Sources
     from microsub.model.settings import OwnChannelSettings
     from microsub.notices import Notifications
     from microsub.outputs import FillTimelines, ItemSearch, MostItems, OutputContents, OutputFeeds
@@ -165,6 +166,13 @@ def following(stores: Stores) -> Following:
     return Following(
         stores.redis, stores.channels, stores.feeds, stores.items, stores.adder, stores.schedule, stores.in_force.of
     )
+
+
+def sources(stores: Stores) -> Sources:
+    """Who posts into channels."""
+    from microsub.micropub.sources import Sources
+
+    return Sources(stores.redis, stores.accounts, stores.channels, stores.feeds, following(stores))
 
 
 def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> FeedLists:

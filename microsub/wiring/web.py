@@ -34,7 +34,10 @@ from microsub.identity.store.accounts import Accounts, Activity, ActivityNotes, 
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.identity.store.foreign import ForeignTokens
 from microsub.identity.store.sessions import PendingStore, Sessions
+from microsub.library.post_store import post_store
 from microsub.library.reading import Posts
+from microsub.micropub.media import Media
+from microsub.micropub.posting import Posting
 from microsub.parsing.pool import ParsePool
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.store import TopicChanges
@@ -62,7 +65,9 @@ from microsub.wiring.stores import (
     feed_lists,
     following,
     hub_topics,
+    ingest,
     output_contents,
+    sources,
     tell_failure,
 )
 from microsub.wiring.worker import can_search, figures, follower
@@ -197,6 +202,9 @@ def _services(
             stores, identity.quotas.output_items, fill=reading.fill, base_url=settings.base_url
         ),
         listeners=listeners,
+        sources=sources(stores),
+        posting=Posting(stores.redis, stores.feeds, stores.items, ingest(stores), parser, post_store(stores).delete),
+        media=Media(stores.redis),
         changed=config.touched,
     )
 

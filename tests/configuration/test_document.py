@@ -147,7 +147,7 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
         (
             {"users": {"alice": {"chanels": []}}},
             "users.alice.chanels (line 4): found the unknown key 'chanels', expected one of me, token_endpoint, channels, "
-            "settings, mute, block, outputs; did you mean 'channels'?",
+            "settings, mute, block, outputs, sources; did you mean 'channels'?",
         ),
         (
             channels({"name": "x"}),

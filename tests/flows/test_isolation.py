@@ -211,6 +211,8 @@ def walked(app: Starlette) -> Iterator[tuple[str, str, bool]]:
     for route in app.routes:
         assert isinstance(route, Route), f"say here how {route} is walked"
         path = route.path.replace("{path:path}", "posts/1").replace("{name}", "style.css")
+        path = path.replace("/media/{name:path}", f"/media/bob.{'x' * 22}")
+        path = path.replace("/posts/{name:path}", f"/posts/1.{'x' * 22}")
         path = path.replace("{place:path}", f"1.{'x' * 43}").replace("{user}", "bob")
         path = path.replace("{mark}/{file}", "0/pages.css").replace("{signature}/{address}", "x/aHR0cA")
         path = path.replace("{uid}", "home").replace("{id}", "1")

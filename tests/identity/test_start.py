@@ -143,6 +143,8 @@ LINES = {
     "authorization_endpoint": "https://reader.example/auth",
     "token_endpoint": "https://reader.example/token",
     "microsub": "https://reader.example/microsub/carol",
+    "micropub": "https://reader.example/micropub",
+    "webmention": "https://reader.example/webmention/carol",
 }
 
 

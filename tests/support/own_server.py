@@ -199,14 +199,15 @@ async def app_site(host: str = "127.0.0.1") -> AsyncIterator[AppSite]:
 class Approver:
     """A person at the instance at `url`, who decides on the page of consent. Give it to an app as its `person`.
 
-    `grants` are the scopes that they leave ticked, all for None; `allows` whether they let the app in at all. `seen` is
-    what they read there.
+    `grants` are the scopes that they leave ticked, all for None; `allows` whether they let the app in at all; `channel`
+    is the one into which it may post, where it asks. `seen` is what they read there.
     """
 
     site: AppSite
     user: str
     grants: Sequence[str] | None = None
     allows: bool = True
+    channel: str = ""
     surfer: Surfer = field(default_factory=Surfer)
     seen: list[str] = field(default_factory=list)
 
@@ -218,7 +219,9 @@ class Approver:
         self.seen.append(self.surfer.text)
         if self.surfer.reply.status_code != 200:
             raise AssertionError(f"no page of consent: {self.surfer.here} {self.surfer.text}")
-        chosen = {} if self.grants is None else {"grant": list(self.grants)}
+        chosen: dict[str, Any] = {} if self.grants is None else {"grant": list(self.grants)}
+        if self.channel and 'name="channel"' in self.surfer.reply.text:
+            chosen["channel"] = self.channel
         await self.surfer.submit("/auth/consent", decision="allow" if self.allows else "deny", **chosen)
         assert self.surfer.away, self.surfer.text
         return self.surfer.away

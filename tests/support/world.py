@@ -47,7 +47,11 @@ from microsub.identity.protocol.documents import profile_page
 from microsub.identity.store.accounts import ServiceTokens
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.urls import host_of
+from microsub.library.post_store import post_store
 from microsub.library.reading import Posts
+from microsub.micropub.media import Media
+from microsub.micropub.posting import Posting
+from microsub.micropub.sources import Sources
 from microsub.model.reader import ALL_SCOPES, PageQuery, Row
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.notices import FeedTrouble, Notifications
@@ -85,7 +89,7 @@ from microsub.upkeep.follow_repair import FollowRepair
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.webmention.verification import MentionVerifier
-from microsub.wiring.stores import Stores, following, hub_topics, output_contents
+from microsub.wiring.stores import Stores, following, hub_topics, output_contents, sources
 from microsub.wiring.web import make_identity
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
@@ -501,9 +505,26 @@ class World(Stores):
             topics=self.topics,
             topics_changed=lambda user, now: TopicChanges(self.redis).note([user], (), now),
             listeners=Listeners(),
+            sources=self.sources,
+            posting=self.posting,
+            media=Media(self.redis),
             public_url=self.base_url or "http://server.test",
             clock=self.clock,
         )
+
+    @cached_property
+    def sources(self) -> Sources:
+        return sources(self)
+
+    @cached_property
+    def posting(self) -> Posting:
+        return self.make_posting(self.redis)
+
+    def make_posting(self, redis: Any) -> Posting:
+        """What takes posts of sources in through that connection."""
+        erase = post_store(self).delete
+        ingest = self.make_ingest(redis)
+        return Posting(redis, Feeds(redis), Items(redis), ingest, self.parser, erase, clock=self.clock)
 
     @cached_property
     def app(self) -> ASGIApp:
@@ -540,7 +561,8 @@ class World(Stores):
 
     @cached_property
     def applier(self) -> Applier:
-        return Applier(self.accounts, self.channels, self.feeds, self.rules, self.following, self.applied, self.outputs)
+        stores = (self.accounts, self.channels, self.feeds, self.rules)
+        return Applier(*stores, self.following, self.applied, self.outputs, self.sources)
 
     @cached_property
     def configuration(self) -> Configuration:

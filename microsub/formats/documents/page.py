@@ -20,20 +20,35 @@ def write(document: FeedDocument) -> bytes:
     return ("\n".join(_page(document)) + "\n").encode("utf-8", "replace")
 
 
-def _page(document: FeedDocument) -> Iterator[str]:
-    name = escape(document.title)
+def write_post(entry: Entry, address: str, stylesheet: str) -> bytes:
+    """One post as a page without any script."""
+    lines = (
+        *_head(title(entry), stylesheet),
+        f'<link rel="canonical" href="{escape(address)}"></head><body><main>',
+        *_entry(printable(entry)),
+        "</main></body></html>",
+    )
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _head(name: str, stylesheet: str) -> Iterator[str]:
     yield "<!DOCTYPE html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{name}</title>"
+    yield f"<title>{escape(name)}</title>"
+    if stylesheet:
+        yield f'<link rel="stylesheet" href="{escape(stylesheet)}">'
+
+
+def _page(document: FeedDocument) -> Iterator[str]:
+    name = escape(document.title)
+    yield from _head(document.title, document.stylesheet)
     yield f'<link rel="canonical self" href="{escape(document.addresses["html"])}">'
     feeds = document.current or document.addresses
     for form, kind in _ALTERNATES.items():
         yield f'<link rel="alternate" type="{kind}" title="{_NAMES[form]}" href="{escape(feeds[form])}">'
     for hub in document.hubs:
         yield f'<link rel="hub" href="{escape(hub)}">'
-    if document.stylesheet:
-        yield f'<link rel="stylesheet" href="{escape(document.stylesheet)}">'
     yield "</head><body>"
     yield '<main class="h-feed">'
     yield f'<h1><a class="p-name u-url u-uid" href="{escape(feeds["html"])}">{name}</a></h1>'

@@ -15,7 +15,7 @@
 --       the code stays as it was
 -- include: grants
 -- include: user
-local code = redis.call('HMGET', KEYS[2], 'expires', 'used', 'use', 'grant', 'client', 'scope', 'title')
+local code = redis.call('HMGET', KEYS[2], 'expires', 'used', 'use', 'grant', 'client', 'scope', 'title', 'source')
 if not code[1] then return 'unknown' end
 local now, fits = tonumber(ARGV[1]), ARGV[2] == '1'
 if not is_active(KEYS[1]) then return 'disabled' end
@@ -35,6 +35,7 @@ if ARGV[3] == 'profile' then return 'given' end
 redis.call('HSET', KEYS[2], 'grant', ARGV[6])
 redis.call('HSET', KEYS[3], 'client', code[5], 'title', code[7], 'scope', code[6], 'created', ARGV[1], 'expires',
   ARGV[11], 'refresh', ARGV[9], 'seed', ARGV[10], 'tokens', ARGV[7])
+if code[8] then redis.call('HSET', KEYS[3], 'source', code[8]) end
 redis.call('EXPIREAT', KEYS[3], math.ceil(tonumber(ARGV[11])))
 redis.call('SADD', KEYS[4], ARGV[6])
 give_token(KEYS[5], KEYS[6], ARGV[7], code[6], code[5], ARGV[1], ARGV[8], ARGV[6])

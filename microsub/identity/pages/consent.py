@@ -27,10 +27,11 @@ from microsub.identity.protocol.clients import (
     read_asked,
     read_target,
 )
-from microsub.identity.protocol.documents import is_own
+from microsub.identity.protocol.documents import MICROPUB, is_own
 from microsub.identity.protocol.links import alike, known_me
+from microsub.identity.provider import LONGEST_NAME
 from microsub.kit.http.headers import origin
-from microsub.model.reader import ALL_SCOPES, OTHER_NAMES
+from microsub.model.reader import ALL_SCOPES, NAME, OTHER_NAMES, SAVED
 
 _HERE = {
     "read": "Read your channels and posts, search, and mark posts as read.",
@@ -48,6 +49,14 @@ _AT_ONES_SITE = {
     "media": "Upload pictures and other files to your site.",
     "post": "Publish posts on your site.",
 }
+_IN_A_CHANNEL = {
+    "create": "Post into the channel that you choose below.",
+    "update": "Change what it has posted there.",
+    "delete": "Delete what it has posted there.",
+    "undelete": "Restore what it has deleted there.",
+    "media": "Keep pictures and other files on this server, for what it posts.",
+    "post": "Post into the channel that you choose below.",
+}
 _PROFILE_TEXT = "See the name of your account here."
 
 
@@ -55,18 +64,18 @@ ScopeText = tuple[str, str]
 """A permission, and what it is in words."""
 
 
-def offered_scopes(scopes: Iterable[str], *, posting: bool) -> list[ScopeText]:
-    """The permissions among `scopes` that can be given, those of this server first.
+def offered_scopes(scopes: Iterable[str], *, elsewhere: bool) -> list[ScopeText]:
+    """The permissions among `scopes` that can be given, those of reading first.
 
     The others mean nothing here.
 
-    `posting`: those to post at the person's own site are among them, because their page names a place to post to.
+    `elsewhere`: those to post are for the person's own site, because their page names a place to post to.
     """
     asked = list(scopes)
     texts = {**_HERE, "profile": _PROFILE_TEXT}
-    here = [(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))]
-    there = [(name, text) for name in asked if (text := _AT_ONES_SITE.get(name))]
-    return here + there if posting else here
+    reading = [(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))]
+    posting = _AT_ONES_SITE if elsewhere else _IN_A_CHANNEL
+    return reading + [(name, text) for name in asked if (text := posting.get(name))]
 
 
 def token_scopes() -> list[ScopeText]:
@@ -122,6 +131,9 @@ def shown_app(app: App, redirect: str) -> App | None:
 
 
 CONSENT = "/auth/consent"
+NEW_CHANNEL = "+"
+"""What stands for a new channel in the form, where no uid can."""
+
 _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
     *("scope", "code_challenge", "code_challenge_method", "me"),
@@ -151,6 +163,8 @@ async def _ask(visit: PageVisit) -> Response:
     except OAuthRefused as problem:
         return _told(visit, app, target, problem)
     granted = await visit.site.identity.provider.apps(session.user)
+    elsewhere = await _posts_elsewhere(visit, asked, session.me)
+    posts_here = not elsewhere and not _IN_A_CHANNEL.keys().isdisjoint(asked.scopes)
     return visit.page(
         "authorize.html",
         # Chrome looks at every redirect that follows the form, and apps send people on to further addresses of theirs.
@@ -159,7 +173,9 @@ async def _ask(visit: PageVisit) -> Response:
         why="",
         app=app,
         place=_place(asked.redirect),
-        scopes=offered_scopes(asked.scopes, posting=await _posts_elsewhere(visit, asked, session.me)),
+        scopes=offered_scopes(asked.scopes, elsewhere=elsewhere),
+        channels=await _channels(visit, session.user) if posts_here else [],
+        only_posts=posts_here and _HERE.keys().isdisjoint(asked.scopes),
         before=next((one.last for one in granted if one.client == asked.client), None),
         fields={name: query[name][0] for name in _FIELDS if name in query},
         other=asked.me if asked.me and not alike(asked.me, session.me) else "",
@@ -184,9 +200,36 @@ async def _answer(visit: PageVisit) -> Response:
         provider.deny(session.user, asked)
         answer = {"error": "access_denied", "error_description": "the person has refused", **answer}
     else:
-        code = await provider.agree(session.user, asked, app, visit.form.getlist("grant"), visit.now)
+        chosen = set(visit.form.getlist("grant")).intersection(asked.scopes)
+        source = ""
+        if not chosen.isdisjoint(_IN_A_CHANNEL) and not await _posts_elsewhere(visit, asked, session.me):
+            source = await _source(visit, session.user, app)
+            chosen -= set() if source else _IN_A_CHANNEL.keys()
+        code = await provider.agree(session.user, asked, app, chosen, visit.now, source=source)
         answer = {"code": code, **answer, "me": _me_told(asked.me, session.me)}
     return visit.leave(answer_url(asked.redirect, answer))
+
+
+async def _channels(visit: PageVisit, user: str) -> list[tuple[str, str]]:
+    """The channels into which something can be posted, with their names."""
+    found = await visit.site.services.channels.list(user)
+    return [(channel.uid, channel.name) for channel in found if channel.uid != SAVED]
+
+
+async def _source(visit: PageVisit, user: str, app: App) -> str:
+    """The source with which the app posts into the channel that the person has chosen, or made; empty for none."""
+    services, uid, name = visit.site.services, visit.form.text("channel"), visit.form.text("new_channel")
+    quotas = await services.identity.quotas.of(user)
+    if uid == NEW_CHANNEL and name:
+        uid = (await services.channels.create(user, name, visit.now, most=quotas.channels or 0)).uid
+    elif not NAME.match(uid):
+        return ""
+    client, shown_name = app.info.id, app.title[:LONGEST_NAME]
+    known = await services.sources.of_app(user, client, uid)
+    most = quotas.sources or 0
+    made = known or await services.sources.create(user, uid, shown_name, visit.now, app=client, most=most)
+    services.changed()
+    return made.id
 
 
 async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tuple[App, App | None]:
@@ -204,12 +247,12 @@ async def _app(visit: PageVisit, user: str, target: AuthorizationRequest) -> tup
 async def _posts_elsewhere(visit: PageVisit, asked: AuthorizationRequest, me: str) -> bool:
     """Whether the app wants to post, and the person's page names a place for that."""
     if _AT_ONES_SITE.keys().isdisjoint(asked.scopes) or is_own(me, visit.base):
-        return False
+        return False  # the page that this server lends names this server
     try:
         profile = await visit.site.identity.profiles.discover(me)
     except (InvalidRequest, ProfileError):
         return False
-    return profile.endpoints.micropub is not None
+    return profile.endpoints.micropub not in {None, f"{visit.base}{MICROPUB}", f"{visit.base}{MICROPUB}/"}
 
 
 def _me_told(asked: str, me: str) -> str:

@@ -12,6 +12,7 @@ from microsub.identity.pages.visit import PageSite, PageVisit, form, page, publi
 from microsub.identity.protocol.documents import (
     ENDPOINT,
     PROFILES,
+    micropub_line,
     microsub_line,
     profile_page,
     provider_lines,
@@ -98,7 +99,8 @@ def _checks(visit: PageVisit) -> bool:
 async def _profile(visit: PageVisit) -> Response:
     """The lines stand in the headers too: some apps look there first, some there alone."""
     name = _name(visit)
-    lines = [*provider_lines(visit.base), microsub_line(visit.base, name), webmention_line(visit.base, name)]
+    own = [microsub_line(visit.base, name), micropub_line(visit.base), webmention_line(visit.base, name)]
+    lines = [*provider_lines(visit.base), *own]
     response = visit.page("profile.html", name=name, url=profile_page(visit.base, name), lines=lines)
     response.headers["link"] = ", ".join(f'<{line.href}>; rel="{line.rel}"' for line in lines)
     response.headers["cache-control"] = f"public, max-age={PROFILE_PAGE}"

@@ -35,6 +35,7 @@ _LATEST = 253402300800.0  # the end of the year 9999
 METADATA = "/.well-known/oauth-authorization-server"
 AUTHORIZATION, TOKEN, INTROSPECTION, REVOCATION, USERINFO = "/auth", "/token", "/introspect", "/revoke", "/userinfo"
 ENDPOINT = "/microsub"
+MICROPUB = "/micropub"
 PROFILES = "/u"
 WEBMENTION = "/webmention"
 """Paths of this server."""
@@ -308,6 +309,11 @@ def microsub_line(base: str, user: str) -> LinkLine:
 def webmention_line(base: str, user: str) -> LinkLine:
     """Where webmentions of `user`'s pages are sent (https://www.w3.org/TR/webmention/#sender-discovers-receiver)."""
     return LinkLine("webmention", f"{base}{WEBMENTION}/{user}")
+
+
+def micropub_line(base: str) -> LinkLine:
+    """Where apps and scripts post into channels."""
+    return LinkLine("micropub", base + MICROPUB)
 
 
 def provider_lines(base: str) -> tuple[LinkLine, ...]:

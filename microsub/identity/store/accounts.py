@@ -40,6 +40,7 @@ _LONGEST_CLIENT = 200
 _STEP = 500
 USER_KEYS = (*identitykeys.USER_KEYS, *keys.USER_KEYS)
 _LISTS = ((keys.tokens, keys.token), *identitykeys.USER_LISTS)
+_DELETED_LISTS = (*_LISTS, (keys.media, keys.medium))
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
 _OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape", MOVE})
@@ -184,7 +185,7 @@ class Accounts:
         for uid in (text(one) for reply in lists for one in reply):
             if not await step(uid, keys.posts(name, uid), *(key(name, uid) for key in keys.CHANNEL_KEYS)):
                 return False
-        for list_of, member in _LISTS:
+        for list_of, member in _DELETED_LISTS:
             for batch in batches(texts(await redis.command("SMEMBERS", list_of(name))), _STEP):
                 if not await step("", *(member(name, one) for one in batch)):
                     return False

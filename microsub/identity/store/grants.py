@@ -28,7 +28,7 @@ from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
-from microsub.redis.replies import reading, texts
+from microsub.redis.replies import reading, text, texts
 from microsub.redis.scripts import load
 
 LONGEST_SECRET = 512
@@ -200,7 +200,9 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
 
 @dataclass(frozen=True, slots=True)
 class OwnToken:
-    """A good token. Times are Unix seconds; `expires` None means never; `me` may be empty."""
+    """A good token. Times are Unix seconds; `expires` None means never; `me` may be empty. `source` is the id of the
+    source whose token it is, or empty.
+    """
 
     user: str
     me: str
@@ -208,6 +210,13 @@ class OwnToken:
     client: str
     created: float
     expires: float | None
+    source: str = ""
+
+
+SOURCE_MARK = "source "
+"""What the mark of a source's token begins with, before the source's id."""
+
+_TOKEN_FIELDS = ("scope", "client", "created", "expires", "foreign", "grant", "mark")
 
 
 class OwnTokens:
@@ -223,11 +232,13 @@ class OwnTokens:
             return None
         row, owner = await self._redis.pipeline(
             [
-                ("HMGET", keys.token(user, sha256_hex(token)), "scope", "client", "created", "expires", "foreign"),
+                ("HMGET", keys.token(user, sha256_hex(token)), *_TOKEN_FIELDS),
                 ("HMGET", keys.user(user), "me", "created", "disabled"),
             ]
         )
-        scope, client, created, expires, foreign = (part.decode() if part is not None else None for part in row)
+        scope, client, created, expires, foreign, grant, mark = (
+            part.decode() if part is not None else None for part in row
+        )
         me, known, disabled = owner
         if scope is None or foreign is not None or known is None or disabled is not None:
             return None
@@ -235,7 +246,15 @@ class OwnTokens:
         if ends is not None and ends <= now:
             return None
         scopes, made = frozenset(scope.split()), float(created or 0)
-        return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends)
+        source = await self._source(user, grant, mark)
+        return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends, source)
+
+    async def _source(self, user: str, grant: str | None, mark: str | None) -> str:
+        if mark is not None and mark.startswith(SOURCE_MARK):
+            return mark.removeprefix(SOURCE_MARK)
+        return (
+            text(await self._redis.command("HGET", identitykeys.grant(user, grant), "source") or b"") if grant else ""
+        )
 
     async def revoke(self, token: str) -> bool:
         """End an access token with all else of its grant, at once; whether there was one."""
@@ -260,6 +279,20 @@ async def revoke_token(redis: Redis, user: str, digest: str) -> bool:
     return bool(deleted)
 
 
+async def end_source(redis: Redis, user: str, source: str) -> None:
+    """End the token of a source, and all that apps were granted to post to it, from the next request on."""
+    digests = texts(await redis.command("SMEMBERS", keys.tokens(user)))
+    marks = await redis.pipeline([("HGET", keys.token(user, digest), "mark") for digest in digests])
+    for digest, mark in zip(digests, marks, strict=True):
+        if mark is not None and text(mark) == SOURCE_MARK + source:
+            await revoke_token(redis, user, digest)
+    grants = texts(await redis.command("SMEMBERS", identitykeys.grants(user)))
+    sources = await redis.pipeline([("HGET", identitykeys.grant(user, grant), "source") for grant in grants])
+    for grant, posts_to in zip(grants, sources, strict=True):
+        if posts_to is not None and text(posts_to) == source:
+            await end_grant(redis, user, grant)
+
+
 def owner_in(secret: str) -> str | None:
     """The user whom a secret `<user>.<rest>` names; None for another form. Checks nothing else."""
     user, dot, rest = secret.partition(".")
@@ -268,7 +301,9 @@ def owner_in(secret: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What a user has agreed to: app `title` as shown; PKCE `challenge`, S256, or empty."""
+    """What a user has agreed to: app `title` as shown; PKCE `challenge`, S256, or empty; `source` is the id of the one
+    that the app is to post to, or empty.
+    """
 
     user: str
     client: str
@@ -276,6 +311,7 @@ class Consent:
     redirect: str
     scopes: frozenset[str]
     challenge: str = ""
+    source: str = ""
 
 
 class Codes:
@@ -294,6 +330,7 @@ class Codes:
             *("client", consent.client, "title", consent.title, "redirect", consent.redirect),
             *("scope", " ".join(sorted(consent.scopes)), "challenge", consent.challenge),
             *("seed", secrets.token_urlsafe(32), "expires", now + CODE),
+            *(("source", consent.source) if consent.source else ()),
         )
         user, record = consent.user, identitykeys.code(consent.user, sha256_hex(code))
         where = [keys.user(user), record, identitykeys.invitation(user)]

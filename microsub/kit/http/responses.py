@@ -74,7 +74,8 @@ def error_reply(error: Exception) -> ErrorReply:
             return _reply(401, error.code, error.description, {"www-authenticate": "Bearer"})
         case InsufficientScope(scope=scope):
             challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
-            return _reply(403, error.code, error.description, {"www-authenticate": challenge}, scope=scope)
+            headers = {"www-authenticate": challenge}
+            return _reply(error.status, error.code, error.description, headers, scope=scope)
         case TooManyRequests(retry_after=seconds):
             return _reply(429, error.code, error.description, {"retry-after": str(seconds)})
         case MethodNotAllowed(allow=allow):

@@ -113,18 +113,24 @@ def boxes(page: Shown) -> list[str | None]:
 async def test_only_what_can_be_given_here_is_offered(
     server: World, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Posting is for the person's own site, so it is offered where their page names a place for it, and last."""
+    """Posting comes last: into a channel, or at the person's own site where their page names a place for it."""
     await signed_in(ann)
     server.identity.profiles._sender = apps
     asked = address(scope="post create blink delete update read follow email")
     page = await ann.get(asked)
-    assert boxes(page) == ["read", "follow"]
+    assert boxes(page) == ["read", "follow", "post", "create", "delete", "update"]
+    assert page.tree.css_first("select[name=channel]")
     told = answer(await ann.submit(page, CONSENT, decision="allow", grant=boxes(page)))
     assert (await redeem(server, told["code"]))["scope"] == "follow read"
     link = '<link rel="{}" href="https://ann.example/x">'
     apps.say("https://ann.example/", f"<head>{link.format('token_endpoint')}{link.format('micropub')}".encode())
     server.identity.profiles.forget("https://ann.example/")
-    assert boxes(await ann.get(asked)) == ["read", "follow", "post", "create", "delete", "update"]
+    page = await ann.get(asked)
+    assert boxes(page) == ["read", "follow", "post", "create", "delete", "update"]
+    assert not page.tree.css_first("select[name=channel]")
+    told = answer(await ann.submit(page, CONSENT, decision="allow", grant=boxes(page), channel="notifications"))
+    assert (await redeem(server, told["code"]))["scope"] == "create delete follow post read update"
+    assert await server.sources.all_of("ann") == []
 
 
 async def test_an_app_that_comes_again_is_known(server: World, ann: Visitor, apps: Apps, signed_in) -> None:

@@ -1,0 +1,111 @@
+"""`microsub source`: what posts into channels, by Micropub."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from microsub import wiring
+from microsub.cli.groups import Group
+from microsub.cli.options import as_instant, on_stores, print_json, say
+from microsub.model.plaintext import on_one_line
+from microsub.settings import Settings
+
+if TYPE_CHECKING:
+    from microsub.wiring.stores import Stores
+
+
+@click.group(cls=Group)
+def source() -> None:
+    """Scripts and apps that post into a channel, by Micropub.
+
+    A source has a token, with which it posts to /micropub. It can't read anything.
+    """
+
+
+@source.command("create")
+@click.argument("user")
+@click.argument("channel")
+@click.option("--name", default="Source", help="As readers show it.")
+@on_stores()
+async def source_create(settings: Settings, stores: Stores, user: str, channel: str, name: str) -> None:
+    """Make a source of USER, and print its token.
+
+    It posts into CHANNEL, which is a uid. The token is printed alone, this once; what is stored is a hash of it.
+
+    Example: TOKEN=$(microsub source create alice home --name Backups)
+    """
+    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    sources, now = wiring.stores.sources(stores), time.time()
+    made = await sources.create(user, channel, name, now)
+    await _changed(settings, stores)
+    say(await sources.renew_token(user, made.id, now))
+
+
+@source.command("list")
+@click.argument("user")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@on_stores()
+async def source_list(settings: Settings, stores: Stores, user: str, as_json: bool) -> None:
+    """List the sources of USER.
+
+    With their ids, channels and names, and the apps that were given one.
+    """
+    await wiring.backend.require_user(settings, stores, user)
+    sources = wiring.stores.sources(stores)
+    found = [(one, await sources.channel_of(one)) for one in await sources.all_of(user)]
+    if as_json:
+        print_json(
+            [
+                {
+                    "id": one.id,
+                    "name": one.name,
+                    "channel": channel,
+                    "app": one.app or None,
+                    "created": as_instant(one.created),
+                }
+                for one, channel in found
+            ]
+        )
+        return
+    for one, channel in found:
+        app = f"  {on_one_line(one.app)}" if one.app else ""
+        say(f"{one.id}  {channel or 'in no channel'}  {on_one_line(one.name)}{app}")
+    if not found:
+        say("no sources")
+
+
+@source.command("token")
+@click.argument("user")
+@click.argument("source_id", metavar="ID")
+@on_stores()
+async def source_token(settings: Settings, stores: Stores, user: str, source_id: str) -> None:
+    """Print a new token of the source ID; the former one ends.
+
+    For a token that was lost, and for sources that backend.json declares or an import has brought, which have none.
+    """
+    await wiring.backend.require_user(settings, stores, user, enabled=True)
+    say(await wiring.stores.sources(stores).renew_token(user, source_id, time.time()))
+
+
+@source.command("revoke")
+@click.argument("user")
+@click.argument("source_id", metavar="ID")
+@on_stores()
+async def source_revoke(settings: Settings, stores: Stores, user: str, source_id: str) -> None:
+    """Revoke the source ID of USER, with its token.
+
+    What it has posted stays in the channel, which may unfollow it as any feed.
+    """
+    await wiring.backend.require_user(settings, stores, user)
+    await wiring.stores.sources(stores).revoke(user, source_id)
+    await _changed(settings, stores)
+    say(f"source '{source_id}' revoked")
+
+
+async def _changed(settings: Settings, stores: Stores) -> None:
+    """What was done by command stands in backend.json, where that is written back."""
+    if settings.writes_back:
+        await wiring.backend.configuration(settings, stores).write_back()

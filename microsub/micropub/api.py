@@ -1,0 +1,506 @@
+"""`/micropub`, where sources post, `/media`, where their files go in and out, and `/posts`, the pages of posts.
+
+Specs: https://www.w3.org/TR/micropub/; RFC 6750 for the token, which stands in the header or in the form, never in
+both, and never in an address. Pages and files are for everybody who has their addresses, which can't be guessed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.types import Scope
+
+from microsub.errors import (
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    PostingScopeMissing,
+    TooManyRequests,
+    Unauthorized,
+)
+from microsub.formats.documents.page import write_post
+from microsub.identity.limits import (
+    FILES_AT_ONCE,
+    FILES_IN_ALL,
+    FILES_OF_USER,
+    POSTED_GUESSES_OF_NETWORK,
+    POSTED_OF_NETWORK,
+    POSTS_OF_SOURCE,
+)
+from microsub.identity.protocol.documents import MICROPUB as PATH
+from microsub.kit.digests import sha256_hex
+from microsub.kit.http.headers import bearer
+from microsub.kit.http.params import (
+    MAX_BODY,
+    MAX_PAIRS,
+    UNCHECKED_BODY,
+    Params,
+    RequestBody,
+    collect,
+    is_multipart,
+    missing,
+    read_body,
+    urlencoded,
+    wrong,
+)
+from microsub.kit.http.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
+from microsub.micropub.media import MOST_BYTES
+from microsub.micropub.media import PATH as MEDIA
+from microsub.micropub.posting import PATH as POSTS
+from microsub.micropub.properties import PostedItem, of_form, of_json
+from microsub.micropub.sources import Source
+from microsub.model.plaintext import shown
+from microsub.model.reader import Credential
+from microsub.surface import Services
+
+PATHS = (PATH, f"{PATH}/")
+MEDIA_PATHS = (MEDIA, f"{MEDIA}/", f"{MEDIA}/{{name:path}}", f"{PATH}/media", f"{PATH}/media/")
+"""The last ones are where Aperture has them."""
+
+MOST_UPLOADED = MOST_BYTES + MAX_BODY
+"""Bytes of a request with files."""
+MOST_FILES = 20
+
+_JSON_TYPES = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json", re.I)
+_FILES = ("photo", "video", "audio")
+_LISTED = 20
+_MOST_LISTED = 100
+_POLICY = "default-src 'none'; sandbox"
+_PAGE_POLICY = "; ".join(
+    (
+        *("default-src 'none'", "style-src 'self'", "img-src https: http:", "media-src https: http:"),
+        *("form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'"),
+    )
+)
+_SHARED: list[Header] = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-robots-tag", b"noindex"),
+    *CORS,
+]
+_EXPOSED: Header = (b"access-control-expose-headers", b"Location, WWW-Authenticate, Retry-After, X-Request-Id")
+_POST_TYPES = ("note", "article", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "rsvp", "event")
+
+Reply = HttpReply | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAccess:
+    """Who posts: the source, and what its token allows."""
+
+    source: Source
+    scopes: frozenset[str]
+
+    def require(self, *scopes: str) -> None:
+        """Raise PostingScopeMissing where the token has none of these."""
+        if self.scopes.isdisjoint(scopes):
+            raise PostingScopeMissing(scopes[0])
+
+
+@dataclass(frozen=True, slots=True)
+class FormWithFiles:
+    """A form as it was sent: its fields and files in their order."""
+
+    fields: tuple[tuple[str, str], ...] = ()
+    files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+
+    def text(self, name: str) -> str | None:
+        """The one value of a field."""
+        return collect(pair for pair in self.fields if pair[0] == name).text(name)
+
+
+@dataclass(frozen=True, slots=True)
+class MicropubServices:
+    """What the endpoints work with."""
+
+    services: Services
+    limits: RateLimiter = field(default_factory=RateLimiter)
+
+    @property
+    def base(self) -> str:
+        """The server's address."""
+        return self.services.public_url
+
+    async def sender(self, scope: Scope, in_body: str | None = None) -> SourceAccess:
+        """Whose request it is. Raises Unauthorized, and InvalidRequest for a token in header and body at once."""
+        token, services = bearer(scope), self.services
+        if token is not None and in_body is not None:
+            raise InvalidRequest("there are two tokens: expected one, in the header 'Authorization' or in the form")
+        token = token or in_body
+        if token is None:
+            raise Unauthorized(
+                "the token is missing: found none, expected it in the header 'Authorization: Bearer …' or in the form "
+                "as 'access_token'"
+            )
+        now = services.clock()
+        own = await services.identity.provider.verify(token, now)
+        await services.identity.quotas.count(own.user, now)
+        if services.token_use is not None:
+            services.token_use.note(Credential(own.user, sha256_hex(token)), now)
+        if not own.source:
+            raise PostingScopeMissing("create")
+        try:
+            source = await services.sources.get(own.user, own.source)
+        except NotFound:
+            raise Unauthorized("the source of this token was revoked") from None
+        return SourceAccess(source, own.scopes)
+
+    def count(self, limit: RateLimit, subject: str) -> None:
+        """Count one more. Raises TooManyRequests."""
+        if not self.limits.count(limit, subject):
+            raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
+
+    def admit(self, user: str) -> Callable[[], None]:
+        """Take a place among the requests with files; what gives it back. Raises TooManyRequests."""
+        if not (self.limits.has_room(FILES_AT_ONCE, user) and self.limits.has_room(FILES_IN_ALL)):
+            raise TooManyRequests("other files are being sent: try again in some seconds", 5)
+        return self.limits.take([(FILES_AT_ONCE, user), (FILES_IN_ALL, "")])
+
+    async def keep(self, sender: SourceAccess, data: bytes) -> str:
+        """Keep a file; its address. Raises TooManyRequests, QuotaReached, InvalidRequest for one that is too large."""
+        user, services = sender.source.user, self.services
+        if not data:
+            raise InvalidRequest("the file is empty")
+        if len(data) > MOST_BYTES:
+            raise InvalidRequest(f"the file is too large: expected at most {MOST_BYTES} bytes")
+        self.count(FILES_OF_USER, user)
+        most = (await services.identity.quotas.of(user)).media or 0
+        return self.base + await services.media.add(user, data, services.clock(), most)
+
+
+# --- /micropub ------------------------------------------------------------------------------------------------------
+
+
+class MicropubEndpoint(HttpEndpoint):
+    """Answers every request to `PATHS`."""
+
+    def __init__(self, micropub: MicropubServices) -> None:
+        super().__init__()
+        self._micropub = micropub
+
+    async def answer(self, exchange: HttpExchange) -> Reply:
+        """See `HttpEndpoint`."""
+        exchange.action = "micropub"
+        verb = exchange.scope["method"]
+        if verb in {"GET", "HEAD"}:
+            return await self._query(exchange.scope)
+        if verb != "POST":
+            raise MethodNotAllowed(verb, METHODS)
+        if bearer(exchange.scope) is None:
+            return await self._unchecked(exchange)
+        sender = await self._micropub.sender(exchange.scope)
+        self._micropub.count(POSTS_OF_SOURCE, f"{sender.source.user}/{sender.source.id}")
+        give_back = self._micropub.admit(sender.source.user) if _has_files(exchange.scope) else _nothing
+        try:
+            body = await read_body(exchange.scope, exchange.receive, _most_of(exchange.scope))
+            return await self._take(exchange.scope, body)
+        finally:
+            give_back()
+
+    async def _unchecked(self, exchange: HttpExchange) -> Reply:
+        """A request whose token stands in its form, which is small, since it is read for strangers too."""
+        body = await read_body(exchange.scope, exchange.receive, UNCHECKED_BODY)
+        return await self._take(exchange.scope, body)
+
+    async def _take(self, scope: Scope, body: RequestBody) -> Reply:
+        """What a body asks for; the token is looked at last, since a sender may take its time with the body."""
+        if _JSON_TYPES.fullmatch(body.content_type.partition(";")[0].strip()):
+            document = _document(body.content)
+            sender = await self._micropub.sender(scope, _text(document, "access_token"))
+            if document.get("action") is not None:
+                return await self._act(sender, _text(document, "action") or "", _text(document, "url"), document)
+            return await self._create(sender, of_json(document))
+        form = await read_form(body)
+        sender = await self._micropub.sender(scope, form.text("access_token"))
+        if (action := form.text("action")) is not None:
+            return await self._act(sender, action, form.text("url"), None)
+        return await self._create(sender, of_form(form.fields) if form.fields else None, form.files)
+
+    async def _create(
+        self, sender: SourceAccess, item: PostedItem | None, files: tuple[tuple[str, bytes], ...] = ()
+    ) -> HttpReply:
+        sender.require("create", "post")
+        posting, source, base = self._micropub.services.posting, sender.source, self._micropub.base
+        item = item or PostedItem("h-entry", {})
+        kept = tuple((name, data) for name, data in files if name in _FILES)
+        if not item.properties and not kept:
+            raise InvalidRequest("the post is empty: found no properties, expected one at least, such as 'content'")
+        token = await posting.token(source, item, [data for _, data in kept])
+        for name, data in kept:
+            values = [*item.properties.get(name, []), await self._micropub.keep(sender, data)]
+            item = PostedItem(item.kind, {**item.properties, name: values})
+        return _created(await posting.create(source, item, token, base))
+
+    async def _act(
+        self, sender: SourceAccess, action: str, url: str | None, document: Mapping[str, Any] | None
+    ) -> HttpReply:
+        posting, source, base = self._micropub.services.posting, sender.source, self._micropub.base
+        if action not in {"update", "delete", "undelete"}:
+            raise wrong("action", action, "'update', 'delete' or 'undelete'")
+        sender.require(*(("undelete", "delete") if action == "undelete" else (action,)))
+        if url is None:
+            raise missing("url", "the address of a post")
+        if action == "delete":
+            await posting.delete(source, url)
+            return HttpReply(b"", [*CORS], 204)
+        if action == "undelete":
+            restored = await posting.undelete(source, url, base)
+            return HttpReply(b"", [*CORS], 204) if restored == url else _created(restored)
+        if document is None:
+            raise InvalidRequest("an update can't be a form: expected JSON")
+        await posting.update(source, url, document, base)
+        return HttpReply(b"", [*CORS], 204)
+
+    async def _query(self, scope: Scope) -> bytes:
+        params = collect(urlencoded(scope["query_string"]))
+        sender = await self._micropub.sender(scope)
+        run = self._QUERIES.get(params.need("q", f"one of {', '.join(self._QUERIES)}"))
+        if run is None:
+            raise wrong("q", params.text("q") or "", f"one of {', '.join(self._QUERIES)}")
+        return orjson.dumps(await run(self, sender, params))
+
+    async def _config(self, sender: SourceAccess, params: Params) -> Mapping[str, Any]:
+        kinds = [{"type": kind, "name": kind.title()} for kind in _POST_TYPES]
+        return {
+            "media-endpoint": self._micropub.base + MEDIA,
+            "syndicate-to": [],
+            **await self._channels(sender, params),
+            "post-types": kinds,
+            "q": list(self._QUERIES),
+        }
+
+    async def _syndicate_to(self, sender: SourceAccess, params: Params) -> Mapping[str, Any]:
+        return {"syndicate-to": []}
+
+    async def _channels(self, sender: SourceAccess, params: Params) -> Mapping[str, Any]:
+        services, source = self._micropub.services, sender.source
+        uid = await services.sources.channel_of(source)
+        if uid is None:
+            return {"channels": []}
+        return {"channels": [{"uid": uid, "name": (await services.channels.get(source.user, uid)).name}]}
+
+    async def _source(self, sender: SourceAccess, params: Params) -> Mapping[str, Any]:
+        """What was sent of one post, or of the latest ones."""
+        url, posting = params.text("url"), self._micropub.services.posting
+        if url is None:
+            limit = params.text("limit") or str(_LISTED)
+            if not (limit.isascii() and limit.isdecimal() and 0 < len(limit) < 7):
+                raise wrong("limit", limit, f"a whole number from 1 to {_MOST_LISTED}")
+            found = await posting.newest(sender.source, min(int(limit), _MOST_LISTED), self._micropub.base)
+            return {"items": [{"url": address, **_whole(item)} for address, item in found]}
+        item = await posting.item(sender.source, url)
+        names = params.many("properties")
+        if names:
+            return {"properties": {name: item.properties[name] for name in names if name in item.properties}}
+        return _whole(item)
+
+    _QUERIES: Mapping[str, Callable[[MicropubEndpoint, SourceAccess, Params], Awaitable[Mapping[str, Any]]]] = {
+        "config": _config,
+        "source": _source,
+        "syndicate-to": _syndicate_to,
+        "channel": _channels,
+    }
+
+
+def _whole(item: PostedItem) -> Mapping[str, Any]:
+    return {"type": [item.kind], "properties": item.properties}
+
+
+def _created(address: str) -> HttpReply:
+    """That something is at an address now, which some clients read in the body."""
+    return HttpReply(orjson.dumps({"url": address}), [*JSON, _EXPOSED, (b"location", address.encode())], 201)
+
+
+# --- bodies ---------------------------------------------------------------------------------------------------------
+
+
+def _nothing() -> None:
+    """Gives back what wasn't taken."""
+
+
+def _has_files(scope: Scope) -> bool:
+    return any(
+        name == b"content-type" and value.strip().lower().startswith(b"multipart/") for name, value in scope["headers"]
+    )
+
+
+def _most_of(scope: Scope) -> int:
+    return MOST_UPLOADED if _has_files(scope) else MAX_BODY
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    """The object in a JSON body."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > 2 * MAX_PAIRS:
+        raise InvalidRequest(f"the body has too many parts: expected at most {MAX_PAIRS}")
+    try:
+        found = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"the body is not JSON: {error}, expected an object") from None
+    if not isinstance(found, dict):
+        raise InvalidRequest("the body can't be used: expected a JSON object")
+    return found
+
+
+def _text(document: Mapping[str, Any], name: str) -> str | None:
+    """The one text of a member, which may stand in a list."""
+    found = document.get(name)
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    if found is None or isinstance(found, str):
+        return found
+    raise InvalidRequest(f"'{shown(name)}' can't be used: expected a text")
+
+
+async def read_form(body: RequestBody) -> FormWithFiles:
+    """The fields and files of a form; without a declared type it is urlencoded. Raises InvalidRequest."""
+    kind = body.content_type.partition(";")[0].strip().lower()
+    if is_multipart(body):
+        # In a thread, since ten megabytes take some tenths of a second to be taken apart.
+        return await asyncio.to_thread(lambda: asyncio.run(_multipart(body)))
+    if kind not in {"", "application/x-www-form-urlencoded", "text/plain"}:
+        raise InvalidRequest(
+            f"the Content-Type of the body can't be used: found '{shown(kind)}', expected JSON or a form"
+        )
+    return FormWithFiles(tuple(urlencoded(body.content.strip())))
+
+
+async def _multipart(body: RequestBody) -> FormWithFiles:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body.content
+
+    headers = Headers({"content-type": body.content_type[:1000]})
+    parser = MultiPartParser(headers, stream(), max_files=MOST_FILES, max_fields=MAX_PAIRS, max_part_size=MAX_BODY)
+    try:
+        form = await parser.parse()
+    except (MultiPartException, KeyError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"the body is not multipart/form-data as its Content-Type says: {error}") from None
+    fields, files = [], []
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            files.append((name.partition("[")[0], await value.read()))
+        elif value:
+            fields.append((name, value))
+    await form.close()
+    return FormWithFiles(tuple(fields), tuple(files))
+
+
+# --- /media and /posts -----------------------------------------------------------------------------------------------
+
+
+class MediaEndpoint(HttpEndpoint):
+    """Answers every request to `MEDIA_PATHS`: files in, by token, and out, by address."""
+
+    def __init__(self, micropub: MicropubServices) -> None:
+        super().__init__()
+        self._micropub = micropub
+
+    def logged_path(self, path: str) -> str:
+        """Without the token in it."""
+        return MEDIA
+
+    async def answer(self, exchange: HttpExchange) -> Reply:
+        """See `HttpEndpoint`."""
+        exchange.action = "media"
+        scope = exchange.scope
+        is_endpoint = scope["path"].rstrip("/") in {MEDIA, f"{PATH}/media"}
+        verb = scope["method"]
+        if verb in {"GET", "HEAD"} and not is_endpoint:
+            return await self._serve(scope)
+        if verb != "POST" or not is_endpoint:
+            raise MethodNotAllowed(verb, "POST, OPTIONS" if is_endpoint else "GET, HEAD, OPTIONS")
+        sender = await self._micropub.sender(scope)
+        sender.require("media", "create", "post")
+        give_back = self._micropub.admit(sender.source.user)
+        try:
+            form = await read_form(await read_body(scope, exchange.receive, MOST_UPLOADED))
+            if form.text("access_token") is not None:
+                raise InvalidRequest("there are two tokens: expected one, in the header 'Authorization'")
+            sender = await self._micropub.sender(scope)
+            if form.text("action") == "delete":
+                return await self._delete(sender, form.text("url") or "")
+            data = next((data for name, data in form.files if name == "file"), None)
+            if data is None:
+                raise missing("file", "a file in a part of that name of multipart/form-data")
+            return _created(await self._micropub.keep(sender, data))
+        finally:
+            give_back()
+
+    async def _delete(self, sender: SourceAccess, url: str) -> HttpReply:
+        sender.require("delete")
+        _, found, name = url.partition(f"{MEDIA}/")
+        try:
+            await self._micropub.services.media.delete(sender.source.user, f"{found}{name}")
+        except NotFound:
+            raise wrong("url", url, "the address of a file that was sent here") from None
+        return HttpReply(b"", [*CORS], 204)
+
+    async def _serve(self, scope: Scope) -> HttpReply:
+        with _Guesses(self._micropub, scope):
+            found = await self._micropub.services.media.get(scope["path"])
+        kind = b"inline" if found.is_shown else b"attachment"
+        headers: list[Header] = [
+            (b"content-type", found.type.encode()),
+            (b"content-disposition", kind),
+            (b"content-security-policy", _POLICY.encode()),
+            (b"cache-control", b"private, max-age=31536000, immutable"),
+            *_SHARED,
+        ]
+        return HttpReply(found.data, headers)
+
+
+class PostEndpoint(HttpEndpoint):
+    """Answers every request below `POSTS`: the page of a post; `stylesheet` is the path of the pages' style."""
+
+    def __init__(self, micropub: MicropubServices, stylesheet: str) -> None:
+        super().__init__()
+        self._micropub = micropub
+        self._stylesheet = stylesheet
+
+    def logged_path(self, path: str) -> str:
+        """Without the token in it."""
+        return POSTS
+
+    async def answer(self, exchange: HttpExchange) -> HttpReply:
+        """See `HttpEndpoint`."""
+        exchange.action = "posts"
+        scope = exchange.scope
+        if scope["method"] not in {"GET", "HEAD"}:
+            raise MethodNotAllowed(scope["method"], "GET, HEAD, OPTIONS")
+        with _Guesses(self._micropub, scope):
+            found = await self._micropub.services.posting.page(scope["path"])
+        # In a thread: a long post takes a while to be written.
+        body = await asyncio.to_thread(write_post, found.entry, self._micropub.base + found.path, self._stylesheet)
+        headers: list[Header] = [
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"content-security-policy", _PAGE_POLICY.encode()),
+            (b"cache-control", b"private, no-cache"),
+            *_SHARED,
+        ]
+        return HttpReply(body, headers)
+
+
+class _Guesses:
+    """Counts requests for pages and files, and those that lead nowhere more strictly, for each network."""
+
+    def __init__(self, micropub: MicropubServices, scope: Scope) -> None:
+        self._micropub = micropub
+        client = (scope.get("client") or ("",))[0]
+        self._network = network_of(client)
+        if is_public(client):
+            micropub.count(POSTED_OF_NETWORK, self._network)
+
+    def __enter__(self) -> None:
+        if not self._micropub.limits.has_room(POSTED_GUESSES_OF_NETWORK, self._network):
+            raise TooManyRequests(f"too many {POSTED_GUESSES_OF_NETWORK.what}: wait a minute", 60)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is NotFound:
+            self._micropub.limits.count(POSTED_GUESSES_OF_NETWORK, self._network)

@@ -1,0 +1,129 @@
+"""Files that sources send along: pictures, sound, films and whatever else.
+
+They lie in Redis, beside the posts that show them: so every web process of every machine serves them, a backup has
+them, and they leave with their user. That costs memory, so a file and the sum of a user's are small. What a file is,
+its first bytes say; what those don't say is served as a download, and nothing is ever served as a document.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+
+from microsub.errors import NotFound, QuotaReached
+from microsub.kit.digests import sha256_hex
+from microsub.model.reader import NAME
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text, texts
+from microsub.redis.scripts import load
+
+PATH = "/media"
+MOST_BYTES = 10 * 1024 * 1024
+"""Of one file."""
+
+LEAST_COUNTED = 16 * 1024
+"""Bytes that the smallest file counts: there are not to be millions of them."""
+
+UNKNOWN_TYPE = "application/octet-stream"
+
+_WRITE = load("medium_write")
+_ADDRESS = re.compile(r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{22})(?:\.[a-z0-9]{1,5})?")
+
+_BEGINNINGS = (
+    (rb"\xff\xd8\xff", "image/jpeg", "jpg"),
+    (rb"\x89PNG\r\n\x1a\n", "image/png", "png"),
+    (rb"GIF8[79]a", "image/gif", "gif"),
+    (rb"RIFF....WEBP", "image/webp", "webp"),
+    (rb"....ftypavi[fs]", "image/avif", "avif"),
+    (rb"....ftyp(?:hei[cmsx]|mif1)", "image/heic", "heic"),
+    (rb"....ftypM4[AB] ", "audio/mp4", "m4a"),
+    (rb"....ftypqt  ", "video/quicktime", "mov"),
+    (rb"....ftyp", "video/mp4", "mp4"),
+    (rb"\x1aE\xdf\xa3", "video/webm", "webm"),
+    (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg", "mp3"),
+    (rb"OggS", "audio/ogg", "ogg"),
+    (rb"fLaC", "audio/flac", "flac"),
+    (rb"RIFF....WAVE", "audio/wav", "wav"),
+    (rb"%PDF-", "application/pdf", "pdf"),
+)
+"""How files begin, their media type and what their names end with."""
+
+_KINDS = tuple((re.compile(beginning, re.DOTALL), kind, ending) for beginning, kind, ending in _BEGINNINGS)
+_ENDINGS = {kind: ending for _, kind, ending in _BEGINNINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFile:
+    """A file as it is served; `created` is a Unix time."""
+
+    data: bytes
+    type: str
+    created: float
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether browsers may show it: pictures, sound and films."""
+        return self.type.partition("/")[0] in {"image", "audio", "video"}
+
+
+def type_of(data: bytes) -> str:
+    """The media type that the first bytes of a file say. Pure."""
+    return next((kind for beginning, kind, _ in _KINDS if beginning.match(data)), UNKNOWN_TYPE)
+
+
+class Media:
+    """The files of all users."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def add(self, user: str, data: bytes, now: float, most: int = 0) -> str:
+        """Keep a file, and return its path; the same bytes again have the path that they had.
+
+        Raises QuotaReached where the user's files would have more than `most` bytes (0: any number).
+        """
+        kind, token = type_of(data), secrets.token_urlsafe(16)
+        where = [keys.user(user), keys.media(user), keys.medium(user, token)]
+        size = max(len(data), LEAST_COUNTED)
+        args: list[Arg] = [token, data, size, kind, sha256_hex(data), f"{now:.3f}", most, keys.medium(user, "*")]
+        reply = await self._redis.script(_WRITE, where, args)
+        if isinstance(reply, int):
+            if reply < 0:
+                raise NotFound("there is no such user")
+            raise QuotaReached("bytes of files", reply, most)
+        ending = _ENDINGS.get(kind)
+        return f"{PATH}/{user}.{text(reply)}" + (f".{ending}" if ending else "")
+
+    async def get(self, path: str) -> MediaFile:
+        """The file at a path. Raises NotFound."""
+        user, token = _named(path)
+        data, kind, created = await self._redis.command("HMGET", keys.medium(user, token), "data", "type", "created")
+        if data is None:
+            raise _missing()
+        return MediaFile(data, text(kind), float(created))
+
+    async def delete(self, user: str, path: str) -> None:
+        """Delete a file of the user. Raises NotFound for any other."""
+        owner, token = _named(path)
+        if owner != user or not await self._redis.command("DEL", keys.medium(user, token)):
+            raise _missing()
+        await self._redis.command("SREM", keys.media(user), token)
+
+    async def sizes(self, user: str) -> list[int]:
+        """The bytes that each of the user's files counts."""
+        tokens = texts(await self._redis.command("SMEMBERS", keys.media(user)))
+        found = await self._redis.pipeline([("HGET", keys.medium(user, token), "size") for token in tokens])
+        return [int(size) for size in found if size is not None]
+
+
+def _named(path: str) -> tuple[str, str]:
+    match = _ADDRESS.fullmatch(path.removeprefix(f"{PATH}/"))
+    if match is None or not NAME.match(match[1]):
+        raise _missing()
+    return match[1], match[2]
+
+
+def _missing() -> NotFound:
+    return NotFound("there is no such file")

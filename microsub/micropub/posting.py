@@ -1,0 +1,282 @@
+"""What sources post, change, delete and restore.
+
+A post goes the one way in (`posts.ingest`), after its text was read and cleaned in a parsing process, as a foreign
+document is. It is known in its source's feed by the token in its address, which nobody can guess. What was sent is kept
+with it, for the changes that may come.
+
+To send a post again makes no second one: what has a `uid` or a `url` is known by that, for good, and what has neither
+by all that it says, for ten minutes. So a sender that got no answer may repeat the request.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from microsub.errors import Forbidden, InvalidRequest, NotFound, PostGone
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.formats.wire import from_wire
+from microsub.kit.digests import base64url, sha256_hex, short_digest
+from microsub.micropub.properties import PostedItem, updated
+from microsub.micropub.sources import Source, source_in
+from microsub.model.jf2 import Card, Entry, Feed
+from microsub.parsing.pool import ParsePool
+from microsub.posts.entries import items_to_store
+from microsub.posts.ingest import Ingest
+from microsub.posts.items import Items
+from microsub.posts.values import ItemToStore, version_of
+from microsub.redis import keys
+from microsub.redis.lease import leased_in_turn
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import text
+
+PATH = "/posts"
+SENT_AGAIN = 600
+"""Seconds for which a post without a name of its own is known by what it says."""
+KEPT_DELETED = 30 * 86_400
+"""Seconds for which a deleted post can be restored."""
+
+POSTED = "posted"
+"""The field of a stored post with what was sent, as JSON."""
+
+_RESTORED = "restored "
+"""What stands before the token of a post that was restored, in the place of what it said."""
+
+_ADDRESS = re.compile(rf"{PATH}/([0-9]{{1,19}})\.([A-Za-z0-9_-]{{22}})")
+
+
+@dataclass(frozen=True, slots=True)
+class PostedPost:
+    """A stored post: `item` as it was sent, `entry` as readers see it, the id of both in the store."""
+
+    id: str
+    feed: FeedRecord
+    token: str
+    item: PostedItem
+    entry: Entry
+
+    @property
+    def path(self) -> str:
+        """Where its page is."""
+        return path_of(self.feed, self.token)
+
+
+def path_of(feed: FeedRecord, token: str) -> str:
+    """Where the page of a post is."""
+    return f"{PATH}/{feed.id}.{token}"
+
+
+class Posting:
+    """Posts of sources. `base` is the server's address, with which the addresses of posts begin.
+
+    Methods that are given an address raise InvalidRequest for one that is no post of the source.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        feeds: Feeds,
+        items: Items,
+        ingest: Ingest,
+        parser: ParsePool,
+        erase: Callable[[str], Awaitable[bool]],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`erase` deletes a post from all timelines and the store; whether there was one."""
+        self._redis = redis
+        self._feeds = feeds
+        self._items = items
+        self._ingest = ingest
+        self._parser = parser
+        self._erase = erase
+        self._clock = clock
+
+    async def token(self, source: Source, item: PostedItem, files: Sequence[bytes] = ()) -> str:
+        """The token by which the post is known: the same one where it is sent again, with the same `files`."""
+        for name in item.own_names[:1]:
+            return await self._restored(source, _derived(source, name))
+        said = b"\0".join((item.encoded(), *(sha256_hex(data).encode() for data in files)))
+        place = keys.posted_lately(source.user, sha256_hex(b"%b\0%b" % (source.id.encode(), said)))
+        made = secrets.token_urlsafe(16)
+        found = await self._redis.command("SET", place, made, "NX", "GET", "EX", SENT_AGAIN)
+        known = made if found is None else text(found)
+        if await self._redis.command("EXISTS", _deleted(source, known)):
+            # It was deleted since, and is meant to be there again.
+            await self._redis.command("SET", place, made, "EX", SENT_AGAIN)
+            return made
+        return known
+
+    async def create(self, source: Source, item: PostedItem, token: str, base: str) -> str:
+        """Store a post, or what has changed in one that is there; its address. One that has left the store by its age
+        doesn't come back; one that its source has deleted is restored.
+
+        Raises Forbidden where no channel takes what the source posts, ParseError.
+        """
+        feed = await self._feed(source)
+        async with leased_in_turn(self._redis, f"saving:{feed.id}"):
+            before = await self._items.by_guid(feed.id, token)
+            if before is None and await self._items.id_of(feed.id, token):
+                if await self._redis.command("EXISTS", _deleted(source, token)):
+                    return base + path_of(feed, await self._restore(source, feed, item, token, base))
+            else:
+                await self._store(source, feed, item, token, base, before)
+        return base + path_of(feed, token)
+
+    async def update(self, source: Source, address: str, document: Mapping[str, Any], base: str) -> str:
+        """Change a post as `document` says (`properties.updated`); its address."""
+        feed = await self._feed(source)
+        token = self._token_in(feed, address)
+        async with leased_in_turn(self._redis, f"saving:{feed.id}"):
+            before = await self._items.by_guid(feed.id, token)
+            item = _item_of(before)
+            if before is None or item is None:
+                raise _unknown(address)
+            await self._store(source, feed, updated(item, document), token, base, before)
+        return base + path_of(feed, token)
+
+    async def delete(self, source: Source, address: str) -> None:
+        """Delete a post everywhere; it can be restored for thirty days. One that is deleted is no error."""
+        feed = await self._feed(source)
+        token = self._token_in(feed, address)
+        row = await self._items.by_guid(feed.id, token)
+        item = _item_of(row)
+        if row is not None and item is not None:
+            await self._redis.command("SET", _deleted(source, token), _kept(row, item), "EX", KEPT_DELETED)
+            await self._erase(row["ID"])
+        elif not await self._items.id_of(feed.id, token):
+            raise _unknown(address)
+
+    async def undelete(self, source: Source, address: str, base: str) -> str:
+        """Restore a deleted post, which gets another address; that of a post that is there."""
+        feed = await self._feed(source)
+        token = self._token_in(feed, address)
+        if await self._items.by_guid(feed.id, token):
+            return base + path_of(feed, token)
+        current = await self._restored(source, token)
+        if current != token:
+            return base + path_of(feed, current)
+        kept = await self._redis.command("GET", _deleted(source, token))
+        if kept is None:
+            raise _unknown(address)
+        return base + path_of(feed, await self._restore(source, feed, PostedItem.read(kept), token, base))
+
+    async def item(self, source: Source, address: str) -> PostedItem:
+        """What was sent, with all changes since."""
+        feed = await self._feed(source)
+        item = _item_of(await self._items.by_guid(feed.id, self._token_in(feed, address)))
+        if item is None:
+            raise _unknown(address)
+        return item
+
+    async def newest(self, source: Source, limit: int, base: str) -> list[tuple[str, PostedItem]]:
+        """The latest posts of the source by address, those first that were changed last."""
+        feed = await self._feed(source)
+        rows = await self._items.get_many(await self._items.newest(feed.id, limit))
+        found = ((row, _item_of(row)) for row in rows if row)
+        return [(base + path_of(feed, row["guid"]), item) for row, item in found if item is not None]
+
+    async def page(self, path: str) -> PostedPost:
+        """The post at a path. Raises NotFound, and PostGone for one that was deleted or has left the store."""
+        feed_id, token = _parted(path) or ("", "")
+        feed = await self._feeds.get(feed_id) if feed_id else None
+        if feed is None or source_in(feed.url) is None:
+            raise NotFound("there is no such post")
+        row = await self._items.by_guid(feed.id, token)
+        item = _item_of(row)
+        if row is not None and item is not None:
+            return PostedPost(row["ID"], feed, token, item, from_wire(orjson.loads(row["Data"])))
+        if await self._items.id_of(feed.id, token):
+            raise PostGone
+        raise NotFound("there is no such post")
+
+    async def _feed(self, source: Source) -> FeedRecord:
+        """The source's feed. Raises Forbidden where no channel follows it."""
+        feed_id = await self._feeds.find(source.address)
+        found = await self._feeds.get(feed_id) if feed_id is not None else None
+        if found is None or not await self._feeds.subscribers(found.id):
+            raise Forbidden(f"no channel takes the posts of the source '{source.id}' any more")
+        return found
+
+    async def _restore(self, source: Source, feed: FeedRecord, item: PostedItem, former: str, base: str) -> str:
+        """Store what was deleted, under another token: what was deleted never comes back by its own. The new token."""
+        token = _derived(source, f"restored {former}")
+        await self._store(source, feed, item, token, base, await self._items.by_guid(feed.id, token))
+        await self._redis.command("SET", _deleted(source, former), _RESTORED + token, "EX", KEPT_DELETED)
+        return token
+
+    async def _restored(self, source: Source, token: str) -> str:
+        """The token that a post has now which had this one, and was deleted and restored perhaps."""
+        while True:
+            kept = text(await self._redis.command("GET", _deleted(source, token)) or b"")
+            if not kept.startswith(_RESTORED):
+                return token
+            token = kept.removeprefix(_RESTORED)
+
+    async def _store(
+        self,
+        source: Source,
+        feed: FeedRecord,
+        item: PostedItem,
+        token: str,
+        base: str,
+        before: Mapping[str, str] | None,
+    ) -> None:
+        now, own = self._clock(), base + path_of(feed, token)
+        entry = await self._parser.posted_entry(item.encoded(), own, (f"user {source.user}",))
+        post = _to_store(entry, item, token, own, source, now)
+        # Not older than what is there, whatever the clocks of other machines say.
+        version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
+        await self._ingest.add(feed, [post], now, version)
+
+    @staticmethod
+    def _token_in(feed: FeedRecord, address: str) -> str:
+        """The token in the address of a post of that feed, whatever server it names. Raises InvalidRequest."""
+        found = _parted(address[address.find(f"{PATH}/") :] if f"{PATH}/" in address else "")
+        if found is None or found[0] != feed.id:
+            raise _unknown(address)
+        return found[1]
+
+
+def _to_store(entry: Entry, item: PostedItem, token: str, own: str, source: Source, now: float) -> ItemToStore:
+    """The post as it is stored; `own` is the address of its page."""
+    shown = replace(entry, guid=token, url=entry.url or own, author=entry.author or Card(name=source.name))
+    post = items_to_store(Feed(source.address, "posted", entries=(shown,)), now)[0]
+    said = item.encoded()
+    return replace(post, hash=short_digest(post.hash.encode() + said), extra={**post.extra, POSTED: said.decode()})
+
+
+def _item_of(row: Mapping[str, str] | None) -> PostedItem | None:
+    return PostedItem.read(row[POSTED]) if row and POSTED in row else None
+
+
+def _kept(row: Mapping[str, str], item: PostedItem) -> bytes:
+    """What restores a post, with the time at which it was published."""
+    return replace(item, properties={"published": [row["Published"]], **item.properties}).encoded()
+
+
+def _derived(source: Source, name: str) -> str:
+    """The token of what has that name, which nobody can tell without the source's seed."""
+    return base64url(hmac.digest(source.seed.encode(), name.encode("utf-8", "replace"), "sha256"))[:22]
+
+
+def _deleted(source: Source, token: str) -> str:
+    """The key of what a deleted post said, or of the token under which it was restored."""
+    return keys.deleted_post(source.user, sha256_hex(f"{source.id}.{token}"))
+
+
+def _parted(path: str) -> tuple[str, str] | None:
+    """The feed and the token that a path names."""
+    match = _ADDRESS.fullmatch(path)
+    return (match[1], match[2]) if match is not None else None
+
+
+def _unknown(address: str) -> InvalidRequest:
+    return InvalidRequest(f"'url' can't be '{address[:200]}': expected the address of a post of this source")

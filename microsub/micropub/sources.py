@@ -1,0 +1,207 @@
+"""Sources: who may post into a channel of a user without a feed on the web, such as a script or an app.
+
+What a source posts lies in an internal feed (`feeds.internal`), which the channel follows; so its user moves it to
+another channel, or ends it, as any feed, and where no channel follows it, nothing can be posted. A source has one
+token, found by its mark, unless an app was given it on the page of consent: then its tokens are those of a grant.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import orjson
+
+from microsub.configuration.model import SourceConfig
+from microsub.errors import InvalidRequest, NotFound, QuotaReached
+from microsub.feeds.internal import InternalAddress
+from microsub.feeds.record import Feeds
+from microsub.identity.store import absent
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.grants import SOURCE_MARK, end_source
+from microsub.model.plaintext import unprintable
+from microsub.model.reader import NAME, POSTING_SCOPES, SAVED
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import fields, reading
+from microsub.redis.scripts import load
+from microsub.timelines.channels import MOST_OF_NAME, Channels, slug
+from microsub.timelines.following import Following
+
+KIND = "source"
+"""Internal feeds of sources."""
+
+_WRITE = load("source_write")
+_CHANGED_AT_ONCE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source of `user`; `id` is unique among that user's.
+
+    `name` is what readers see, `seed` a secret of which the addresses of its posts are made, `app` the `client_id` of
+    the app that was given it, or empty. Times are Unix seconds; `changed` is that of its name.
+    """
+
+    user: str
+    id: str
+    name: str
+    seed: str
+    created: float
+    changed: float = 0.0
+    app: str = ""
+
+    @property
+    def address(self) -> str:
+        """The address of its feed."""
+        return str(InternalAddress(self.user, KIND, self.id))
+
+
+class Sources:
+    """The sources of all users. Methods that are given a source's id raise NotFound where there is none."""
+
+    def __init__(
+        self, redis: Redis, accounts: Accounts, channels: Channels, feeds: Feeds, following: Following
+    ) -> None:
+        self._redis = redis
+        self._accounts = accounts
+        self._channels = channels
+        self._feeds = feeds
+        self._following = following
+
+    async def create(
+        self, user: str, uid: str, name: str, now: float, *, app: str = "", source: str = "", most: int = 0
+    ) -> Source:
+        """Make a source that posts into the channel, or find the one of the id `source`, which is let into it then.
+
+        Without an id it gets one of its name. Raises NotFound for a channel that isn't there, InvalidRequest for
+        `saved` and for a name or id that can't be one, QuotaReached where the user has `most` (0: any number).
+        """
+        name = _checked_name(name)
+        if source and not NAME.match(source):
+            raise InvalidRequest(f"'{source[:80]}' can't be the id of a source: expected 1 to 64 of A-Z a-z 0-9 _ -")
+        if uid == SAVED:
+            raise InvalidRequest("the channel 'saved' can't have a source: it holds what you save")
+        await self._channels.get(user, uid)
+        by_name = slug(name)[:48]
+        for wanted in (source,) if source else (by_name, f"{by_name}-{secrets.token_hex(4)}"):
+            made = Source(user, wanted, name, secrets.token_urlsafe(32), now, now, app)
+            if await self._write(made, most):
+                break
+        await self.lead(user, made.id, uid, now)
+        return await self.get(user, made.id)
+
+    async def lead(self, user: str, source: str, uid: str, now: float) -> None:
+        """Let the source post into that channel, and no other; what it has posted moves along."""
+        found = await self.get(user, source)
+        followed = await self._followers(found)
+        if uid in followed and len(followed) == 1:
+            return
+        if followed:
+            await self._following.move(user, uid, found.address, now)
+        else:
+            await self._following.follow(user, uid, found.address, now, found.name)
+
+    async def put(self, user: str, source: str, settings: SourceConfig, now: float) -> None:
+        """Make the source as backend.json declares it, or change it to that."""
+        uid, name = settings.channel, settings.name or source
+        made = await self.create(user, uid, name, now, source=source)
+        if made.name != name:
+            await self.rename(user, source, name, now)
+
+    async def rename(self, user: str, source: str, name: str, now: float) -> None:
+        """Give the source another name, which readers see from now on."""
+        for _ in range(_CHANGED_AT_ONCE):
+            found = await self.get(user, source)
+            changed = _encoded(Source(user, source, _checked_name(name), found.seed, found.created, now, found.app))
+            if await self._redis.script(_WRITE, self._keys(user), ["change", source, changed, _encoded(found)]):
+                break
+        for uid in await self._followers(found):
+            feed = await self._feeds.find(found.address)
+            if feed is not None:
+                await self._channels.update_subscription(user, uid, feed, name=name)
+
+    async def get(self, user: str, source: str) -> Source:
+        """The source of that id."""
+        found = await self._redis.command("HGET", keys.sources(user), source)
+        if found is None:
+            raise NotFound(f"there is no source '{source[:80]}'")
+        return _source(user, source, found)
+
+    async def all_of(self, user: str) -> list[Source]:
+        """The user's sources, the oldest first."""
+        found = fields(await self._redis.command("HGETALL", keys.sources(user)))
+        sources = [_source(user, source, value.encode()) for source, value in found.items()]
+        return sorted(sources, key=lambda source: (source.created, source.id))
+
+    async def of_app(self, user: str, app: str, uid: str) -> Source | None:
+        """The source with which that app posts into the channel already."""
+        for source in await self.all_of(user):
+            if source.app == app and uid in await self._followers(source):
+                return source
+        return None
+
+    async def channel_of(self, source: Source) -> str | None:
+        """The channel into which it posts; None where its user has ended that."""
+        return next(iter(await self._followers(source)), None)
+
+    async def _followers(self, source: Source) -> list[str]:
+        """The channels that follow its feed: more than one for a moment, while it moves."""
+        feed = await self._feeds.find(source.address)
+        everywhere = await self._channels.all_subscriptions(source.user) if feed is not None else {}
+        return [uid for uid, followed in everywhere.items() if any(one.feed == feed for one in followed)]
+
+    async def renew_token(self, user: str, source: str, now: float) -> str:
+        """A new token of the source, the only time that it is seen; the former one ends."""
+        found = await self.get(user, source)
+        mark = f"{SOURCE_MARK}{found.id}"
+        return await self._accounts.create_token(user, POSTING_SCOPES, found.name, now, mark=mark)
+
+    async def revoke(self, user: str, source: str) -> None:
+        """End the source with its token, and what its app was granted. What it has posted stays."""
+        await self.get(user, source)
+        await end_source(self._redis, user, source)
+        await self._redis.command("HDEL", keys.sources(user), source)
+        # One that was made by a consent that was under way.
+        await end_source(self._redis, user, source)
+
+    async def _write(self, source: Source, most: int) -> bool:
+        """Write a source; False where one of its id is there. Raises QuotaReached, NotFound for an unknown user."""
+        reply = await self._redis.script(
+            _WRITE, self._keys(source.user), ["create", source.id, _encoded(source), most or ""]
+        )
+        if reply < 0:
+            raise await absent(self._redis, source.user)
+        if reply > 1:
+            raise QuotaReached("sources", reply - 2, most)
+        return bool(reply)
+
+    @staticmethod
+    def _keys(user: str) -> list[str]:
+        return [keys.user(user), keys.sources(user)]
+
+
+def _checked_name(name: str) -> str:
+    found = " ".join(name.split())
+    if not found or len(found) > MOST_OF_NAME or unprintable(found):
+        raise InvalidRequest(f"'{name[:80]}' can't name a source: expected 1 to {MOST_OF_NAME} printable characters")
+    return found
+
+
+def _encoded(source: Source) -> bytes:
+    value = {"name": source.name, "seed": source.seed, "created": source.created, "changed": source.changed}
+    return orjson.dumps(value | ({"app": source.app} if source.app else {}), option=orjson.OPT_SORT_KEYS)
+
+
+def _source(user: str, source: str, value: bytes) -> Source:
+    with reading(f"{keys.sources(user)} {source}"):
+        found = orjson.loads(value)
+        return Source(
+            user, source, found["name"], found["seed"], found["created"], found["changed"], found.get("app", "")
+        )
+
+
+def source_in(address: str) -> str | None:
+    """The id of the source whose feed has that address; None for any other."""
+    found = InternalAddress.of(address)
+    return found.name if found is not None and found.kind == KIND else None

@@ -1,0 +1,325 @@
+"""What senders send, beyond the public suite: other shapes, repeated requests, and what is others'."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from microsub.configuration.model import InstanceSettings, Quotas
+from microsub.micropub.media import MOST_BYTES
+from microsub.micropub.posting import SENT_AGAIN
+from tests.micropub.conftest import BASE, SourceClient, items, source_of
+from tests.support.reader import Reader
+from tests.support.world import World
+
+JPEG = b"\xff\xd8\xff\xe0" + b"j" * 50
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/jf2+json"])
+async def test_jf2(sender: SourceClient, alice: Reader, kind: str) -> None:
+    """As Aperture takes it: single values, content with HTML, an author as an object, a published time of its own."""
+    post = {
+        "type": "entry",
+        "name": "A title",
+        "content": {"html": "<p>Hi <i>there</i></p>", "text": "Hi there"},
+        "author": {"type": "card", "name": "Bot", "url": "https://bot.example/"},
+        "category": "one",
+        "published": "2023-11-01T12:00:00+00:00",
+        "url": "https://bot.example/1",
+    }
+    await sender.post(content=json.dumps(post).encode(), headers={"Content-Type": kind})
+    (item,) = await items(alice)
+    assert (item["name"], item["content"]["html"], item["category"]) == ("A title", "<p>Hi <i>there</i></p>", ["one"])
+    assert (item["author"]["name"], item["url"]) == ("Bot", "https://bot.example/1")
+    assert (item["published"], item["_is_read"]) == ("2023-11-01T12:00:00+00:00", False)
+
+
+async def test_fields_in_every_spelling(sender: SourceClient, alice: Reader) -> None:
+    """Brackets, numbers, parts of a value; `h` may be missing; without a Content-Type it is a form."""
+    body = b"category[1]=b&category[0]=a&content[html]=%3Cb%3Ex%3C/b%3E&photo[0][value]=https://p.example/1&photo[0][alt]=A"
+    address = await sender.post(content=body)
+    assert await sender.stored(address) == {
+        "category": ["a", "b"],
+        "content": [{"html": "<b>x</b>"}],
+        "photo": [{"value": "https://p.example/1", "alt": "A"}],
+    }
+    (item,) = await items(alice)
+    assert (item["category"], item["photo"]) == (["a", "b"], ["https://p.example/1"])
+
+
+async def test_commands_are_left_out_and_unknown_properties_kept(sender: SourceClient) -> None:
+    """Neither is an error."""
+    address = await sender.note("x", **{"mp-slug": "s", "mp-syndicate-to[]": "https://a.example/", "x-mood": "fine"})
+    assert await sender.stored(address) == {"content": ["x"], "x-mood": ["fine"]}
+
+
+async def test_other_kinds_of_posts(sender: SourceClient, alice: Reader) -> None:
+    """A reply, a like, an event and a check-in are what readers take them for."""
+    await sender.post(data={"content": "Yes", "in-reply-to": "https://a.example/1"})
+    await sender.post(data={"like-of": "https://a.example/2"})
+    await sender.post(data={"h": "event", "name": "Party", "start": "2026-12-24T18:00:00+01:00"})
+    place = {"type": ["h-card"], "properties": {"name": ["Café"], "latitude": ["52.5"], "longitude": ["13.4"]}}
+    await sender.post(json={"type": ["h-entry"], "properties": {"checkin": [place]}})
+    found = {item["post-type"]: item for item in await items(alice)}
+    assert found.keys() == {"reply", "like", "event", "checkin"}
+    assert found["checkin"]["checkin"]["latitude"] == "52.5"
+
+
+async def test_a_request_that_is_repeated_makes_one_post(sender: SourceClient, alice: Reader, server: World) -> None:
+    """Within ten minutes by all that it says, files too; after that the same words are another post."""
+    files = {"photo": ("a.jpg", JPEG, "image/jpeg")}
+    first = [await sender.note("again"), await sender.post(data={"content": "pictured"}, files=files)]
+    again = [await sender.note("again"), await sender.post(data={"content": "pictured"}, files=files)]
+    assert (first, len(await items(alice))) == (again, 2)
+    for name in await server.redis.command("KEYS", "user:{alice}:posted:*"):
+        assert 0 < await server.redis.command("TTL", name) <= SENT_AGAIN
+        await server.redis.command("DEL", name)
+    assert await sender.note("again") != first[0]
+    assert len(await items(alice)) == 3
+
+
+@pytest.mark.parametrize("name", ["uid", "url"])
+async def test_what_has_a_name_is_one_post_for_good(
+    sender: SourceClient, alice: Reader, server: World, name: str
+) -> None:
+    """Sent again with other words it is changed, and keeps its place and whether it was read."""
+    first = await sender.note("before", **{name: "https://a.example/status"})
+    (item,) = await items(alice)
+    await alice.post(action="timeline", method="mark_read", channel="home", entry=item["_id"])
+    server.clock.advance(86_400)
+    assert await sender.note("after", **{name: "https://a.example/status"}) == first
+    (changed,) = await items(alice)
+    assert (changed["_id"], changed["content"]["text"], changed["_is_read"]) == (item["_id"], "after", True)
+
+
+async def test_a_deleted_post_that_is_sent_again_is_there_again(sender: SourceClient, alice: Reader) -> None:
+    """Named or not; the address is another one, and stays that."""
+    for fields in ({}, {"uid": "status"}):
+        first = await sender.note("here", **fields)
+        await sender.send(204, data={"action": "delete", "url": first})
+        second = await sender.note("here", **fields)
+        assert second != first
+        assert await sender.note("here", **fields) == second
+        assert len(await items(alice)) == 1
+        await sender.send(204, data={"action": "delete", "url": second})
+
+
+async def test_a_source_has_no_hold_on_anothers_posts(
+    sender: SourceClient, server: World, alice: Reader, bob: Reader
+) -> None:
+    """Neither of the same user nor of another one, nor by uid; nobody's feed is read by such an address."""
+    address = await sender.note("mine", uid="status")
+    feed = await server.publish("https://blog.example/feed")
+    for other in (await source_of(server, "alice", "later"), await source_of(server, "bob")):
+        for action in ({"action": "delete"}, {"action": "undelete"}, {"action": "update", "replace": {"name": ["x"]}}):
+            await other.send(400, json={**action, "url": address})
+        await other.get(400, q="source", url=address)
+        assert (await other.get(q="source"))["items"] == []
+        assert await other.note("theirs", uid="status") != address
+    assert [item["content"]["text"] for item in await items(alice)] == ["mine"]
+    assert [item["content"]["text"] for item in await items(bob)] == ["theirs"]
+    assert (await server.client.get(f"/posts/{feed.id}.{'x' * 22}")).status_code == 404
+
+
+async def test_the_page_of_a_post(sender: SourceClient, server: World) -> None:
+    """For everybody who has the address; it runs nothing, is kept by no cache and found by no search engine."""
+    address = await sender.post(json={"properties": {"name": ["A <title>"], "content": [{"html": "<p>Text</p>"}]}})
+    page = await server.client.get(address)
+    assert page.status_code == 200
+    assert "A &lt;title&gt;" in page.text
+    assert "<p>Text</p>" in page.text
+    assert "script" not in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert (page.headers["x-robots-tag"], page.headers["referrer-policy"]) == ("noindex", "no-referrer")
+    assert address.rpartition(".")[2] not in str((await server.client.get(address[:-1] + "!")).json())
+
+
+async def test_the_latest_posts(sender: SourceClient) -> None:
+    """`q=source` without an address lists them, the latest first."""
+    first, second = await sender.note("one"), await sender.note("two")
+    found = (await sender.get(q="source"))["items"]
+    assert {one["url"] for one in found} == {first, second}
+    assert len((await sender.get(q="source", limit=1))["items"]) == 1
+    for query in ({"q": "nothing"}, {}, {"q": "source", "limit": "x"}):
+        await sender.get(400, **query)
+
+
+async def test_a_source_follows_its_feed(sender: SourceClient, alice: Reader, server: World) -> None:
+    """Moved to another channel, it posts there; where its user unfollows it, it posts nowhere, and says why."""
+    await sender.note("one")
+    await alice.post(action="follow", method="update", channel="later", url=sender.source.address)
+    await sender.note("two")
+    assert len(await items(alice, "later")) == 2
+    assert (await sender.get(q="channel"))["channels"] == [{"uid": "later", "name": "Later"}]
+    await alice.post(action="unfollow", channel="later", url=sender.source.address)
+    assert (await sender.send(403, data={"content": "x"})).json()["error"] == "forbidden"
+    assert (await sender.get(q="channel"))["channels"] == []
+
+
+async def test_a_revoked_source_and_a_removed_user(sender: SourceClient, alice: Reader, server: World) -> None:
+    """The token is worth nothing from then on; what was posted stays."""
+    await sender.note("one")
+    former, sender.token = sender.token, await server.sources.renew_token("alice", sender.source.id, server.now)
+    await sender.send(401, token=former, data={"content": "x"})
+    await sender.note("two")
+    await server.sources.revoke("alice", sender.source.id)
+    await sender.send(401, data={"content": "x"})
+    assert len(await items(alice)) == 2
+    other = await source_of(server, "bob") if await server.accounts.user("bob") else await source_of(server, "alice")
+    await server.accounts.disable_user(other.source.user, server.now)
+    await other.send(401, data={"content": "x"})
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+async def test_files_are_never_documents(sender: SourceClient, server: World) -> None:
+    """Their bytes say what they are, whatever their names and declared types: the rest is a download."""
+    html, svg = b"<!doctype html><script>alert(1)</script>", b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+    for data, name, kind in (
+        (html, "a.jpg", "image/jpeg"),
+        (svg, "a.svg", "image/svg+xml"),
+        (b"x" * 9, "../../etc/passwd", "text/html"),
+    ):
+        reply = await sender.send(path="/media", files={"file": (name, data, kind)})
+        address = reply.headers["location"]
+        assert name.rpartition("/")[2] not in address
+        found = await server.client.get(address)
+        assert (found.content, found.headers["content-type"]) == (data, "application/octet-stream")
+        assert (found.headers["content-disposition"], found.headers["x-content-type-options"]) == (
+            "attachment",
+            "nosniff",
+        )
+        assert "sandbox" in found.headers["content-security-policy"]
+    picture = (await sender.send(path="/media", files={"file": ("x.html", JPEG, "text/html")})).headers["location"]
+    assert picture.endswith(".jpg")
+    assert (await server.client.get(picture)).headers["content-disposition"] == "inline"
+
+
+async def test_the_same_file_is_kept_once_and_goes_when_its_user_says_so(
+    sender: SourceClient, server: World, bob: Reader
+) -> None:
+    """Others can't delete it, and have another address for the same bytes."""
+    send = {"path": "/media", "files": {"file": ("a.jpg", JPEG, "image/jpeg")}}
+    first, again = [(await sender.send(**send)).headers["location"] for _ in range(2)]  # type: ignore[arg-type]
+    assert first == again
+    other = await source_of(server, "bob")
+    assert (await other.send(**send)).headers["location"] != first  # type: ignore[arg-type]
+    gone = {"path": "/media", "data": {"action": "delete", "url": first}}
+    await other.send(400, **gone)  # type: ignore[arg-type]
+    await sender.send(204, **gone)  # type: ignore[arg-type]
+    assert (await server.client.get(first)).status_code == 404
+    await sender.send(400, path="/media", data={"x": "y"})
+
+
+async def test_files_have_a_quota(sender: SourceClient, server: World) -> None:
+    """Of bytes for each user; what is over it is refused, and the post with it."""
+    server.settings = InstanceSettings(quotas=Quotas(media=40_000))
+    files = {"file": ("a.jpg", JPEG, "image/jpeg")}
+    await sender.send(path="/media", files=files)
+    await sender.send(path="/media", files={"file": ("b.jpg", JPEG + b"2", "image/jpeg")})
+    reply = await sender.send(403, path="/media", files={"file": ("c.jpg", JPEG + b"3", "image/jpeg")})
+    assert "bytes of files" in reply.json()["error_description"]
+    await sender.send(403, data={"content": "x"}, files={"photo": ("c.jpg", JPEG + b"3", "image/jpeg")})
+    assert (await sender.get(q="source"))["items"] == []
+
+
+async def test_sources_have_a_quota(sender: SourceClient, server: World) -> None:
+    """However many are made at once."""
+    with pytest.raises(Exception, match="the limit for sources"):
+        await server.sources.create("alice", "home", "Another", server.now, most=1)
+
+
+# --- hostile --------------------------------------------------------------------------------------------------------
+
+
+def nested(depth: int) -> Any:
+    value: Any = "x"
+    for _ in range(depth):
+        value = {"type": ["h-cite"], "properties": {"content": [value]}}
+    return value
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"json": {"type": ["h-entry"], "properties": {f"p{n}": ["x"] for n in range(10_000)}}},
+        {"data": {f"p{n}": "x" for n in range(9_000)}},
+        {"data": {f"p{n}": "x" for n in range(20_000)}},
+        {"json": {"properties": {"category": ["x"] * 5_000}}},
+        {"json": {"properties": {"x": [nested(60)]}}},
+        {
+            "content": b'{"properties":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+            "headers": JSON,
+        },
+        {"content": b"{" * 100, "headers": JSON},
+        {"content": b"[]", "headers": JSON},
+        {"json": {"properties": []}},
+        {"json": {"type": ["<script>"], "properties": {"content": ["x"]}}},
+        {"json": {"type": {"a": 1}, "properties": {"content": ["x"]}}},
+        {"json": {"action": "explode", "url": BASE}},
+        {"json": {"action": ["delete", "update"], "url": BASE}},
+        {"json": {"action": "delete"}},
+        {"json": {"access_token": {"a": 1}}},
+        {"data": {"h": "entry"}},
+        {"data": {"action": "update", "url": BASE}},
+        {"json": {}},
+        {"content": b"\xff\xfe", "headers": JSON},
+        {"content": b"x", "headers": {"Content-Type": "multipart/form-data"}},
+        {"content": b"x", "headers": {"Content-Type": "image/png"}},
+        {"json": {"properties": {"content": ["x" * 600_000]}}},
+        {"data": {"content": "x"}, "files": [("photo", (f"{n}", JPEG)) for n in range(30)]},
+        {"data": {"content": "x"}, "files": {"photo": ("empty", b"")}},
+    ],
+    ids=lambda found: next(iter(found)),
+)
+async def test_what_can_not_be_used_is_refused_and_stores_nothing(
+    sender: SourceClient, alice: Reader, request_: dict[str, Any]
+) -> None:
+    """With 400 and a sentence, whatever it is."""
+    reply = await sender.send(400, **request_)
+    assert reply.json()["error"] == "invalid_request"
+    assert (await sender.get(q="source"))["items"] == []
+    assert await items(alice) == []
+
+
+async def test_too_large_a_body_is_refused_before_it_is_read(sender: SourceClient) -> None:
+    """Of JSON and forms one megabyte, of files ten; without a token in the header as much as anybody may send."""
+    await sender.send(413, content=b"content=" + b"x" * (1 << 20))
+    await sender.send(413, path="/media", files={"file": ("a", b"x" * (MOST_BYTES + (2 << 20)))})
+    await sender.send(400, path="/media", files={"file": ("a", b"x" * (MOST_BYTES + 1))})
+    await sender.send(413, token=None, data={"access_token": sender.token, "content": "x" * 70_000})
+
+
+async def test_scripts_and_addresses_that_run_are_cleaned(sender: SourceClient, alice: Reader) -> None:
+    """As of any publisher, wherever they stand."""
+    bad = "javascript:alert(1)"
+    post = {
+        "content": [{"html": f'<p onclick="x()">a</p><a href="{bad}">b</a><iframe src="https://a.example/"></iframe>'}],
+        "photo": [bad],
+        "url": [bad],
+        "author": [{"type": ["h-card"], "properties": {"url": [bad], "photo": [bad], "name": ["<b>x</b>"]}}],
+        "in-reply-to": [bad, {"type": ["h-cite"], "properties": {"url": [bad], "content": [{"html": "<script>x"}]}}],
+    }
+    await sender.post(json={"type": ["h-entry"], "properties": post})
+    (item,) = await items(alice)
+    shown = json.dumps(item)
+    assert "javascript" not in shown
+    assert "onclick" not in shown
+    assert "<script" not in shown
+    assert "iframe" not in shown
+    assert item["url"].startswith(BASE)
+
+
+async def test_rates_are_limited(sender: SourceClient, server: World) -> None:
+    """120 requests to post a minute for each source; guesses at addresses are counted for each network."""
+    statuses = [
+        (await server.client.post("/micropub", headers={"Authorization": f"Bearer {sender.token}"})).status_code
+        for _ in range(121)
+    ]
+    assert (statuses[-1], set(statuses[:-1])) == (429, {400})
+    guesses = [(await server.client.get(f"/media/alice.{'x' * 22}")).status_code for _ in range(31)]
+    assert (guesses[0], guesses[-1]) == (404, 429)
