@@ -17,7 +17,6 @@ from microsub.cli.options import (
     FETCH_FLAGS,
     STORE_FLAGS,
     as_instant,
-    counted,
     fail,
     on_stores,
     print_json,
@@ -28,7 +27,7 @@ from microsub.cli.options import (
 )
 from microsub.cli.transfer import user_export, user_import
 from microsub.kit.identifiers import PROFILE, unfit_profile
-from microsub.model.plaintext import escaped
+from microsub.model.plaintext import counted, escaped
 from microsub.model.reader import ALL_SCOPES, STANDING, read_scopes
 from microsub.settings import Settings, mask_password
 

@@ -12,9 +12,10 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, run, say, settings_flags
+from microsub.cli.options import FAILED, STORE_FLAGS, fail, print_json, run, say, settings_flags
 from microsub.cli.transfer import import_freshrss, import_miniflux, import_starred
 from microsub.errors import ConfigError, MicrosubError
+from microsub.model.plaintext import counted
 from microsub.settings import Settings
 
 if TYPE_CHECKING:

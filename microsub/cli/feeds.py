@@ -22,7 +22,6 @@ from microsub.cli.options import (
     as_instant,
     as_push,
     clear_line,
-    counted,
     fail,
     on_stores,
     print_json,
@@ -32,7 +31,7 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.errors import FetchError, MicrosubError, ParseError
-from microsub.model.plaintext import escaped, on_one_line
+from microsub.model.plaintext import counted, escaped, on_one_line
 from microsub.settings import Settings
 
 if TYPE_CHECKING:

@@ -196,11 +196,6 @@ DAYS = FiniteRange(min=0, min_open=True, max=36_500)
 """How long a token may be good: a century is as good as for ever, and dates stay within calendars."""
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things in words: `1 user`, `2 users`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def as_instant(at: float | None) -> str | None:
     """A Unix time as JSON has it: ISO 8601 in UTC."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

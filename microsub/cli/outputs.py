@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import as_instant, counted, fail, on_stores, print_json, say
+from microsub.cli.options import as_instant, fail, on_stores, print_json, say
 from microsub.errors import InvalidRequest
-from microsub.model.plaintext import on_one_line
+from microsub.model.plaintext import counted, on_one_line
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
         if as_json:
             print_json([feed.as_dict(settings.public_url, size) for feed, size in zip(feeds, sizes, strict=True)])
         else:
-            _print_feeds(feeds, sizes, settings.public_url)
+            _print_feeds(feeds, sizes, settings)
         return
     feed = await stores.outputs.get(user, name)
     await wiring.stores.output_contents(stores).refresh(feed, time.time())
@@ -106,46 +106,53 @@ async def output_list(settings: Settings, stores: Stores, user: str, name: str |
         return
     for item in items:
         say(f"{item.id}  {item.state}  {counted(item.impressions, 'impression')}  {as_instant(item.edited)}")
-    if not items and feed.settings.search:
-        say(f"the search of '{name}' has brought nothing yet; it is made when the feed is asked for")
-    elif not items:
-        say(f"nothing was put into '{name}' yet: microsub output add {user} {name} ITEM")
+    if not items:
+        say(_why_empty(feed))
+
+
+def _takes_items(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A command on items of an output feed: USER NAME ITEM..., and the stores."""
+    wrapped = on_stores()(command)
+    wrapped = click.argument("items", metavar="ITEM...", nargs=-1, required=True, callback=_item_ids)(wrapped)
+    return click.argument("user")(click.argument("name")(wrapped))
+
+
+def _item_ids(context: click.Context, parameter: click.Parameter, items: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids, each once, in their order."""
+    for item in items:
+        if not (item.isascii() and item.isdecimal() and len(item) < 20):
+            raise click.BadParameter(f"'{item[:80]}' is no id of an item: expected a number, the '_id' that apps see")
+    return tuple(dict.fromkeys(items))
 
 
 @output.command("add")
-@click.argument("user")
-@click.argument("name")
-@click.argument("items", metavar="ITEM...", nargs=-1, required=True)
-@on_stores()
+@_takes_items
 async def output_add(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
     """Publish items of USER's channels in the output feed NAME.
 
     ITEM is an id, the `_id` that apps see. Items that are in the feed already stay as they are.
     """
-    await _edit(settings, stores, user, name, items, lambda contents: contents.add, "published")
+    contents = await _contents(settings, stores, user)
+    _say_edited(await contents.add(user, name, items, time.time()), items, "published", f"the channels of {user}")
 
 
 @output.command("publish")
-@click.argument("user")
-@click.argument("name")
-@click.argument("items", metavar="ITEM...", nargs=-1, required=True)
-@on_stores()
+@_takes_items
 async def output_publish(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
-    """Publish items afresh, imported ones too.
+    """Publish items again, imported ones too.
 
     Their impressions are counted from zero.
     """
-    await _edit(settings, stores, user, name, items, lambda contents: contents.publish, "published")
+    contents = await _contents(settings, stores, user)
+    _say_edited(await contents.publish(user, name, items, time.time()), items, "published", f"the channels of {user}")
 
 
 @output.command("remove")
-@click.argument("user")
-@click.argument("name")
-@click.argument("items", metavar="ITEM...", nargs=-1, required=True)
-@on_stores()
+@_takes_items
 async def output_remove(settings: Settings, stores: Stores, user: str, name: str, items: tuple[str, ...]) -> None:
     """Take items out of the output feed NAME."""
-    await _edit(settings, stores, user, name, items, lambda contents: contents.remove, "removed")
+    contents = await _contents(settings, stores, user)
+    _say_edited(await contents.remove(user, name, items, time.time()), items, "removed", f"'{name}'")
 
 
 @output.command("renew")
@@ -191,24 +198,18 @@ async def output_delete(settings: Settings, stores: Stores, user: str, name: str
     say(f"output feed '{name}' deleted")
 
 
-async def _edit(
-    settings: Settings,
-    stores: Stores,
-    user: str,
-    name: str,
-    items: Sequence[str],
-    what: Callable[[OutputContents], Callable[[str, str, Sequence[str], float], Awaitable[Edited]]],
-    done: str,
-) -> None:
+async def _contents(settings: Settings, stores: Stores, user: str) -> OutputContents:
+    """What changes items of output feeds. Raises as `require_user` does."""
     await wiring.backend.require_user(settings, stores, user, enabled=True)
-    strange = [item for item in items if not (item.isascii() and item.isdecimal() and len(item) < 20)]
-    if strange:
-        fail(f"'{strange[0][:80]}' is no id of an item: expected a number, the '_id' that apps see")
-    edited = await what(wiring.stores.output_contents(stores))(user, name, items, time.time())
+    return wiring.stores.output_contents(stores)
+
+
+def _say_edited(edited: Edited, items: Sequence[str], done: str, place: str) -> None:
+    """Print what was done; ends the program where the `place` had none of the items."""
     if edited.unknown:
-        say(f"not found in the channels of {user}: {', '.join(edited.unknown)}", err=True)
+        say(f"not found in {place}: {', '.join(edited.unknown)}", err=True)
     say(f"{counted(edited.changed, 'item')} {done}")
-    if len(edited.unknown) == len(set(items)):
+    if len(edited.unknown) == len(items):
         fail("nothing was changed")
 
 
@@ -216,6 +217,15 @@ async def _changed(settings: Settings, stores: Stores) -> None:
     """What was done by command stands in backend.json, where that is written back."""
     if settings.writes_back:
         await wiring.backend.configuration(settings, stores).write_back()
+
+
+def _why_empty(feed: OutputFeed) -> str:
+    name, channel = feed.name, feed.settings.channel
+    if feed.settings.search:
+        return f"the search of '{name}' has brought nothing yet; it is made when the feed is asked for"
+    if channel:
+        return f"the channel '{channel}' has brought nothing yet; what comes there and passes the filters is taken in"
+    return f"nothing was put into '{name}' yet: microsub output add {feed.user} {name} ITEM"
 
 
 async def _items(stores: Stores, feed: OutputFeed) -> list[OutputItem]:
@@ -233,12 +243,22 @@ def _print_addresses(feed: OutputFeed, settings: Settings, as_json: bool) -> Non
     say(feed.name)
     for form, address in addresses.items():
         say(f"{form:5} {address}")
+    _say_assumed(settings)
 
 
-def _print_feeds(feeds: Sequence[OutputFeed], sizes: Sequence[tuple[int, int]], base: str) -> None:
+def _say_assumed(settings: Settings) -> None:
+    """Say what addresses are made of where nobody said how the world reaches the server."""
+    if settings.base_url is None:
+        say(f"MICROSUB_BASE_URL isn't set, so these addresses assume a server on this machine at port {settings.port}; "
+            "set it to the address at which others reach the server", err=True)  # fmt: skip
+
+
+def _print_feeds(feeds: Sequence[OutputFeed], sizes: Sequence[tuple[int, int]], settings: Settings) -> None:
     for feed, (published, imported) in zip(feeds, sizes, strict=True):
         say(f"{feed.name}  {on_one_line(feed.title)}  {published} published, {imported} imported")
-        for form, address in feed.addresses(base).items():
+        for form, address in feed.addresses(settings.public_url).items():
             say(f"  {form:5} {address}")
-    if not feeds:
+    if feeds:
+        _say_assumed(settings)
+    else:
         say("no output feeds")

@@ -15,7 +15,6 @@ from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     FAILED,
     as_instant,
-    counted,
     fail,
     on_stores,
     print_json,
@@ -23,7 +22,7 @@ from microsub.cli.options import (
     say_json,
 )
 from microsub.errors import StoreUnavailable
-from microsub.model.plaintext import escaped
+from microsub.model.plaintext import counted, escaped
 from microsub.settings import Settings
 
 if TYPE_CHECKING:

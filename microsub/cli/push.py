@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from microsub.cli.groups import Group
-from microsub.cli.options import as_instant, as_push, counted, on_stores, print_json, say
-from microsub.model.plaintext import escaped, on_one_line
+from microsub.cli.options import as_instant, as_push, on_stores, print_json, say
+from microsub.model.plaintext import counted, escaped, on_one_line
 from microsub.settings import Settings
 
 if TYPE_CHECKING:

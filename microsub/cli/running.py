@@ -28,12 +28,13 @@ import uvicorn
 
 from microsub import metrics, wiring
 from microsub.cli import THRESHOLD
-from microsub.cli.options import counted, fail, say
+from microsub.cli.options import fail, say
 from microsub.cli.webport import bounded, look_at_all
 from microsub.configuration.sync import first
 from microsub.errors import MicrosubError
 from microsub.kit.urls import parts_of
 from microsub.logs import set_up_logs
+from microsub.model.plaintext import counted
 from microsub.settings import Network, Settings, read_settings, variables
 
 log = structlog.get_logger(__name__)

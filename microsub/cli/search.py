@@ -10,7 +10,8 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import SEARCH_FLAGS, as_instant, counted, fail, on_stores, print_json, say
+from microsub.cli.options import SEARCH_FLAGS, as_instant, fail, on_stores, print_json, say
+from microsub.model.plaintext import counted
 
 if TYPE_CHECKING:
     from microsub.search.replica import IndexFigures

@@ -13,11 +13,27 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Command, Group
-from microsub.cli.options import counted, fail, on_stores, print_json, say
+from microsub.cli.options import fail, on_stores, print_json, say
+from microsub.model.plaintext import counted
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.wiring.stores import Stores
+
+
+class _OfUserAndFile(Command):
+    """A command with the arguments USER and FILE, in its own order; the other order is named as such."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Command`."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            if error.param is None or error.param.name != "file" or not any(Path(one).is_file() for one in given):
+                raise
+            names = [one.make_metavar(ctx) for one in self.params if isinstance(one, click.Argument)]
+            raise click.UsageError(f"the order is {' '.join(names)}: {error.format_message()}", ctx) from None
 
 
 @click.group(cls=Group)
@@ -25,7 +41,7 @@ def opml() -> None:
     """Import and export lists of feeds."""
 
 
-@opml.command("import")
+@opml.command("import", cls=_OfUserAndFile)
 @click.argument("user_name", metavar="USER")
 @click.argument("file", type=click.File("rb"))
 @click.option("--channel", metavar="NAME", default="Home", show_default=True, help="Channel for feeds in no folder.")
@@ -132,7 +148,7 @@ async def user_export(settings: Settings, stores: Stores, user_name: str, file: 
     say(f"wrote {counted(count, 'line')} to {file}")
 
 
-@click.command("import", cls=Command)
+@click.command("import", cls=_OfUserAndFile)
 @click.argument("user_name", metavar="USER")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
@@ -196,7 +212,7 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
             options.append(click.option("--unread", "unread_too", is_flag=True, help=text))
         for option in options[::-1]:
             command = option(command)
-        return click.command(kind, cls=Command)(command)
+        return click.command(kind, cls=_OfUserAndFile)(command)
 
     return decorate
 

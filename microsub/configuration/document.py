@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from microsub.configuration import json_text, legacy
 from microsub.configuration.json_text import JsonText, Path, expand, has_variable, show
 from microsub.configuration.legacy import ENDPOINT_UNUSED
-from microsub.configuration.model import NAME, URL, Backend, FeedConfig, check_shape, decode, kind_at
+from microsub.configuration.model import NAME, URL, Backend, FeedConfig, OutputConfig, check_shape, decode, kind_at
 from microsub.errors import ConfigError
 from microsub.kit.urls import canonical_feed_url, is_usable, normalise_person, parts_of
 from microsub.model.settings import NOTES, POST_TYPES
 from microsub.settings import mask_password
+
+if TYPE_CHECKING:
+    from microsub.configuration.facts import Change
 
 UNUSABLE_UIDS = ("global", "saved")
 """Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""
@@ -188,6 +191,17 @@ def validate(document: Any, findings: BackendFindings) -> None:
     if isinstance(document, Mapping):
         _check_users(document, findings)
         _check_instance(document, findings)
+
+
+def channelless(document: BackendDocument, changes: Iterable[Change]) -> tuple[ConfigError, ...]:
+    """Errors of a valid document whose `changes` give output feeds and sources channels that their users won't have."""
+    findings = BackendFindings(document.file, document.source)
+    for change in changes:
+        kind = "outputs" if isinstance(change.value, OutputConfig) else "sources"
+        path = ("users", change.user, kind, change.uid, "channel")
+        written = findings.written(path, change.value.channel)
+        findings.wrong(path, f"{written}, which is no channel of '{change.user}'", "the uid of one of their channels")
+    return findings.errors()
 
 
 # --- what single values may be ------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from microsub.configuration.document import (
     BackendDocument,
     BackendFindings,
     BackendReport,
+    channelless,
     describe,
     examine,
     parse,
@@ -37,7 +38,7 @@ from microsub.configuration.document import (
 from microsub.configuration.facts import WRITTEN, Change, Clash, Current, Forms, Merge, declarations, edited, merge
 from microsub.configuration.file import BackendFile, FileState, origin, pause, said, since_saved
 from microsub.configuration.json_text import rewrite
-from microsub.configuration.model import Backend, OutputConfig, UserConfig
+from microsub.configuration.model import Backend, UserConfig
 from microsub.configuration.store import Applied, AppliedFile
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
 
@@ -299,7 +300,7 @@ class Configuration:
                 "a site of their own for each user, since signing in with it leads to one account; "
                 f"see 'microsub user list', and 'microsub user remove {clash.other}'",
             )
-        return (*findings.errors(), *channelless(document, merged))
+        return (*findings.errors(), *channelless(document, merged.channelless))
 
     def _begun_from(self, digest: str, last: Backend, file: Backend) -> Backend:
         """What the edit to `file` is measured by: `last`, of that digest, or an earlier version.
@@ -570,21 +571,6 @@ class Status:
 
     problems: tuple[ConfigError, ...] = ()
     lost: bool = False
-
-
-def channelless(document: BackendDocument, merged: Merge) -> tuple[ConfigError, ...]:
-    """Errors of a valid document: output feeds and sources of channels that their users won't have."""
-    findings = BackendFindings(document.file, document.source)
-    for change in merged.channelless:
-        channel = change.value.channel
-        kind = "outputs" if isinstance(change.value, OutputConfig) else "sources"
-        path = ("users", change.user, kind, change.uid, "channel")
-        findings.wrong(
-            path,
-            f"{findings.written(path, channel)}, which is no channel of '{change.user}'",
-            "the uid of one of their channels",
-        )
-    return findings.errors()
 
 
 class Notices:

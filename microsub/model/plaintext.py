@@ -56,3 +56,8 @@ def shown(text: str) -> str:
     """`text` short and harmless enough to be quoted in an error message."""
     short = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
     return "".join(letter if letter.isprintable() else "�" for letter in short)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 user`, `2 users`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

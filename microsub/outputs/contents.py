@@ -78,7 +78,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """How many items of an output feed were changed, and which ids are no items of the user."""
+    """How many items of an output feed were changed, and which ids are no items of the user, or of the feed."""
 
     changed: int
     unknown: tuple[str, ...] = ()
@@ -128,9 +128,11 @@ class OutputContents:
         return await self._publish(user, name, ids, "publish", now)
 
     async def remove(self, user: str, name: str, ids: Sequence[str], now: float) -> Edited:
-        """Take items out of the feed. Raises NotFound."""
+        """Take items out of the feed; those that aren't in it are unknown. Raises NotFound."""
         feed = await self._store.get(user, name)
-        return Edited(await self._store.edit(feed, "remove", dict.fromkeys(ids, ""), now))
+        there = await self._store.among(feed, list(dict.fromkeys(ids)))
+        changed = await self._store.edit(feed, "remove", dict.fromkeys(there, ""), now)
+        return Edited(changed, tuple(item for item in dict.fromkeys(ids) if item not in there))
 
     async def _publish(self, user: str, name: str, ids: Sequence[str], action: str, now: float) -> Edited:
         feed = await self._store.get(user, name)

@@ -24,7 +24,7 @@ from microsub.feeds.internal import InternalAddress
 from microsub.fetch.network import may_connect, parse_address
 from microsub.fetch.values import Network
 from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, web_parts
-from microsub.model.plaintext import escaped, unprintable
+from microsub.model.plaintext import counted, escaped, unprintable
 from microsub.model.reader import NAME, RESERVED, SAVED, STANDING
 from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
@@ -97,14 +97,14 @@ class ListReport:
         lines += [f"line {one.line}: {one.found}: {one.why}" for one in self.problems[:_SHOWN]]
         count = len(self.problems) + self.more_problems
         if count > _SHOWN:
-            lines.append(f"{count - _SHOWN} more problems; --json names up to {len(self.problems)}")
-        verb = "would be followed" if self.dry_run else "followed"
-        lines.append(f"{self.added} feeds {verb} for {self.user}, {self.existing} known already, {count} problems")
+            lines.append(f"{counted(count - _SHOWN, 'further problem')}; --json names up to {len(self.problems)}")
+        done = f"{counted(self.added, 'feed')} {'would be followed' if self.dry_run else 'followed'} for {self.user}"
+        lines.append(f"{done}, {self.existing} known already, {counted(count, 'problem')}")
         return "\n".join(map(escaped, lines))
 
 
 def _described(one: ListedChannel) -> str:
-    parts = [f"{one.added} feeds", *(["new channel"] if one.made else [])]
+    parts = [counted(one.added, "feed"), *(["new channel"] if one.made else [])]
     if one.existing:
         parts.append(f"{one.existing} known already")
     return f"{one.uid} ({one.name}): {', '.join(parts)}"

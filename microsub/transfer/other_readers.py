@@ -22,6 +22,7 @@ import orjson
 from microsub.errors import InvalidRequest
 from microsub.kit.urls import normalise_url
 from microsub.model.jf2 import Feed
+from microsub.model.plaintext import counted
 from microsub.model.reader import GLOBAL, SAVED
 from microsub.posts.entries import items_to_store
 from microsub.redis.replies import text
@@ -100,6 +101,8 @@ def brought_files(path: Path) -> Iterator[BroughtFile]:
 
 
 def _read(name: str, body: bytes) -> BroughtFile:
+    if not body.strip():
+        raise InvalidRequest(f"{name} is empty")
     if body.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")[:1] == b"<":
         return BroughtFile(name, opml=body)
     if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
@@ -172,11 +175,15 @@ class OtherReaders:
     def _notes(self, *, dry_run: bool) -> list[str]:
         notes = []
         if self._marked:
-            notes.append(f"{self._marked} posts {'would have' if dry_run else 'have'} the read state of the file")
+            notes.append(
+                f"{counted(self._marked, 'post')} {'would get' if dry_run else 'got'} the read state of the file"
+            )
         if self._unpolled:
-            notes.append(f"{self._unpolled} posts are of feeds that haven't been polled yet: repeat the import later")
+            notes.append(
+                f"{counted(self._unpolled, 'post')} of feeds that haven't been polled yet: repeat the import later"
+            )
         if self._absent:
-            notes.append(f"{self._absent} posts were left out: they are neither starred there nor stored here")
+            notes.append(f"{counted(self._absent, 'post')} left out, neither starred there nor stored here")
         return notes
 
     async def _bring(

@@ -127,6 +127,8 @@ class _Reader:
     def __init__(self, body: bytes) -> None:
         if len(body) > MOST_BYTES:
             self._refuse(1, f"the list has {len(body)} bytes; {MOST_BYTES} are read at most")
+        if not body.strip():
+            self._refuse(1, "the list is empty, expected OPML")
         self._text = decode(body, None)
         self._at = 0
         self._line = 1

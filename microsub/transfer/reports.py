@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from microsub.model.plaintext import escaped
+from microsub.model.plaintext import counted, escaped
 
 _SHOWN = 20
 """Skipped items that the text names one by one."""
@@ -65,7 +65,9 @@ class ImportReport:
         """For people: a line per channel and output feed, what was skipped and why, and the sum."""
         lines = [_line(one) for one in self.channels]
         for one in self.outputs:
-            lines.append(f"output feed {one.name}: {one.items} items{', known already' if one.known else ''}")
+            lines.append(
+                f"output feed {one.name}: {counted(one.items, 'item')}{', known already' if one.known else ''}"
+            )
         lines += [
             f"skipped {one.channel and f'{one.channel}: '}{one.item[:60]}: {one.why}" for one in self.skipped[:_SHOWN]
         ]
@@ -76,12 +78,12 @@ class ImportReport:
         verb = "would be taken over" if self.dry_run else "taken over"
         known = sum(one.known for one in self.channels)
         of_them = f" ({known} known already)" if known else ""
-        lines.append(f"{posts} posts{of_them} {verb} for {self.user}, {len(self.skipped)} skipped")
+        lines.append(f"{counted(posts, 'post')}{of_them} {verb} for {self.user}, {len(self.skipped)} skipped")
         return "\n".join(map(escaped, lines))
 
 
 def _line(one: ChannelImport) -> str:
-    parts = [f"{one.feeds} feeds", f"{one.unread} unread", f"{one.read} read"]
+    parts = [counted(one.feeds, "feed"), f"{one.unread} unread", f"{one.read} read"]
     for count, what in ((one.of_no_feed, "of no feed"), (one.undated, "undated"), (one.known, "known already")):
         if count:
             parts.append(f"{count} {what}")

@@ -418,6 +418,8 @@ def check_export(file: BinaryIO) -> tuple[ExportHeader, int]:
             ended = number
             if record.lines != number:
                 raise InvalidRequest(f"line {number}: the export had {record.lines} lines, and has {number}")
+    if not number:
+        raise InvalidRequest("the file is empty: expected an export of 'microsub user export'")
     if header is None or not ended:
         raise InvalidRequest(f"line {number}: the export was cut off here: nothing was imported")
     return header, number

@@ -77,11 +77,11 @@ async def clashes(settings: Settings, document: BackendDocument) -> tuple[Config
     Raises what `open_stores` raises.
     """
     if settings.embedded and not _is_ours(settings.data_dir):
+        from microsub.configuration.document import channelless
         from microsub.configuration.facts import Current, merge
         from microsub.configuration.model import Backend
-        from microsub.configuration.sync import channelless
 
-        return channelless(document, merge(Backend(), document.backend, Current(), edited_at=0.0))
+        return channelless(document, merge(Backend(), document.backend, Current(), edited_at=0.0).channelless)
     async with open_stores(settings) as stores:
         return await configuration(settings, stores).clashes(document)
 

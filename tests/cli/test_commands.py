@@ -326,6 +326,24 @@ def test_a_rebuild_names_channels_with_feeds(run: Run) -> None:
     assert run("rebuild", "bob").stdout == "bob follows no feeds: nothing to fill timelines from\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "order"),
+    [
+        ("opml import list.xml alice", "USER FILE"),
+        ("user import list.xml alice", "USER FILE"),
+        ("import starred alice list.xml", "FILE USER"),
+        ("import miniflux alice list.xml", "FILE USER"),
+        ("import freshrss alice list.xml", "FILE USER"),
+    ],
+)
+def test_user_and_file_in_the_other_order(command: str, order: str, run: Run) -> None:
+    """Wrong usage that names the order."""
+    Path("list.xml").write_text("<opml/>")
+    result = run(*command.split())
+    assert result.exit_code == 2
+    assert f"the order is {order}: " in result.stderr
+
+
 def test_a_flag_that_cannot_be_used_is_named(run: Run) -> None:
     """Wrong usage is exit code 2, with the flag, what was found and what was expected."""
     for line in ("serve --port eighty", "work --allow-private-networks 10.0.0.1/8", "user list --redis-url ftp://x"):

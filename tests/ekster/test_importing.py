@@ -118,7 +118,7 @@ async def test_a_dry_run_counts_and_writes_nothing(here: World, old: OldServer) 
         (one.unread, one.read, one.of_no_feed) for one in done.channels
     ]
     assert "would be taken over" in report.as_text()
-    assert "1000 (Friends): 1 feeds, 8 unread, 1 read" in done.as_text()
+    assert "1000 (Friends): 1 feed, 8 unread, 1 read" in done.as_text()
 
 
 async def test_repeating_doubles_nothing_and_keeps_what_was_done_here(here: World, old: OldServer) -> None:

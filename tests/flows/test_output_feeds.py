@@ -176,6 +176,7 @@ async def test_the_commands(tmp_path: Path) -> None:
         for arguments, problem in (
             (("add", "alice", "picks", "x"), "'x' is no id of an item"),
             (("add", "alice", "picks", "99999"), "not found in the channels of alice: 99999"),
+            (("remove", "alice", "picks", "99999"), "not found in 'picks': 99999"),
             (("list", "alice", "nothing"), "there is no output feed 'nothing'"),
             (("create", "alice", "picks"), "there is an output feed 'picks' already"),
             (("create", "alice", "all", "--channel", "nowhere"), "there is no channel 'nowhere'"),
@@ -185,6 +186,9 @@ async def test_the_commands(tmp_path: Path) -> None:
             code, _, err = await it.installed.run("output", *arguments)
             assert code in {1, 2}
             assert problem in err
+        await it.command("create", "alice", "kept", "--channel", "saved")
+        assert "the channel 'saved' has brought nothing yet" in await it.command("list", "alice", "kept")
+        await it.command("delete", "alice", "kept")
         await it.command("create", "alice", "found", "--search", "nothing-of-the-kind")
         assert "the search of 'found' has brought nothing yet" in await it.command("list", "alice", "found")
         assert "the address of 'found' is revoked" in await it.command("revoke", "alice", "found")

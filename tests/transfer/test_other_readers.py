@@ -105,7 +105,7 @@ async def test_entries_of_miniflux(here: World, ann: Reader, tmp_path: Path) -> 
         states = {item["name"]: item["_is_read"] for item in await ann.items("news")}
         assert states == {"a3": True, "a2": True, "a1": True, "a0": False}
         assert sorted(await ann.names("saved")) == ["Kept", "a2"]
-    assert any("1 posts are of feeds that haven't been polled yet" in note for note in report.notes)
+    assert any("1 post of feeds that haven't been polled yet" in note for note in report.notes)
     await bring(here, "miniflux", path, unread_too=True)
     assert {item["name"] for item in await ann.items("news", is_read="false")} == {"a0", "a2"}
 
@@ -126,8 +126,8 @@ async def test_an_export_of_freshrss(here: World, ann: Reader, tmp_path: Path) -
     assert "blogs" in await ann.channels()
     assert await ann.names("saved") == ["Post 1"]
     assert {item["name"]: item["_is_read"] for item in await ann.items("news")}["a0"]
-    assert "1 posts have the read state of the file" in report.posts.notes
-    assert "1 posts were left out: they are neither starred there nor stored here" in report.posts.notes
+    assert "1 post got the read state of the file" in report.posts.notes
+    assert "1 post left out, neither starred there nor stored here" in report.posts.notes
 
 
 def _freshrss(number: str, feed: str, link: str, *states: str, guid: str | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"", "line 1: found no element"),
+        (b"", "line 1: the list is empty"),
         (b"\0\0\0\0", "line 1: found no element"),
         (b"{}", "line 1: found no element"),
         (b"<!DOCTYPE html>\n<html><body><p>Sign in</p></body></html>", "line 2: found <html>, expected <opml>"),

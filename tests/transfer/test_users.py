@@ -314,7 +314,7 @@ async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(there
         (lambda lines: [line for line in lines if b'"type":"post"' not in line], "that no line before it has"),
         (lambda lines: [line.replace(b'"max_items":7', b'"max_items":-7') for line in lines], "settings can't be used"),
         (lambda lines: [b'{"type":"user","version":99}', *lines[1:]], f"version 99, and this software reads {VERSION}"),
-        (lambda lines: [], "the export was cut off here"),
+        (lambda lines: [], "the file is empty: expected an export"),
     ],
 )  # fmt: skip
 async def test_a_file_that_cannot_be_used_changes_nothing(there: World, here: World, change: Any, why: str) -> None:
