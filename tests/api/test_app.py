@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from starlette.routing import Match, Route
 
 from microsub.app import create_app
 from microsub.configuration.sync import Status
@@ -153,3 +154,16 @@ async def test_other_methods_on_pages(server: World) -> None:
     response = await server.client.post("/health")
     assert response.status_code == 405
     assert response.json()["error"] == "invalid_request"
+
+
+def test_no_route_hides_another(server: World) -> None:
+    """A form below somebody else's path, say: every fixed address is answered by what it was made for, with the
+    methods that it names."""
+    routes = [one for one in create_app(server.services).routes if isinstance(one, Route)]
+    for route in routes:
+        for method in route.methods or {"DELETE"}:
+            if "{" in route.path:
+                continue
+            scope = {"type": "http", "method": method, "path": route.path, "headers": []}
+            first = next(one for one in routes if one.matches(scope)[0] is Match.FULL)
+            assert first is route, f"{method} {route.path} goes to {first.path}"
