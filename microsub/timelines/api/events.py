@@ -160,8 +160,9 @@ class _Stream:
                 self._place = await self._open()
                 await self._send(send, _block("resync", await self._channels()) + _id_line(self._place) + b"\n")
                 return True
-            async for piece in self._pieces(found):
-                await self._send(send, piece)
+            if found.events:
+                async for piece in self._pieces(found):
+                    await self._send(send, piece)
         except StoreError:
             await asyncio.sleep(STORE_PAUSE)  # the place stays, so nothing is lost
             return False
@@ -206,7 +207,7 @@ class _Stream:
                 self._place = place
                 yield b"".join(parts)
                 parts, size = [], 0
-        end = EventPlace(found.events[-1].id) if found.events else self._place
+        end = EventPlace(found.events[-1].id)
         if place != end:
             parts.append(_id_line(end) + b"\n")
         self._place = end
