@@ -113,7 +113,7 @@ async def at_work(folder: Path, url: str, webs: int = 2) -> AsyncIterator[tuple[
 
 
 async def all_told(listener: Listener, maker: Maker) -> None:
-    """Everything acknowledged was heard, each once, in its order; and no stream began anew."""
+    """Everything acknowledged was heard, each once, in its order; and no stream had to begin from now on."""
     made = list(maker.made)
     await wait_until(lambda: set(made) <= set(listener.channels))
     told = listener.channels
