@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from typing import Literal
 
@@ -25,7 +26,7 @@ def write_post(entry: Entry, address: str, stylesheet: str) -> bytes:
     lines = (
         *_head(title(entry), stylesheet),
         f'<link rel="canonical" href="{escape(address)}"></head><body><main>',
-        *_entry(printable(entry)),
+        *_entry(printable(replace(entry, guid=address))),
         "</main></body></html>",
     )
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")

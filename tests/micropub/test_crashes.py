@@ -1,0 +1,119 @@
+"""The process that takes a post in may die between any two steps: repeating the request leads to one post."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from microsub.delivery.stage import Patience
+from microsub.kit.rate_limits import RateLimiter
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from tests.micropub.conftest import SourceClient, items, source_of
+from tests.support.posts import NOON
+from tests.support.readers import instance
+from tests.support.redis_wrappers import KilledError, Killing
+
+IMPATIENT = Patience(idle=0.0, deliveries=1000)
+JPEG = b"\xff\xd8\xff\xe0" + b"j" * 50
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nobody waits for a minute to be over."""
+    monkeypatch.setattr(RateLimiter, "count", lambda *_: True)
+    with structlog.testing.capture_logs():
+        yield
+
+
+def requests(step: int) -> list[dict[str, Any]]:
+    """One of each kind; `step` makes it another post."""
+    return [
+        {"data": {"content": f"note {step}"}},
+        {"data": {"content": f"status {step}", "uid": f"status {step}"}},
+        {"data": {"content": f"picture {step}"}, "files": {"photo": ("a.jpg", JPEG + bytes([step]), "image/jpeg")}},
+    ]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+@pytest.mark.parametrize("kind", range(3), ids=["a note", "with a uid", "with a picture"])
+async def test_killed_while_a_post_is_taken_in(real_redis: Redis, kind: int, after: bool) -> None:
+    """What was answered with 201 is in the channel exactly once; what wasn't, is so when it is sent again."""
+    killing = Killing(real_redis)
+    async with instance(killing, now=NOON, patience=IMPATIENT) as server:
+        alice = await server.reader("alice", "home")
+        sender = await source_of(server, "alice")
+        begun = killing.trips
+        await sender.send(**requests(0)[kind])
+        steps = killing.trips - begun
+        for step in range(1, steps + 1):
+            request = requests(step)[kind]
+            killing.kill_at, killing.after = killing.trips + step, after
+            with contextlib.suppress(KilledError):
+                await sender.send(**request)
+            killing.kill_at = None
+            await _the_dead_are_buried(server.redis)
+            await sender.send(**request)
+            texts = [item["content"]["text"] for item in await items(alice)]
+            assert len(texts) == len(set(texts)) == step + 1, f"killed at step {step} of {steps}: {texts}"
+            server.clock.advance(1)
+        (feed,) = [one["_id"] for one in (await alice.get(action="follow", channel="home"))["items"]]
+        assert not await server.items.outbox(feed)
+        assert len(await server.services.media.sizes("alice")) == (steps + 1 if kind == 2 else 0)
+        assert (await server.check()).is_clean
+    assert steps > 8
+
+
+async def _the_dead_are_buried(redis: Redis) -> None:
+    """Its leases have ended."""
+    for name in await redis.command("KEYS", keys.lease("*")):
+        await redis.command("DEL", name)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+async def test_killed_while_a_post_is_changed_or_deleted(real_redis: Redis, after: bool) -> None:
+    """The request that is repeated leads to the same end."""
+    killing = Killing(real_redis)
+    async with instance(killing, now=NOON, patience=IMPATIENT) as server:
+        alice = await server.reader("alice", "home")
+        sender = await source_of(server, "alice")
+        address = await sender.note("before")
+        for action in ("update", "delete", "undelete"):
+            step, over = 0, False
+            while not over:
+                step += 1
+                request: dict[str, Any] = {"action": action, "url": address}
+                if action == "update":
+                    request["replace"] = {"content": [f"after {step}"]}
+                killing.kill_at, killing.after = killing.trips + step, after
+                with contextlib.suppress(KilledError):
+                    await _sent(sender, request)
+                    over = True
+                killing.kill_at = None
+                await _the_dead_are_buried(server.redis)
+                reply = await _sent(sender, request)
+                texts = [item["content"]["text"] for item in await items(alice)]
+                if action == "update":
+                    assert texts == [f"after {step}"]
+                elif action == "delete":
+                    assert texts == []
+                    address = (await _sent(sender, {"action": "undelete", "url": address})).headers["location"]
+                else:
+                    assert len(texts) == 1
+                    address = reply.headers["location"]
+                    await _sent(sender, {"action": "delete", "url": address})
+            if action == "delete":
+                await _sent(sender, {"action": "delete", "url": address})
+        assert (await server.check()).is_clean
+
+
+async def _sent(sender: SourceClient, request: dict[str, Any]) -> Any:
+    headers = {"Authorization": f"Bearer {sender.token}"}
+    reply = await sender.server.client.post("/micropub", json=request, headers=headers)
+    assert reply.status_code in {201, 204}, reply.text
+    await sender.server.stages.run_once()
+    return reply
