@@ -1,8 +1,8 @@
 """The lines of a user's export: one JSON object each, after a header with the version.
 
 In this order: the header; channels in the user's order; rules that hold everywhere; then feeds, follows, posts, items,
-absences and output feeds, each behind what it names; the end, with the number of lines. Ids are the exporting server's
-and stand for the objects of this file alone.
+absences, output feeds and sources, each behind what it names; the end, with the number of lines. Ids are the exporting
+server's and stand for the objects of this file alone.
 """
 
 from __future__ import annotations
@@ -133,6 +133,15 @@ class ExportedOutputItems:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportedSource:
+    """A source that posts into a channel, as backend.json has it. Its token isn't part: it gets a new one."""
+
+    source: str
+    settings: Mapping[str, Any]
+    type: Literal["source"] = "source"
+
+
+@dataclass(frozen=True, slots=True)
 class ExportEnd:
     """The end, by which a file is known to be whole; `lines` with this one."""
 
@@ -151,6 +160,7 @@ ExportRecord = (
     | ExportedAbsences
     | ExportedOutput
     | ExportedOutputItems
+    | ExportedSource
     | ExportEnd
 )
 
@@ -165,6 +175,7 @@ _KINDS: Mapping[str, Any] = {
     "gone": ExportedAbsences,
     "output": ExportedOutput,
     "output items": ExportedOutputItems,
+    "source": ExportedSource,
     "end": ExportEnd,
 }
 

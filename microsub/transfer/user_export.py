@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 import microsub
-from microsub.configuration.model import encode
+from microsub.configuration.model import SourceConfig, encode
 from microsub.model.plaintext import escaped_json
 from microsub.model.reader import GLOBAL
 from microsub.timelines.restore import absences, states
@@ -27,6 +27,7 @@ from microsub.transfer.records import (
     ExportedOutputItems,
     ExportedPost,
     ExportedRules,
+    ExportedSource,
     ExportEnd,
     ExportHeader,
     ExportRecord,
@@ -35,6 +36,7 @@ from microsub.transfer.records import (
 if TYPE_CHECKING:
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import User
+    from microsub.micropub.sources import Sources
     from microsub.model.reader import Channel
     from microsub.outputs import OutputFeeds
     from microsub.posts.items import Items
@@ -57,7 +59,14 @@ class UserExport:
     """Writes exports."""
 
     def __init__(
-        self, redis: Redis, channels: Channels, rules: Rules, feeds: Feeds, items: Items, outputs: OutputFeeds
+        self,
+        redis: Redis,
+        channels: Channels,
+        rules: Rules,
+        feeds: Feeds,
+        items: Items,
+        outputs: OutputFeeds,
+        sources: Sources,
     ) -> None:
         self._redis = redis
         self._channels = channels
@@ -65,6 +74,7 @@ class UserExport:
         self._feeds = feeds
         self._items = items
         self._outputs = outputs
+        self._sources = sources
 
     async def lines(self, user: User, instance: str, now: float) -> AsyncIterator[bytes]:
         """The lines of a user's export, with their ends; `instance` names this server's data."""
@@ -100,6 +110,9 @@ class UserExport:
             yield record
         async for record in self._output_feeds(user.name, posts):
             yield record
+        for source in await self._sources.all_of(user.name):
+            if (uid := await self._sources.channel_of(source)) is not None:
+                yield ExportedSource(source.id, encode(SourceConfig(uid, source.name)))
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:
         everywhere = await self._channels.all_subscriptions(user)

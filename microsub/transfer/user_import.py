@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from microsub.configuration.facts import Change, What
-from microsub.configuration.model import OutputConfig
+from microsub.configuration.model import OutputConfig, SourceConfig
 from microsub.errors import InvalidRequest, NotFound
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord
@@ -43,6 +43,7 @@ from microsub.transfer.records import (
     ExportedOutputItems,
     ExportedPost,
     ExportedRules,
+    ExportedSource,
     ExportEnd,
     ExportHeader,
     ExportRecord,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from microsub.administration import Applier
     from microsub.feeds.record import Feeds
     from microsub.identity.store.accounts import Accounts
+    from microsub.micropub.sources import Sources
     from microsub.model.jf2 import Entry
     from microsub.model.reader import Channel
     from microsub.outputs import OutputFeeds
@@ -109,6 +111,7 @@ class UserImport:
         items: Items,
         following: Following,
         outputs: OutputFeeds,
+        sources: Sources,
         imported: Imported,
         people: Applier,
         parser: ParsePool,
@@ -122,6 +125,7 @@ class UserImport:
         self._items = items
         self._following = following
         self._outputs = outputs
+        self._sources = sources
         self._imported = imported
         self._people = people
         self._parser = parser
@@ -190,6 +194,8 @@ class UserImport:
                 await self._output(record)
             case ExportedOutputItems():
                 await self._output_items(record)
+            case ExportedSource():
+                await self._source(record)
 
     async def _channel(self, record: ExportedChannel) -> None:
         own = _valid(OwnChannelSettings, record.settings)
@@ -362,6 +368,18 @@ class UserImport:
         self._names.outputs[record.name] = counted = OutputImport(record.name, known)
         self._report.outputs.append(counted)
 
+    async def _source(self, record: ExportedSource) -> None:
+        """One of its id that is here stays as it is, with its token."""
+        if self._report.dry_run:
+            return
+        try:
+            await self._sources.get(self._user, record.source)
+        except NotFound:
+            await self._sources.put(self._user, record.source, _valid(SourceConfig, record.settings), self._now)
+            self._report.notes.append(
+                f"the source '{record.source}' has no token yet: microsub source token {self._user} {record.source}"
+            )
+
     async def _output_items(self, record: ExportedOutputItems) -> None:
         self._names.outputs[record.output].items += len(record.items)
         if self._report.dry_run:
@@ -457,6 +475,9 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
         case ExportedOutputItems():
             known = record.output in outputs and all(one[0] in posts for one in record.items)
             _require(known, "output feed or post", number)
+        case ExportedSource():
+            _require(_valid(SourceConfig, record.settings, number).channel in channels, "channel", number)
+            require_name(record.source)
 
 
 def _require(known: bool, what: str, number: int) -> None:

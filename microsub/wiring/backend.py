@@ -237,7 +237,8 @@ def user_export(stores: Stores) -> UserExport:
     """What writes all that is a user's."""
     from microsub.transfer.user_export import UserExport
 
-    return UserExport(stores.redis, stores.channels, stores.rules, stores.feeds, stores.items, stores.outputs)
+    kept = (stores.channels, stores.rules, stores.feeds, stores.items, stores.outputs)
+    return UserExport(stores.redis, *kept, sources(stores))
 
 
 async def import_user(
@@ -250,8 +251,8 @@ async def import_user(
 
     parser = ParsePool()
     importing = UserImport(stores.redis, stores.accounts, stores.channels, stores.rules, stores.feeds, stores.items,
-                           following(stores), stores.outputs, Imported(stores.redis), applier(stores), parser,
-                           await stores.applied.name_instance())  # fmt: skip
+                           following(stores), stores.outputs, sources(stores), Imported(stores.redis),
+                           applier(stores), parser, await stores.applied.name_instance())  # fmt: skip
     try:
         return await importing.run(user, file, time.time(), dry_run=dry_run, progress=progress)
     finally:

@@ -50,6 +50,8 @@ WORKERS = 2
 FEEDS = 10
 PUSHED = FEEDS
 """The number of the blog whose posts come from a hub alone: its document for polls stays as it was."""
+SENT = PUSHED + 1
+"""The number of the blog whose posts a source sends; its document is read by nobody."""
 MOST_POSTS = 1800
 """In all: fewer than a timeline holds, so that none is evicted."""
 
@@ -62,8 +64,11 @@ MARKS = 20
 DELIVERIES = 20
 """Acknowledged deliveries of a hub that a storm has at least."""
 
+SENDINGS = 20
+"""Acknowledged posts of a source that a storm has at least."""
+
 DELIVERED = 0.3
-"""How often a hub has something new, whenever Bob has marked."""
+"""How often a hub has something new, and a source, whenever Bob has marked."""
 
 RESTARTS = 3
 """How often Redis dies in a storm."""
@@ -147,6 +152,10 @@ class Storm:
     callback: Callback | None = None
     callback_path: str = ""
     delivered: int = 0
+    # The number of what the source sends until it is acknowledged.
+    unsent: int | None = None
+    source_token: str = ""
+    sent: int = 0
     # Who starts a process takes one place of these, and who restarts Redis all of them: a start needs a Redis.
     starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTS))
 
@@ -156,7 +165,7 @@ class Storm:
 
     async def prepare(self) -> None:
         """Readers follow the blogs: all of them in one channel, half of them in two, a third; and one is rebuilt. One
-        more blog comes by a hub.
+        more blog comes by a hub, and one is sent by a source.
         """
         for number in range(FEEDS):
             blog = Blog(f"/blog{number}")
@@ -182,6 +191,11 @@ class Storm:
         self.callback = replace(asked, verified=now, until=now + 86_400)
         await self.it.agreements.write(feed.id, {"to": str(asked.wish), **callback_fields(self.callback)}, {})
         self.callback_path = f"/websub/{address(feed.id, asked.token)}"
+        self.blogs.append(Blog("/sent"))
+        self.places["alice", "sent"] = {SENT}
+        await self.it.channels.create("alice", "Sent", now, "sent")
+        source = await self.it.sources.create("alice", "sent", "A script", now)
+        self.source_token = await self.it.sources.renew_token("alice", source.id, now)
         self.token = await self.it.accounts.create_token("bob", ["read", "channels"], "storm", self.it.clock())
 
     async def rage(self, kills: int, pace: float) -> None:
@@ -283,7 +297,8 @@ class Storm:
 
     def _has_raged(self, kills: int) -> bool:
         is_through = self.kills["Redis"] >= RESTARTS and self.poisoned >= POISON and self.rebuilds > 0
-        return is_through and self.delivered >= DELIVERIES and self.kills.total() >= kills and len(self.marked) >= MARKS
+        has_come = self.delivered >= DELIVERIES and self.sent >= SENDINGS and len(self.marked) >= MARKS
+        return is_through and has_come and self.kills.total() >= kills
 
     async def _poisoning(self, kills: int) -> None:
         for number in range(POISON):
@@ -382,6 +397,7 @@ class Storm:
                         while not killing.done():
                             await self._mark_some(http, f"{url}/microsub")
                             await self._deliver(http, url)
+                            await self._send(http, url)
                             self.reading = True
                     await killing
                 finally:
@@ -442,6 +458,21 @@ class Storm:
             self.blogs[PUSHED].posts.append((number, 0.0))
             self.undelivered = None
             self.delivered += 1
+
+    async def _send(self, http: httpx.AsyncClient, url: str) -> None:
+        """The source sends a post, and goes on with the next one when this one is acknowledged."""
+        if self.unsent is None:
+            if self.posts >= MOST_POSTS or self.chance.random() > DELIVERED:
+                return
+            self.posts += 1
+            self.unsent = self.posts
+        number = self.unsent
+        fields = {"name": self.blogs[SENT].title(number), "url": f"http://posts.test/{number}"}
+        headers = {"Authorization": f"Bearer {self.source_token}"}
+        if (await http.post(f"{url}/micropub", data=fields, headers=headers)).status_code == 201:
+            self.blogs[SENT].posts.append((number, 0.0))
+            self.unsent = None
+            self.sent += 1
 
     async def _remove(self, http: httpx.AsyncClient, endpoint: str, item: dict[str, str]) -> None:
         item_id, number = item["_id"], int(item["url"].rpartition("/")[2])

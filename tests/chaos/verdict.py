@@ -1,6 +1,6 @@
-"""What must be true after a storm: every post of the publishers, and each that a hub was told is accepted, in every
-timeline that it belongs to, once, as its publisher has it; every mark and removal that was acknowledged; and no dead
-letters but poison.
+"""What must be true after a storm: every post of the publishers, and each that a hub or a sender was told is accepted,
+in every timeline that it belongs to, once, as its publisher has it; every mark and removal that was acknowledged; and
+no dead letters but poison.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ async def _doubles(storm: Storm) -> list[str]:
         counts = Counter(number for number, _ in await _found(storm, user, uid))
         wrong += [f"post {number} is {count} times in {user}/{uid}" for number, count in counts.items() if count > 1]
         unknown = counts.keys() - _published(storm, numbers)
-        if storm.undelivered is not None:
-            unknown -= {storm.undelivered[0]}  # it may be there without its acknowledgement
+        # What is under way may be there without its acknowledgement.
+        unknown -= {storm.unsent} | ({storm.undelivered[0]} if storm.undelivered else set())
         wrong += [f"post {number} is a stranger in {user}/{uid}" for number in unknown]
     return wrong
 

@@ -14,6 +14,7 @@ import pytest
 from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest, ParseError
 from microsub.formats.parse import parse
+from microsub.micropub.properties import PostedItem
 from microsub.model.jf2 import Enclosure
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.posts.entries import items_to_store
@@ -30,6 +31,7 @@ from microsub.transfer.user_export import UserExport
 from microsub.transfer.user_import import UserImport
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
+from tests.support.reader import Reader
 from tests.support.readers import instance, posts
 from tests.support.world import World
 
@@ -99,7 +101,8 @@ async def live(world: World) -> None:
 
 
 async def export(world: World, user: str = "ann") -> bytes:
-    exporting = UserExport(world.redis, world.channels, world.rules, world.feeds, world.items, world.outputs)
+    kept = (world.feeds, world.items, world.outputs, world.sources)
+    exporting = UserExport(world.redis, world.channels, world.rules, *kept)
     found = await world.accounts.user(user)
     assert found
     instance_ = await world.applied.name_instance()
@@ -109,7 +112,7 @@ async def export(world: World, user: str = "ann") -> bytes:
 async def bring(world: World, body: bytes, user: str = "ann", *, dry_run: bool = False) -> ImportReport:
     importing = UserImport(
         world.redis, world.accounts, world.channels, world.rules, world.feeds, world.items, world.following,
-        world.outputs,
+        world.outputs, world.sources,
         Imported(world.redis), world.applier, PARSER, await world.applied.name_instance(),
     )  # fmt: skip
     return await importing.run(user, io.BytesIO(body), world.now, dry_run=dry_run)
@@ -192,6 +195,31 @@ async def test_a_user_comes_over_whole(there: World, here: World) -> None:
     copied, original = (await export(here)).splitlines(), body.splitlines()
     assert len(copied) == len(original)
     assert here.web.asked == []
+
+
+async def test_sources_come_over_without_tokens(real_redis: Redis, here: World) -> None:
+    """With their posts, unread as they were, and what was sent; also under another name, as that user's own."""
+    async with instance(real_redis) as there:
+        await there.reader("ann", "news")
+        made = await there.sources.create("ann", "news", "Backups", there.now)
+        item = PostedItem("h-entry", {"content": ["done"], "x-mood": ["fine"]})
+        await there.posting.create(made, item, await there.posting.token(made, item), "http://there.test")
+        await there.stages.run_once()
+        body = await export(there)
+        assert made.seed.encode() not in body
+        for world, user in ((here, "ann"), (there, "eve")):
+            named = body.replace(b"https://ann.example/", f"https://{user}.example/".encode())
+            for _ in range(2):
+                assert (await bring(world, named, user)).skipped == []
+            (source,) = await world.sources.all_of(user)
+            assert (source.id, source.name, await world.sources.channel_of(source)) == ("backups", "Backups", "news")
+            assert await world.accounts.tokens(user) == []
+            reader = Reader(user, await world.grant(user, "read"), world.client)
+            (shown,) = (await reader.get(action="timeline", channel="news"))["items"]
+            assert (shown["content"]["text"], shown["_is_read"]) == ("done", False)
+            ((_, sent),) = await world.posting.newest(source, 9, "")
+            assert sent == item
+            assert (await world.check()).left == ()
 
 
 async def test_into_the_server_that_it_came_from(there: World) -> None:
