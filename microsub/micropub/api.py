@@ -41,6 +41,7 @@ from microsub.kit.http.params import (
     MAX_BODY,
     MAX_PAIRS,
     UNCHECKED_BODY,
+    UNCHECKED_PARTS,
     Params,
     RequestBody,
     collect,
@@ -207,7 +208,8 @@ class MicropubEndpoint(HttpEndpoint):
 
     async def _unchecked(self, exchange: HttpExchange) -> Reply:
         """A request whose token stands in its form, which is small, since it is read for strangers too."""
-        body = await read_body(exchange.scope, exchange.receive, UNCHECKED_BODY)
+        most = UNCHECKED_PARTS if _has_files(exchange.scope) else UNCHECKED_BODY
+        body = await read_body(exchange.scope, exchange.receive, most)
         return await self._take(exchange.scope, body)
 
     async def _take(self, scope: Scope, body: RequestBody) -> Reply:

@@ -175,10 +175,16 @@ def updated(item: PostedItem, document: Mapping[str, Any]) -> PostedItem:
         raise InvalidRequest("the update says nothing: expected 'replace', 'add' or 'delete'")
     found |= replaced
     for name, values in added.items():
-        found[name] = [*found.get(name, []), *(value for value in values if value not in found.get(name, []))]
+        found[name] = [*found.get(name, []), *_without(values, found.get(name, []))]
     for name, doomed in _deleted(document.get("delete", [])).items():
-        found[name] = [] if doomed is None else [value for value in found.get(name, []) if value not in doomed]
+        found[name] = [] if doomed is None else _without(found.get(name, []), doomed)
     return checked(item.kind, found)
+
+
+def _without(values: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+    """The values that aren't among the others, compared as JSON: each with each would take a second."""
+    known = {orjson.dumps(value, option=orjson.OPT_SORT_KEYS) for value in others}
+    return [value for value in values if orjson.dumps(value, option=orjson.OPT_SORT_KEYS) not in known]
 
 
 def _lists(document: Mapping[str, Any], name: str) -> Properties:
