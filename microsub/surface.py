@@ -30,13 +30,13 @@ from microsub.posts.items import Items
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.topics import Topics
 from microsub.redis.protocol import Redis
-from microsub.search.post_search import PostSearch
+from microsub.search import PostSearch
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
 from microsub.timelines.live_events import Listeners
 from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
-from microsub.transfer.feed_lists import FeedLists
+from microsub.transfer import FeedLists
 from microsub.upkeep.figures import Figures
 from microsub.webmention.receiver import MentionReceiver
 

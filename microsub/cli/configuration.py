@@ -21,7 +21,7 @@ from microsub.settings import Settings
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendReport
     from microsub.ekster.importing import OldFile
-    from microsub.transfer.reports import ImportReport
+    from microsub.transfer import ImportReport
 
 
 @click.group(cls=Group)

@@ -14,7 +14,7 @@ from microsub.cli.options import SEARCH_FLAGS, as_instant, fail, on_stores, prin
 from microsub.model.plaintext import counted
 
 if TYPE_CHECKING:
-    from microsub.search.replica import IndexFigures
+    from microsub.search import IndexFigures
     from microsub.settings import Settings
     from microsub.wiring.stores import Stores
 
@@ -24,7 +24,7 @@ _MOST_COUNTED = 10_000
 
 @click.group(cls=Group)
 def search() -> None:
-    """Look after this machine's index of posts."""
+    """Show and rebuild this machine's index of posts."""
 
 
 @search.command()
@@ -32,9 +32,8 @@ def search() -> None:
 async def rebuild(settings: Settings, stores: Stores) -> None:
     """Build the index of posts again.
 
-    Nobody needs to do that: an index that is lost, corrupt or out of step is built again by itself. The former one
-    answers meanwhile. Where a server runs on this machine, it builds the index, and the command
-    waits.
+    Hardly ever needed: the server itself builds an index again that is lost, corrupt or out of step. Until the new one
+    is ready, searches use the former one. If a server runs on this machine, it builds the index, and the command waits.
 
     Example: microsub search rebuild
     """
@@ -53,7 +52,7 @@ async def rebuild(settings: Settings, stores: Stores) -> None:
 
 async def _asked_for(settings: Settings) -> bool:
     """Ask the process that is the writer, and wait until it is done; False where it has ended before."""
-    from microsub.search.replica import IndexFolder
+    from microsub.search import IndexFolder
 
     folder = IndexFolder(settings.index)
     folder.ask_for_rebuild()
@@ -68,9 +67,9 @@ async def _asked_for(settings: Settings) -> bool:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_stores(*SEARCH_FLAGS)
 async def status(settings: Settings, stores: Stores, as_json: bool) -> None:
-    """Show how the index of posts fares.
+    """Show the state of the index of posts.
 
-    How many posts are in it, how large it is, how many changes it hasn't taken in yet, and when it was built.
+    How many posts it has, its size, how many changes are still to be taken in, and when it was built.
     """
     from microsub.feeds.events import Events
 
@@ -92,7 +91,7 @@ def _described(figures: IndexFigures, behind: int | None, settings: Settings) ->
     lines = [f"folder   {settings.index} ({figures.bytes / 1e6:.1f} MB)"]
     if not figures.usable:
         lines.append(
-            "posts    none: there is no index that can be read; it is built by the next worker, or by a rebuild"
+            "posts    none: there is no readable index; the next worker builds it, or `microsub search rebuild`"
         )
     else:
         changes = "10,000 changes or more" if behind == _MOST_COUNTED else counted(behind or 0, "change")
@@ -105,7 +104,7 @@ def _described(figures: IndexFigures, behind: int | None, settings: Settings) ->
 
 
 async def _figures(settings: Settings) -> IndexFigures:
-    from microsub.search.replica import IndexFolder, IndexReader
+    from microsub.search import IndexFolder, IndexReader
 
     reader = IndexReader(IndexFolder(settings.index))
     try:

@@ -60,8 +60,7 @@ async def opml_import(
     Example: microsub opml import alice feedly.opml --dry-run
     """
     from microsub.parsing.pool import ParsePool
-    from microsub.transfer.feed_lists import adapted
-    from microsub.transfer.outlines import MOST_BYTES
+    from microsub.transfer import MOST_BYTES, adapted
 
     await wiring.backend.require_user(settings, stores, user_name, enabled=True)
     parser = ParsePool()
@@ -159,8 +158,8 @@ async def user_import(
 ) -> None:
     """Import a file of `microsub user export` for USER.
 
-    USER is made where there is none, with the exported URL. What is here already stays as it is; importing again
-    doubles nothing, and finishes an import that broke off. A file that was cut off or is corrupt is refused with the
+    USER is created if missing, with the exported URL. What is here already stays as it is; importing again doubles
+    nothing, and finishes an import that broke off. A file that was cut off or is corrupt is refused with the
     line, and nothing is changed.
 
     Example: microsub user import alice alice.jsonl --dry-run

@@ -30,7 +30,7 @@ from microsub.model.reader import NOTIFICATIONS
 from microsub.posts.entries import items_to_store, scores_of, settled
 from microsub.posts.ingest import PostWriter
 from microsub.timelines.pages import mark
-from microsub.transfer.reports import ChannelImport, ImportReport, Skipped
+from microsub.transfer import ChannelImport, ImportReport, Skipped
 
 if TYPE_CHECKING:
     from microsub.administration import Applier

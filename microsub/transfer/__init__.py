@@ -1,1 +1,38 @@
-"""What people bring along and take away: lists of feeds, all that is a user's, posts from other readers."""
+"""What users bring along, and take away: lists of feeds, whole accounts, files of other readers.
+
+FeedLists       OPML in and out                 UserExport, UserImport    all that is a user's, as JSON lines
+OtherReaders    files of other readers          ImportReport              what an import did, for people and as JSON
+api             /opml, for apps with a token
+"""
+
+from typing import TYPE_CHECKING
+
+from microsub.kit.late_imports import late_names
+
+if TYPE_CHECKING:
+    from microsub.transfer.feed_lists import FeedLists as FeedLists
+    from microsub.transfer.feed_lists import adapted as adapted
+    from microsub.transfer.other_readers import BroughtReport as BroughtReport
+    from microsub.transfer.other_readers import OtherReaders as OtherReaders
+    from microsub.transfer.outlines import MOST_BYTES as MOST_BYTES
+    from microsub.transfer.reports import ChannelImport as ChannelImport
+    from microsub.transfer.reports import ImportReport as ImportReport
+    from microsub.transfer.reports import Skipped as Skipped
+    from microsub.transfer.user_export import UserExport as UserExport
+    from microsub.transfer.user_import import UserImport as UserImport
+
+__getattr__ = late_names(
+    __name__,
+    {
+        "FeedLists": "feed_lists",
+        "adapted": "feed_lists",
+        "BroughtReport": "other_readers",
+        "OtherReaders": "other_readers",
+        "MOST_BYTES": "outlines",
+        "ChannelImport": "reports",
+        "ImportReport": "reports",
+        "Skipped": "reports",
+        "UserExport": "user_export",
+        "UserImport": "user_import",
+    },
+)

@@ -239,7 +239,7 @@ class _Reader:
             self._feeds.append(OutlineFeed(line, url, name, place, home))
 
     def _by_category(self, category: str, line: int) -> list[int]:
-        """The folders that a feed outside of all names, made where there are none yet."""
+        """The folders that a feed outside of all names, created if missing."""
         names = [tuple(_line(part) for part in one.split("/") if part.strip()) for one in category.split(",")]
         found = []
         for path in dict.fromkeys(name for name in names if name):

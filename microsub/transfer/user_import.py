@@ -146,7 +146,7 @@ class UserImport:
         dry_run: bool = False,
         progress: Progress = lambda done, count: None,
     ) -> ImportReport:
-        """Bring all that a file has to the user of that name, who is made where there is none.
+        """Bring all that a file has to the user of that name, who is created if missing.
 
         Raises InvalidRequest, naming the line, for a file that isn't a whole export of a version that can be read, and
         for an address that is another user's; then nothing was changed.

@@ -19,7 +19,7 @@ from microsub.redis.presence import TO_COME, Presence, ProcessCounts
 
 if TYPE_CHECKING:
     from microsub.feeds.events import Events
-    from microsub.search.replica import IndexReader
+    from microsub.search import IndexReader
 
 log = structlog.get_logger(__name__)
 

@@ -24,9 +24,7 @@ if TYPE_CHECKING:  # `config check` needs none of it where there is no data
     from microsub.configuration.document import BackendDocument
     from microsub.configuration.sync import Configuration
     from microsub.identity.page_check.findings import PageReport
-    from microsub.transfer.other_readers import BroughtReport
-    from microsub.transfer.reports import ImportReport
-    from microsub.transfer.user_export import UserExport
+    from microsub.transfer import BroughtReport, ImportReport, UserExport
     from microsub.wiring.stores import Stores
 
 log = structlog.get_logger(__name__)
@@ -235,7 +233,7 @@ async def examine(settings: Settings, address: str) -> PageReport:
 
 def user_export(stores: Stores) -> UserExport:
     """What writes all that is a user's."""
-    from microsub.transfer.user_export import UserExport
+    from microsub.transfer import UserExport
 
     kept = (stores.channels, stores.rules, stores.feeds, stores.items, stores.outputs)
     return UserExport(stores.redis, *kept, sources(stores))
@@ -247,7 +245,7 @@ async def import_user(
     """Bring a user's export to the user of that name. Raises InvalidRequest for a file that can't be used."""
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
-    from microsub.transfer.user_import import UserImport
+    from microsub.transfer import UserImport
 
     parser = ParsePool()
     importing = UserImport(stores.redis, stores.accounts, stores.channels, stores.rules, stores.feeds, stores.items,
@@ -265,7 +263,7 @@ async def import_from_reader(
     """Bring what another reader has exported. Raises InvalidRequest and ParseError for a file that can't be used."""
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported
-    from microsub.transfer.other_readers import OtherReaders
+    from microsub.transfer import OtherReaders
     from microsub.wiring.stores import feed_lists
 
     parser = ParsePool()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.timelines.channels import Channels
     from microsub.timelines.following import Following
     from microsub.timelines.rules import Rules
-    from microsub.transfer.feed_lists import FeedLists
+    from microsub.transfer import FeedLists
 
 log = structlog.get_logger(__name__)
 
@@ -177,7 +177,7 @@ def sources(stores: Stores) -> Sources:
 
 def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> FeedLists:
     """What imports and exports lists of feeds."""
-    from microsub.transfer.feed_lists import FeedLists
+    from microsub.transfer import FeedLists
 
     private = settings.allow_private_networks
     return FeedLists(stores.channels, stores.feeds, following(stores), parser, private)

@@ -46,15 +46,13 @@ from microsub.reader.reading.images import Images
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
-from microsub.search.index_follower import STANDING_BY
-from microsub.search.post_search import PostSearch
-from microsub.search.replica import IndexFolder, IndexReader
+from microsub.search import STANDING_BY, IndexFolder, IndexReader, PostSearch
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
 from microsub.timelines.live_events import Listeners
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
-from microsub.transfer.feed_lists import FeedLists
+from microsub.transfer import FeedLists
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher

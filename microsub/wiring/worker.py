@@ -39,11 +39,9 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.polling.worker import Worker
     from microsub.push.hub.distribution import Distribution
     from microsub.push.subscriber import Subscriber
-    from microsub.search.index_follower import FollowTiming, IndexFollower
-    from microsub.search.post_search import PostSearch
-    from microsub.search.replica import IndexReader
+    from microsub.search import FollowTiming, IndexFollower, IndexReader, PostSearch
     from microsub.timelines.retention import Retention
-    from microsub.transfer.reports import ImportReport
+    from microsub.transfer import ImportReport
     from microsub.upkeep.figures import Figures
     from microsub.upkeep.follow_repair import FollowRepair
     from microsub.upkeep.sweep import Sweeping
@@ -295,8 +293,7 @@ def _finding(settings: Settings, stores: Stores) -> Iterator[PostSearch | None]:
     if not can_search(settings):
         yield None
         return
-    from microsub.search.post_search import PostSearch
-    from microsub.search.replica import IndexFolder, IndexReader
+    from microsub.search import IndexFolder, IndexReader, PostSearch
     from microsub.timelines.pages import ItemCache
     from microsub.timelines.reading import ReaderViews
 
@@ -357,7 +354,7 @@ def upkeep(
 
 def can_search(settings: Settings) -> bool:
     """Whether posts are to be searched and this machine's SQLite is able to."""
-    from microsub.search.index import is_supported
+    from microsub.search import is_supported
 
     if settings.search and not is_supported():
         log.warning("posts can't be searched: the SQLite of this Python is older than 3.34, or has no FTS5")
@@ -368,8 +365,7 @@ def can_search(settings: Settings) -> bool:
 def follower(settings: Settings, stores: Stores, timing: FollowTiming | None = None) -> IndexFollower:
     """What keeps this machine's index of posts in step."""
     from microsub.feeds.events import Events
-    from microsub.search.index_follower import IndexFollower
-    from microsub.search.replica import IndexFolder
+    from microsub.search import IndexFolder, IndexFollower
 
     folder = IndexFolder(settings.index)
     return IndexFollower(stores.redis, stores.items, Events(stores.redis), folder, timing=timing)

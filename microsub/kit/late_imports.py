@@ -1,0 +1,17 @@
+"""Public faces of packages whose modules are imported late: commands start fast, processes stay small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def late_names(package: str, places: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a package (PEP 562): names, and the modules of it where they stand."""
+
+    def find(name: str) -> object:
+        if name not in places:
+            raise AttributeError(f"{package} has no {name}")
+        return getattr(import_module(f"{package}.{places[name]}"), name)
+
+    return find
