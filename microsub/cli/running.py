@@ -204,6 +204,8 @@ async def _greet(settings: Settings, stores: wiring.stores.Stores, *, web: bool,
         wanted = show_token or sys.stdout.isatty()
         token = await wiring.backend.greeting_token(stores, time.time()) if local and wanted else None
         if token:
+            link = await wiring.backend.greeting_link(stores)
+            lines.insert(1, f"read       {settings.public_url}{link} (signs you in once, within five minutes)")
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
         elif any(user.disabled is None for user in await stores.accounts.users()):
             lines.append("try        microsub token create USER")

@@ -51,6 +51,7 @@ MOST_IN_COOKIE = 4
 """Users of one browser that it is known for."""
 
 _BETWEEN = "~"
+_LINK = "link"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,17 @@ class LocalSignIn:
     async def by_passkey(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> SignedInPerson:
         """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""
         return await self._recognised(await self._passkey_of(base, answered, where, now), "with a passkey")
+
+    async def make_link(self, user: str) -> str:
+        """The code of a link that signs the user in once within five minutes, for who sits at this machine."""
+        return await self.credentials.begin_ceremony({"what": _LINK, "user": user})
+
+    async def by_link(self, code: str) -> SignedInPerson:
+        """The user for whom `make_link` made the code. Raises NotRecognised."""
+        about = await self.credentials.end_ceremony(code)
+        if about is None or about["what"] != _LINK:
+            raise NotRecognised("This link has been used, or is older than five minutes. Start the server again.")
+        return await self._recognised(about["user"], "by the link of the server's start")
 
     async def confirm(self, user: str, session: str, password: str, where: SignInOrigin, now: float) -> None:
         """Let the session of that id change by what its user signs in.

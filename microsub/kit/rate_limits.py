@@ -141,6 +141,12 @@ def is_public(address: str) -> bool:
     return found is not None and found.is_global
 
 
+def is_local(address: str) -> bool:
+    """Whether a client is on this machine, or comes through a server on it."""
+    found = client_address(address)
+    return found is not None and found.is_loopback
+
+
 def client_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address without its zone; IPv4 inside of IPv6 is IPv4."""
     try:

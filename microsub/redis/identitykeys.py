@@ -53,7 +53,8 @@ def handles() -> str:
 
 def ceremony(digest: str) -> str:
     """String: JSON of a passkey's challenge, and for whom it was made; by SHA-256 of the secret that the browser was
-    given with it. Lifetime: 5 minutes, once. `identity.store.credentials`.
+    given with it; or for whom the sign-in link is that the server shows at its start. Lifetime: 5 minutes, once.
+    `identity.store.credentials`.
     """
     return f"identity:ceremony:{digest}"
 

@@ -196,13 +196,29 @@ async def greeting_token(stores: Stores, now: float) -> str | None:
 
     Never for somebody who registered: the admin is somebody else.
     """
+    user = await _greeted(stores)
+    if user is None:
+        return None
+    return await stores.accounts.create_token(user, ALL_SCOPES, GREETING, now, now + 86_400, mark=_MARK)
+
+
+async def greeting_link(stores: Stores) -> str | None:
+    """The path of a link that signs the same user in once, within minutes; or None."""
+    user = await _greeted(stores)
+    if user is None:
+        return None
+    from microsub.identity.local_sign_in import LocalSignIn
+    from microsub.identity.pages.sign_in import LINK_PATH
+
+    return f"{LINK_PATH}?code={await LocalSignIn(stores.redis).make_link(user)}"
+
+
+async def _greeted(stores: Stores) -> str | None:
     last = await stores.applied.last()
     declared = last.backend.users if last is not None else {}
     there = await stores.accounts.users()
     users = sorted(user.name for user in there if user.name in declared and not user.registered and not user.disabled)
-    if not users:
-        return None
-    return await stores.accounts.create_token(users[0], ALL_SCOPES, GREETING, now, now + 86_400, mark=_MARK)
+    return users[0] if users else None
 
 
 async def examine(settings: Settings, address: str) -> PageReport:

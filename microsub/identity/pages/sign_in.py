@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import RequestError, SignInFailed
+from microsub.errors import NotFound, RequestError, SignInFailed
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 from microsub.identity.pages.consent import app_behind
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page, passkey_question, public
@@ -24,12 +24,14 @@ from microsub.identity.protocol.documents import microsub_line
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.grants import owner_in
-from microsub.kit.http.headers import own_path, page_headers
+from microsub.kit.http.headers import is_loopback, own_path, page_headers
+from microsub.kit.rate_limits import is_local
 from microsub.model.reader import NAME as ACCOUNT
 
 SIGN_IN_PATH = "/sign-in"
 PASSWORD_PATH = "/sign-in/local"  # noqa: S105 - a path
 PASSKEY_PATH = "/sign-in/passkey"
+LINK_PATH = "/sign-in/link"
 WELCOME_PATH = "/welcome"
 CLIENT_NAME = "Microsub server"
 
@@ -45,6 +47,7 @@ def routes(site: PageSite) -> list[Route]:
         form(site, f"{PASSKEY_PATH}/begin", _begin_passkey),
         form(site, PASSKEY_PATH, _by_passkey, _ask_again),
         public(site, CLIENT_PATH, _client),
+        page(site, LINK_PATH, _by_link),
         page(site, WELCOME_PATH, _welcome),
         page(site, INVITATION_PATH, _invitation),
         form(site, f"{INVITATION_PATH}/look", _look_at_invitation),
@@ -52,6 +55,14 @@ def routes(site: PageSite) -> list[Route]:
         form(site, f"{INVITATION_PATH}/passkey/begin", _begin_chosen_passkey),
         form(site, f"{INVITATION_PATH}/passkey", _choose_passkey, _invitation),
     ]
+
+
+async def _by_link(visit: PageVisit) -> Response:
+    """Sign in who opens the link that the server showed at its start, on this machine, from nowhere else."""
+    is_here = is_local(visit.where.address) and is_loopback(visit.request.headers.get("host", ""))
+    if not is_here or visit.request.headers.get("sec-fetch-site", "none") != "none":
+        raise NotFound("This link is opened on the machine itself, from the terminal or the address bar.")
+    return await visit.sign_in(await _local(visit).by_link(visit.query.get("code", "")), next_="/", known=False)
 
 
 async def _ask(visit: PageVisit) -> Response:

@@ -1,0 +1,86 @@
+"""Somebody who reads in a browser, by HTTP without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from microsub.formats.wire import dump, to_wire
+from microsub.model.jf2 import Entry
+from microsub.redis.protocol import Redis
+from tests.support.posts import NOON, candidate
+from tests.support.readers import FEED, Reader, instance, posts
+from tests.support.visitor import Shown, Visitor
+from tests.support.world import World
+
+ADDRESS = "https://reader.example"
+
+
+@dataclass
+class ReadingVisitor:
+    """A browser in which its user is signed in."""
+
+    server: World
+    browser: Visitor
+    reader: Reader
+
+    async def get(self, path: str, **headers: str) -> Shown:
+        return await self.browser.get(path, **headers)
+
+    async def change(self, page: Shown, name: str, value: str = "1", action: str = "/posts", **headers: str) -> Shown:
+        """Press a button of the page's form: its name says what is to be done."""
+        form = {node.attributes["name"]: node.attributes.get("value") or "" for node in page.form(action).css("input")}
+        return await self.browser.post(action, {**form, name: value}, **headers)
+
+    async def mark_all(self, page: Shown) -> Shown:
+        return await self.browser.submit(page, "/posts/read")
+
+    async def titles(self, path: str) -> list[str]:
+        return titles(await self.get(path))
+
+    async def publish(self, *names: str, feed: str = FEED, at: float = NOON, **more: Any) -> None:
+        await self.server.publish(feed, *posts(*names, at=at, **more))
+
+    async def publish_entry(self, entry: Entry, feed: str = FEED, at: float = NOON) -> str:
+        """Publish one post with these properties; its id."""
+        guid = entry.guid or entry.url or "post"
+        await self.server.publish(feed, candidate(guid.rpartition("/")[2], at=at, wire=dump(to_wire(entry))))
+        return (await self.reader.ids("home"))[0]
+
+
+def titles(page: Shown) -> list[str]:
+    """The titles of the posts on a page, in their order."""
+    return [" ".join(node.text().split()) for node in page.tree.css(".post h2")]
+
+
+def ids(page: Shown) -> list[str]:
+    """The ids of the posts on a page, in their order."""
+    return [node.attributes["data-id"] or "" for node in page.tree.css(".post")]
+
+
+async def reading(server: World, name: str, *channels: str) -> ReadingVisitor:
+    """A user with these channels, of which the first follows the blog, in a browser of their own."""
+    reader = await server.reader(name, *channels)
+    await server.follow_unscheduled(FEED, name, channels[0])
+    browser = Visitor(server.app, ADDRESS)
+    cookie = await server.identity.sessions.begin(name, f"https://{name}.example/", "tests", "", server.now)
+    browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+    return ReadingVisitor(server, browser, reader)
+
+
+@pytest.fixture
+async def server(real_redis: Redis) -> AsyncIterator[World]:
+    """The application over empty stores."""
+    async with instance(real_redis, base_url=ADDRESS) as made:
+        yield made
+
+
+@pytest.fixture
+async def ann(server: World) -> AsyncIterator[ReadingVisitor]:
+    """Ann reads a blog in her channel `home`, and has an empty one."""
+    made = await reading(server, "ann", "home", "later")
+    yield made
+    await made.browser.aclose()

@@ -1,0 +1,163 @@
+"""What the forms of reading do, sent as a browser without scripts does, and as our script does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from microsub.model.jf2 import Content, Entry
+from microsub.reader.reading import undo
+from tests.reader.conftest import ReadingVisitor, ids, reading, titles
+from tests.support.posts import NOON
+
+JSON = "application/json"
+
+
+async def unread(ann: ReadingVisitor, uid: str = "home") -> int:
+    channels = {channel.uid: channel for channel in await ann.server.channels.list("ann")}
+    return channels[uid].unread
+
+
+async def test_read_and_unread(ann: ReadingVisitor) -> None:
+    """One post changes, and one is where one was; the button then says the opposite."""
+    await ann.publish("b", "a")
+    page = await ann.get("/channel/home?show=all")
+    after = await ann.change(page, "read", ids(page)[0])
+    assert (after.status, after.location) == (303, "/channel/home?show=all")
+    page = await ann.get(after.location)
+    assert await unread(ann) == 1
+    button = page.tree.css_first(".post [data-act=read]")
+    assert (button.attributes["name"], button.attributes["aria-pressed"]) == ("unread", "true")
+    await ann.change(page, "unread", ids(page)[0])
+    assert await unread(ann) == 2
+
+
+async def test_saved(ann: ReadingVisitor) -> None:
+    """A saved post stands under "Saved" until it is taken out; all that is read there stays."""
+    await ann.publish("b", "a")
+    page = await ann.get("/channel/home")
+    await ann.change(page, "save", ids(page)[1])
+    saved = await ann.get("/saved")
+    assert titles(saved) == ["a"]
+    await ann.change(saved, "unsave", ids(saved)[0])
+    assert await ann.titles("/saved") == []
+    assert await ann.titles("/channel/home") == ["b", "a"]
+
+
+async def test_down_to_a_post(ann: ReadingVisitor) -> None:
+    """Marks what stands above it on the page, and the post; undo brings back these alone."""
+    await ann.publish("d", "c", "b", "a")
+    page = await ann.get("/channel/home?show=all")
+    await ann.change(page, "read", ids(page)[0])
+    page = await ann.get("/channel/home?show=all")
+    after = await ann.change(page, "above", ids(page)[2])
+    assert await ann.titles("/channel/home") == ["a"]
+    bar = await ann.get(after.location)
+    assert "2 posts marked as read." in bar.text
+    again = await ann.browser.submit(bar, "/posts/undo")
+    assert again.location == "/channel/home?show=all"
+    assert await ann.titles("/channel/home") == ["c", "b", "a"]
+
+
+async def test_all_means_what_was_there(ann: ReadingVisitor) -> None:
+    """What came after the page was made stays unread, on later pages of a channel too."""
+    await ann.publish("p00", at=NOON - 1000)  # of what a feed has at first, the newest alone are unread
+    await ann.publish(*(f"p{number:02}" for number in range(30, 0, -1)))
+    first = await ann.get("/channel/home")
+    await ann.publish("new", at=NOON + 1000)
+    await ann.mark_all(first)
+    assert await ann.titles("/channel/home") == ["new"]
+    second = await ann.get(first.tree.css_first("[rel=next]").attributes["href"] or "")
+    await ann.publish("newer", at=NOON + 2000)
+    await ann.mark_all(second)
+    assert await ann.titles("/channel/home") == ["newer"]
+
+
+@pytest.mark.parametrize("path", ["/channel/home", "/channel/global"])
+async def test_everything_and_undo(ann: ReadingVisitor, path: str) -> None:
+    """Exactly what was marked becomes unread again: in each channel, and once."""
+    await ann.server.follow_unscheduled("https://blog.example/feed", "ann", "later")
+    await ann.publish("first", at=NOON - 1000)
+    await ann.publish(*(f"p{number}" for number in range(119)))
+    page = await ann.get("/channel/later")
+    await ann.change(page, "read", ids(page)[0])
+    before = {uid: await unread(ann, uid) for uid in ("home", "later")}
+    assert before == {"home": 120, "later": 119}
+    after = await ann.mark_all(await ann.get(path))
+    assert await unread(ann) == 0
+    bar = await ann.get(after.location)
+    await ann.browser.submit(bar, "/posts/undo")
+    assert {uid: await unread(ann, uid) for uid in ("home", "later")} == before
+    await ann.browser.submit(bar, "/posts/undo")
+    assert {uid: await unread(ann, uid) for uid in ("home", "later")} == before
+
+
+async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
+    """Nobody undoes what others did, nor what was done before; it is kept for ten minutes."""
+    await ann.publish("b", "a")
+    page = await ann.get("/channel/home")
+    first = await ann.mark_all(page)
+    name = first.location.rpartition("undo=")[2]
+    ttl = await ann.server.redis.command("TTL", "user:{ann}:undo")
+    assert 0 < ttl <= undo.SECONDS
+    bob = await reading(ann.server, "bob", "mine")
+    await bob.publish("c", at=NOON + 50)
+    bobs = await bob.get("/channel/mine")
+    form = {node.attributes["name"]: node.attributes.get("value") for node in bobs.form("/posts/undo").css("input")}
+    await bob.browser.post("/posts/undo", {**form, "undo": name})
+    assert await unread(ann) == 1
+    await ann.mark_all(await ann.get("/channel/home"))
+    await ann.browser.post("/posts/undo", {**fields(await ann.get("/channel/home"), "/posts/undo"), "undo": name})
+    assert await unread(ann) == 0
+    await bob.browser.aclose()
+
+
+def fields(page: object, action: str) -> dict[str, str]:
+    return {n.attributes["name"]: n.attributes.get("value") or "" for n in page.form(action).css("input")}  # type: ignore[attr-defined]
+
+
+async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:
+    """Counts, a sentence, and the name by which it can be undone."""
+    await ann.publish("b", "a")
+    page = await ann.get("/channel/home")
+    told = json.loads((await ann.change(page, "read", ids(page)[0], accept=JSON)).response.text)
+    assert told == {
+        "text": "",
+        "undo": "",
+        "unread": {"global": 1, "notifications": 0, "home": 1, "later": 0, "saved": 0},
+    }
+    told = json.loads((await ann.change(page, "all", accept=JSON)).response.text)
+    assert (told["text"], told["unread"]["home"]) == ("1 post marked as read.", 0)
+    assert told["undo"]
+
+
+async def test_what_has_come(ann: ReadingVisitor) -> None:
+    """Counted since the page was made, for the bar above the posts."""
+    await ann.publish("a")
+    feed = (await ann.get("/channel/home")).tree.css_first("#feed").attributes
+    asked = f"{feed['data-news']}?channel=home&show=unread&before={feed['data-top']}"
+    assert json.loads((await ann.get(asked)).response.text)["new"] == 0
+    await ann.publish("c", "b", at=NOON + 100)
+    told = json.loads((await ann.get(asked)).response.text)
+    assert (told["new"], told["text"], told["unread"]["home"]) == (2, "2 new posts", 3)
+
+
+async def test_forms_lead_to_pages_of_ours_alone(ann: ReadingVisitor) -> None:
+    """Whatever a form says of the place that it stood at."""
+    await ann.publish("a")
+    page = await ann.get("/channel/home")
+    for back in ("https://evil.example/", "//evil.example/", "/\\evil.example"):
+        form = {**fields(page, "/posts"), "read": ids(page)[0], "back": back}
+        assert (await ann.browser.post("/posts", form)).location == "/"
+
+
+async def test_forms_that_say_nothing_or_too_much(ann: ReadingVisitor) -> None:
+    """Refused with a sentence; ids that are none are passed over."""
+    await ann.publish_entry(Entry(content=Content(text="words")))
+    page = await ann.get("/channel/home")
+    assert (await ann.browser.post("/posts", fields(page, "/posts"))).status == 400
+    many = {**fields(page, "/posts"), "all": "1", "page": ",".join(map(str, range(1, 1100)))}
+    assert (await ann.browser.post("/posts", many)).status == 400
+    assert (await ann.browser.post("/posts", {**fields(page, "/posts"), "read": "1,x,-5,0"})).status == 303
+    assert await unread(ann) in {0, 1}

@@ -1,0 +1,213 @@
+"""The pages on which people read, by HTTP: what is there, in which order, and where links lead."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from microsub.configuration.model import InstanceSettings, Quotas
+from microsub.model.jf2 import Card, Content, Enclosure, Entry
+from tests.reader.conftest import ReadingVisitor, ids, reading, titles
+from tests.support.posts import NOON
+from tests.support.readers import OTHER
+from tests.support.visitor import Visitor
+
+PAGES = ("/", "/channel/home", "/channel/global?show=all", "/saved", "/search", "/search?q=words", "/display")
+
+
+async def test_who_isnt_signed_in_learns_what_this_is(ann: ReadingVisitor) -> None:
+    """The first page for strangers; all others lead to the sign-in and back."""
+    stranger = Visitor(ann.server.app, ann.browser.address)
+    assert (await stranger.get("/")).title == "This is a Microsub server"
+    assert (await stranger.get("/channel/home?show=all")).location == "/sign-in?next=%2Fchannel%2Fhome%3Fshow%3Dall"
+    await stranger.aclose()
+
+
+async def test_the_first_page_shows_what_is_unread(ann: ReadingVisitor) -> None:
+    """Of all channels, newest first, beside the list of channels with their counts."""
+    await ann.publish("b", "a")
+    page = await ann.get("/")
+    assert titles(page) == ["b", "a"]
+    assert page.title == "All"
+    links = {" ".join(node.text().split()): node.attributes["href"] for node in page.tree.css(".channels li a")}
+    assert links["All 2 unread"] == "/channel/global"
+    assert links["Home 2 unread"] == "/channel/home"
+    assert "/saved" in links.values()
+
+
+async def test_unread_and_all(ann: ReadingVisitor) -> None:
+    """A channel shows what is unread; all of it at an address beside; and says when nothing is left."""
+    await ann.publish("b", "a")
+    page = await ann.get("/channel/home")
+    await ann.change(page, "read", ids(page)[0])
+    assert await ann.titles("/channel/home") == ["a"]
+    assert await ann.titles("/channel/home?show=all") == ["b", "a"]
+    await ann.mark_all(await ann.get("/channel/home"))
+    assert "You have read everything." in (await ann.get("/channel/home")).text
+
+
+async def test_every_place_has_an_address(ann: ReadingVisitor) -> None:
+    """Following "older" visits each post once, "newer" leads back; the page stays where it is while posts come."""
+    names = [f"p{number:02}" for number in range(45, 0, -1)]
+    await ann.publish(*names)
+    seen, path, places = [], "/channel/home?show=all", []
+    while path:
+        page = await ann.get(path)
+        places.append(path)
+        seen += titles(page)
+        await ann.publish(f"new-{len(seen)}", at=NOON + 1000 + len(seen))
+        link = page.tree.css_first("[rel=next]")
+        path = (link.attributes["href"] or "") if link is not None else ""
+    assert seen == names
+    assert len(places) == 3
+    page = await ann.get(places[1])
+    assert titles(page) == names[20:40]
+    newer = await ann.get(page.tree.css_first("[rel=prev]").attributes["href"] or "")
+    assert titles(newer) == names[:20]
+
+
+async def test_one_source(ann: ReadingVisitor) -> None:
+    """The posts of one feed alone, with its name, and marking all there leaves the other feed's alone."""
+    await ann.server.follow_unscheduled(OTHER, "ann", "home")
+    await ann.publish("a2", "a1", at=NOON)
+    await ann.publish("b2", "b1", feed=OTHER, at=NOON + 100, host="other.example")
+    page = await ann.get("/channel/home")
+    assert titles(page) == ["b2", "b1", "a2", "a1"]
+    sources = [
+        node.attributes["href"] for node in page.tree.css(".byline small a") if "source=" in str(node.attributes)
+    ]
+    only = await ann.get((sources[0] or "").replace("show=all&", ""))
+    assert (only.title, titles(only)) == ("A blog", ["b2", "b1"])
+    await ann.mark_all(only)
+    assert await ann.titles("/channel/home") == ["a2", "a1"]
+
+
+async def test_a_post_has_a_page(ann: ReadingVisitor) -> None:
+    """Whole, with its ways on; nobody else's."""
+    long = "<p>" + "Many words. " * 400 + "The end.</p>"
+    id_ = await ann.publish_entry(
+        Entry(guid="x", url="https://blog.example/x", name="Long", content=Content(html=long))
+    )
+    listed = await ann.get("/channel/home")
+    assert "The end." not in listed.text
+    assert "Read on" in listed.text
+    page = await ann.get(f"/post/{id_}")
+    assert page.title == "Long"
+    assert "The end." in page.text
+    bob = await reading(ann.server, "bob", "empty")
+    assert (await bob.get(f"/post/{int(id_) + 1}")).status == 404
+    other = await reading(ann.server, "carl", "mine")
+    await ann.server.following.unfollow("carl", "mine", "https://blog.example/feed", ann.server.now)
+    assert (await other.get(f"/post/{id_}")).status in {200, 404}
+    for one in (bob, other):
+        await one.browser.aclose()
+
+
+KINDS = {
+    "like": (Entry(like_of=("https://a.example/liked",)), "Likes https://a.example/liked"),
+    "repost": (Entry(repost_of=("https://a.example/said",)), "Reposts https://a.example/said"),
+    "bookmark": (Entry(bookmark_of=("https://a.example/page",)), "Bookmarks https://a.example/page"),
+    "reply": (
+        Entry(
+            in_reply_to=("https://a.example/q",),
+            refs={"https://a.example/q": Entry(name="A question", author=Card(name="Zoe"), summary="Why?")},
+        ),
+        "In reply to Zoe : A question Why?",
+    ),
+    "rsvp": (Entry(rsvp="yes", in_reply_to=("https://a.example/party",)), "Is going"),
+    "event": (Entry(type="event", name="Party", start="2026-12-01T19:00", end="2026-12-01T23:00"), "When : 2026-12-01"),
+    "checkin": (Entry(checkin=Card(name="A café", locality="Ulm")), "At : A café, Ulm"),
+    "note": (Entry(content=Content(text="Just words")), "Just words"),
+    "article": (Entry(name="Title", content=Content(html="<p>Body</p>")), "Title"),
+    "photo": (Entry(photo=("https://a.example/1.jpg", "https://a.example/2.jpg")), "Unread"),
+    "video": (Entry(video=("https://a.example/v.mp4",)), "Video: a.example"),
+    "audio": (
+        Entry(
+            audio=("https://a.example/a.mp3",),
+            enclosure=(Enclosure("https://a.example/a.mp3", "audio/mpeg", 30_000_000, 1800, "Episode"),),
+        ),
+        "Audio: Episode 30 minutes 28 MB",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_kind_of_post(ann: ReadingVisitor, kind: str) -> None:
+    """What a post is, stands on it; pictures come by way of this server."""
+    entry, words = KINDS[kind]
+    await ann.publish_entry(entry)
+    page = await ann.get("/channel/home")
+    (post,) = page.tree.css(".post")
+    assert kind in (post.attributes["class"] or "").split()
+    assert re.sub(r"\s*:", ":", words) in re.sub(r"\s*:", ":", page.text)
+    sources = [node.attributes["src"] or "" for node in post.css("img")]
+    assert len(sources) == len(entry.photo)
+    assert all(source.startswith("/image/") for source in sources)
+
+
+async def test_lists_for_screen_readers(ann: ReadingVisitor) -> None:
+    """A feed of articles that can have the focus and are named by their headings; ids are unique."""
+    await ann.publish("b", "a")
+    page = await ann.get("/channel/home")
+    feed = page.tree.css_first("[role=feed]")
+    assert feed.attributes["aria-label"] == "Home"
+    for post in feed.css("article"):
+        assert post.attributes["tabindex"] == "0"
+        assert page.tree.css_first(f"#{post.attributes['aria-labelledby']}").tag == "h2"
+    found = [node.attributes["id"] for node in page.tree.css("[id]")]
+    assert len(found) == len(set(found))
+
+
+async def test_search_needs_an_index(ann: ReadingVisitor) -> None:
+    """Where it is off, the page says so."""
+    assert "Search is off on this server." in (await ann.get("/search?q=words")).text
+
+
+@pytest.mark.parametrize(
+    "path", ["/channel/none", "/channel/a%20b", "/channel/home?source=x", "/post/1", "/post/x", "/channel/home?after=x"]
+)
+async def test_what_isnt_there(ann: ReadingVisitor, path: str) -> None:
+    """A page that says so."""
+    assert (await ann.get(path)).status in {400, 404}
+
+
+async def test_pages_speak_german(ann: ReadingVisitor) -> None:
+    """Where the browser prefers it, or somebody chose it."""
+    await ann.publish("a")
+    page = await ann.get("/channel/home", **{"accept-language": "fr, de-AT;q=0.9, en;q=0.8"})
+    assert page.tree.css_first("html").attributes["lang"] == "de"
+    assert "Alle als gelesen markieren" in page.text
+    display = await ann.get("/display")
+    await ann.browser.submit(display, "/display", language="de", theme="dark", size="large")
+    page = await ann.get("/channel/home")
+    html = page.tree.css_first("html").attributes
+    assert (html["lang"], html["data-theme"], html["data-size"]) == ("de", "dark", "large")
+    await ann.browser.submit(await ann.get("/display"), "/display", language="xx", theme="';--")
+    assert (await ann.get("/display")).tree.css_first("html").attributes["data-theme"] == "auto"
+
+
+async def test_requests_count(ann: ReadingVisitor) -> None:
+    """Reading in the browser has the limit that apps have."""
+    ann.server.settings = InstanceSettings(quotas=Quotas(requests=3))
+    shown = [(await ann.get("/channel/home")).response for _ in range(5)]
+    assert [reply.status_code for reply in shown] == [200, 200, 200, 429, 429]
+    assert int(shown[-1].headers["retry-after"]) > 0
+
+
+async def test_a_page_is_small(ann: ReadingVisitor) -> None:
+    """A full page with long posts has less than 60 KB, with its styles and scripts less than 100 KB."""
+    for number in range(20):
+        html = f"<p>{'Words of a long post. ' * 500}</p>"
+        entry = Entry(guid=f"p{number}", url=f"https://blog.example/p{number}", name="T", content=Content(html=html))
+        await ann.publish_entry(entry, at=NOON + number)
+    page = await ann.get("/channel/home")
+    assert len(ids(page)) == 20
+    links = [node.attributes.get("href") or node.attributes.get("src") for node in page.tree.css("link, script")]
+    sizes = [len((await ann.get(link or "")).response.content) for link in links]
+    modules = ["feed.js", "keys.js", "marks.js", "news.js"]
+    beside = (next(link or "" for link in links if (link or "").endswith("reader.js"))).rpartition("/")[0]
+    sizes += [len((await ann.get(f"{beside}/{name}")).response.content) for name in modules]
+    assert len(page.response.content) < 60_000
+    assert len(page.response.content) + sum(sizes) < 100_000
+    assert 1 + len(sizes) <= 12
