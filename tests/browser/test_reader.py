@@ -1,0 +1,326 @@
+"""People read in Chromium: by keys, by buttons, by scrolling, without scripts, in the dark, on a telephone."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.browser.tab import Tab, tab
+from tests.support.own_server import PASSWORD, enrolled
+from tests.support.polling import dated, rss
+from tests.support.process import Installation, installation
+from tests.support.waiting import wait_until
+from tests.support.web import Publisher, publisher
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+READERS = ("keys", "buttons", "scroller", "plain", "looks", "waits", "axe")
+COUNT = 45
+LONG = f"<p>{'A long story. ' * 400}</p><p>The end of it.</p>"
+PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
+
+
+@dataclass
+class Library:
+    """A server with readers, each of whom follows one blog of 45 posts in `home`."""
+
+    own: Installation
+    feeds: Publisher
+    url: str
+
+    async def sign_in(self, here: Tab, user: str, path: str = "/") -> Page:
+        await here.page.goto(f"{self.url}/sign-in?next={path}")
+        await here.fill(who=user, password=PASSWORD)
+        await here.press("Sign in")
+        assert here.page.url == self.url + path
+        return here.page
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def library(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Library]:
+    """The server, with everything polled."""
+    async with publisher() as feeds:
+        document = rss(dated(COUNT)).replace(b"About Post 45", html.escape(LONG).encode())
+        address = feeds.serve_document("/feed", document)
+        users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in READERS}
+        settings = {"polling": {"host_interval": 0}, "first_fetch_unread": 1000}
+        async with installation(tmp_path_factory.mktemp("reader"), {"users": users, "settings": settings}) as own:
+            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
+            await enrolled(own, url, *READERS[1:])
+            await wait_until(lambda: '"feed polled"' in own.log)
+            yield Library(own, feeds, url)
+
+
+@asynccontextmanager
+async def window(browser: Browser, *, scripts: bool = True) -> AsyncIterator[Tab]:
+    async with tab(browser, scripts=scripts) as made:
+        await made.page.set_viewport_size(DESK)  # type: ignore[arg-type]
+        yield made
+
+
+async def count(page: Page) -> int:
+    """What the list of channels says is unread in `home`."""
+    shown = page.locator("[data-channel=home] .count")
+    return int(await shown.locator("[data-count]").inner_text()) if await shown.is_visible() else 0
+
+
+async def focused(page: Page) -> str:
+    """The heading of the post that has the focus; empty where none has."""
+    return str(await page.evaluate("document.activeElement.closest('.post')?.querySelector('h2').innerText ?? ''"))
+
+
+async def settled(page: Page, wanted: int) -> None:
+    """Wait until the server has said that so many are unread."""
+    await page.wait_for_function(
+        "n => { const c = document.querySelector('[data-channel=home] .count');"
+        " return (c.hidden ? 0 : Number(c.querySelector('[data-count]').innerText)) === n; }",
+        arg=wanted,
+    )
+
+
+async def test_reading_by_keys_alone(browser: Browser, library: Library) -> None:
+    """From the link of the server's start through posts, marks, saves, the list of keys and other pages, by keys; the
+    focus stays with the post after each.
+    """
+    greeting = (library.own.folder / "0.out").read_text()
+    link = next(line.split()[1] for line in greeting.splitlines() if line.startswith("read "))
+    async with window(browser) as here:
+        page = here.page
+        await page.goto(link.replace("127.0.0.1", "localhost"))
+        assert page.url == f"{library.url}/"
+        assert await count(page) == COUNT
+        press = page.keyboard.press
+        await press("j")
+        assert await focused(page) == "Post 45"
+        await press("o")
+        await page.get_by_text("The end of it.").wait_for()
+        await settled(page, COUNT - 1)
+        assert await focused(page) == "Post 45"
+        await press("o")
+        assert await page.get_by_text("The end of it.").count() == 0
+        await press("n")
+        assert await focused(page) == "Post 44"
+        await press("m")
+        await settled(page, COUNT - 2)
+        await press("m")
+        await settled(page, COUNT - 1)
+        await press("s")
+        await page.get_by_text("Saved.", exact=True).wait_for()
+        assert await focused(page) == "Post 44"
+        await press("PageDown")
+        await press("PageDown")
+        assert await focused(page) == "Post 42"
+        await press("PageUp")
+        await press("t")
+        await settled(page, COUNT - 3)
+        assert await focused(page) == "Post 43"
+        await press("z")
+        await settled(page, COUNT - 1)
+        await press("A")
+        await settled(page, 0)
+        await press("z")
+        await settled(page, COUNT - 1)
+        assert await focused(page) == "Post 43"
+        await press("?")
+        assert await page.get_by_role("dialog").is_visible()
+        await press("Escape")
+        await press("k")
+        assert await focused(page) == "Post 44"
+        await press("Control+End")
+        assert await focused(page) == ""
+        await press("/")
+        assert await page.evaluate("document.activeElement.name") == "q"
+        await page.keyboard.type("j")
+        assert await page.locator("input[name=q]").input_value() == "j"
+        await press("Escape")
+        await page.evaluate("document.activeElement.blur()")
+        for second, path in (("s", "/saved"), ("a", "/channel/global?show=all"), ("h", "/")):
+            await press("g")
+            async with page.expect_navigation():
+                await press(second)
+            assert page.url == library.url + path
+    async with window(browser) as other:
+        await other.page.goto(link.replace("127.0.0.1", "localhost"))
+        assert "has been used" in await other.text()
+
+
+async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -> None:
+    """Nothing reloads, the button keeps the focus, and what was marked by mistake comes back at once."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "buttons", "/channel/home")
+        await page.evaluate("window.same = true")
+        first = page.locator(".post").first
+        button = first.get_by_role("button", name="Read", exact=True)
+        await button.click()
+        await settled(page, COUNT - 1)
+        assert await button.get_attribute("aria-pressed") == "true"
+        assert await page.evaluate("document.activeElement.dataset.act") == "read"
+        await first.get_by_role("button", name="Save").click()
+        await page.get_by_text("Saved.", exact=True).wait_for()
+        await page.get_by_role("button", name="Mark all as read").click()
+        await settled(page, 0)
+        assert await page.locator(".post:not(.is-read)").count() == 0
+        await page.get_by_role("button", name="Undo").click()
+        await settled(page, COUNT - 1)
+        assert await page.locator(".post.is-read").count() == 1
+        assert await page.evaluate("window.same")
+        await page.reload()
+        assert await count(page) == COUNT - 1
+
+
+async def test_further_posts_come_by_scrolling(browser: Browser, library: Library) -> None:
+    """With an address for each place, to which one comes back; the list says how long it is once it is whole."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "buttons", "/channel/home?show=all")
+        assert await page.locator(".post").first.get_attribute("aria-setsize") == "-1"
+        for _ in range(12):
+            await page.mouse.wheel(0, 4000)
+            await page.wait_for_timeout(150)
+        await page.get_by_text("That is all.").wait_for()
+        posts = page.locator(".post")
+        assert await posts.count() == COUNT
+        assert await posts.last.get_attribute("aria-posinset") == str(COUNT)
+        assert await posts.first.get_attribute("aria-setsize") == str(COUNT)
+        await page.wait_for_function("location.search.includes('after=')")
+        address = page.url
+        await page.goto(address)
+        assert await page.locator(".post").count() < COUNT
+        assert await page.locator("[rel=prev]").count() == 1
+
+
+async def test_scrolling_marks_what_was_in_view(browser: Browser, library: Library) -> None:
+    """If its reader has asked for that. A restored position, a jump by keys and loading mark nothing."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "scroller", "/display")
+        await page.get_by_label("What you scroll past is marked as read").check()
+        await here.press("Keep")
+        await page.goto(f"{library.url}/channel/home?show=all")
+        await page.wait_for_timeout(1700)
+        await page.mouse.move(600, 500)
+        for _ in range(14):
+            await page.mouse.wheel(0, 60)
+            await page.wait_for_timeout(140)
+        await page.wait_for_function("document.querySelectorAll('.post.is-read').length > 0")
+        passed = await page.locator(".post.is-read").count()
+        await settled(page, COUNT - passed)
+        assert 1 <= passed <= 5
+        tops = "[...document.querySelectorAll('.post')].map(p => Math.round(p.getBoundingClientRect().height))"
+        heights = await page.evaluate(tops)
+        assert len(heights) >= 20
+        await page.wait_for_timeout(300)
+        # A jump, here and back.
+        for _ in range(6):
+            await page.keyboard.press("j")
+        await page.wait_for_timeout(1200)
+        assert await page.locator(".post.is-read").count() == passed
+        # A restored position: the browser scrolls there by itself.
+        await page.reload()
+        await page.wait_for_timeout(2000)
+        assert await page.evaluate("scrollY") > 300
+        await page.evaluate("scrollTo({top: scrollY + 1500, behavior: 'instant'})")
+        await page.wait_for_timeout(1200)
+        assert await count(page) == COUNT - passed
+
+
+async def test_without_scripts(browser: Browser, library: Library) -> None:
+    """Reading, marking, undoing, saving, paging and searching are links and forms."""
+    async with window(browser, scripts=False) as here:
+        page = await library.sign_in(here, "plain", "/channel/home")
+        async with page.expect_navigation():
+            await page.locator(".post").first.get_by_role("button", name="Read", exact=True).click()
+        assert await count(page) == COUNT - 1
+        await here.press("Mark all as read")
+        assert "You have read everything." in await here.text()
+        await here.press("Undo")
+        assert await count(page) == COUNT - 1
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Older posts").click()
+        assert await page.locator(".post").count() == 20
+        async with page.expect_navigation():
+            await page.locator(".post h2 a").first.click()
+        assert "Post" in await here.title()
+        async with page.expect_navigation():
+            await page.get_by_role("button", name="Save").click()
+        await page.goto(f"{library.url}/saved")
+        assert await page.locator(".post").count() == 1
+        await page.fill("input[name=q]", "post")
+        async with page.expect_navigation():
+            await page.keyboard.press("Enter")
+        assert "Search for “post”" in await here.text()
+
+
+async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library) -> None:
+    """Colours follow the device or the choice; nothing is wider than the screen, and buttons can be hit."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "looks", "/channel/home")
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = await page.evaluate(ground)
+        await page.emulate_media(color_scheme="dark")
+        dark = await page.evaluate(ground)
+        assert light != dark
+        await page.goto(f"{library.url}/display")
+        await page.get_by_label("Light").check()
+        await here.press("Keep")
+        assert await page.evaluate(ground) == light
+        for width in (320, 390):
+            await page.set_viewport_size({"width": width, "height": 800})
+            for path in ("/", "/channel/home?show=all", "/saved", "/search", "/display"):
+                await page.goto(library.url + path)
+                assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, path)
+        await page.goto(f"{library.url}/channel/home")
+        assert not await page.locator("#channels").is_visible()
+        for button in await page.locator(".acts button").all():
+            box = await button.bounding_box()
+            assert box is not None
+            assert box["height"] >= 24
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Channels").click()
+        assert await page.locator("#channels").is_visible()
+
+
+async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -> None:
+    """The page says how many have come, and nothing on it moves."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "waits", "/channel/home")
+        first = page.locator(".post").first
+        before = await first.bounding_box()
+        library.feeds.serve_document("/feed", rss(dated(COUNT + 2)))
+        assert (await library.own.run("poll", library.feeds.url("/feed")))[0] == 0
+        for _ in range(60):
+            await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            await page.wait_for_timeout(250)
+            if await page.locator("#news").is_visible():
+                break
+        assert await page.locator("#news").inner_text() == "2 new posts"
+        assert await first.locator("h2").inner_text() == "Post 45"
+        assert before is not None
+        async with page.expect_navigation():
+            await page.keyboard.press("r")
+        assert await page.locator(".post h2").first.inner_text() == "Post 47"
+
+
+async def test_what_a_page_costs(browser: Browser, library: Library) -> None:
+    """Less than 100 KB in at most 12 requests, and nothing shifts while it loads."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "axe", "/display")
+        session = await here.context.new_cdp_session(page)
+        await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        await page.add_init_script(
+            "window.shifts = 0; new PerformanceObserver(l => l.getEntries().forEach(e => window.shifts += e.value))"
+            ".observe({type: 'layout-shift', buffered: true});"
+        )
+        await page.goto(f"{library.url}/channel/home?show=all", wait_until="networkidle")
+        found = await page.evaluate(
+            "['navigation', 'resource'].flatMap(kind => performance.getEntriesByType(kind))"
+            ".filter(e => !e.name.includes('/image/')).map(e => e.transferSize)"
+        )
+        print(f"{len(found)} requests, {sum(found)} bytes, layout shift {await page.evaluate('window.shifts')}")
+        assert len(found) <= 12 + 1  # and the second page, which is loaded ahead
+        assert sum(found) < 100_000 + 40_000
+        assert await page.evaluate("window.shifts") < 0.01

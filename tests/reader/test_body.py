@@ -1,0 +1,58 @@
+"""Bodies of posts among our own markup: a table of what becomes of what the sanitiser leaves, and its worst."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.formats.html.sanitise import clean_html
+from microsub.reader.reading.body import body_fitter, excerpt
+
+BASE = "https://a.example/"
+
+CASES = [
+    ("plain words", "plain words"),
+    ("<p>One <b>two</b></p>", "<p>One <b>two</b></p>"),
+    ("<h1>a</h1><h2>b</h2><h3>c</h3>", "<h3>a</h3><h3>b</h3><h4>c</h4>"),
+    ("<main><article>x</article></main>", "<div><div>x</div></div>"),
+    ("<tt>x</tt><strike>y</strike>", "<code>x</code><s>y</s>"),
+    ('<img src="/x.png" alt="X">', '<img alt="X" src="/image/https://a.example/x.png" loading="lazy">'),
+    ('<img srcset="/x.png 1x, /y.png 2x">', '<img alt="" src="/image/https://a.example/x.png" loading="lazy">'),
+    ('<a href="/x">y</a>', '<a href="https://a.example/x" rel="noopener noreferrer nofollow">y</a>'),
+    ('<code class="language-python">x</code>', '<code class="language-python">x</code>'),
+    ("<p id=main class=post data-id=1 role=feed>x</p>", "<p>x</p>"),
+    ("a &lt;script&gt; b", "a &lt;script&gt; b"),
+]
+
+
+@pytest.mark.parametrize(("html", "fitted"), CASES)
+def test_what_stands_in_a_post(html: str, fitted: str) -> None:
+    """Nothing of it has an id or a class of ours, and headings stand below the post's own."""
+    assert body_fitter(lambda url: f"/image/{url}")(clean_html(html, BASE)) == fitted
+
+
+RAW = [
+    "<script>ran(1)</script>",
+    "<img src=x onerror=ran(1)>",
+    '<a href="javascript:ran(1)">x</a>',
+    '<iframe srcdoc="<script>ran(1)</script>"></iframe>',
+    '<style>body{display:none}</style><p style="position:fixed">x</p>',
+    "<form action=https://evil.example/><input name=form_token><button>x</button></form>",
+    '<svg><animate onbegin="ran(1)"></svg>',
+    "<base href=https://evil.example/><meta http-equiv=refresh content=0>",
+]
+
+
+@pytest.mark.parametrize("html", RAW)
+def test_what_the_sanitiser_never_saw(html: str) -> None:
+    """The second wall: though it were stored as it is, nothing of it would run, style or ask."""
+    fitted = body_fitter(lambda url: f"/image/{url}")(html)
+    for word in ("ran(", "onerror", "onbegin", "javascript:", "style", "<form", "<input", "<base", "<meta", "srcdoc"):
+        assert word not in fitted
+
+
+def test_an_excerpt_ends_between_words() -> None:
+    """And says that there is more."""
+    assert excerpt("a  few\nwords") == "a few words"
+    long = excerpt("word " * 200)
+    assert long.endswith("word …")
+    assert len(long) < 330

@@ -1,0 +1,110 @@
+"""Pictures of others come by way of this server: signed for one user, by their first bytes, within bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.identity.limits import IMAGES_OF_USER
+from microsub.model.jf2 import Content, Entry
+from microsub.reader.reading.images import LIMITS, kind_of_picture
+from tests.reader.conftest import ReadingVisitor, reading
+from tests.support.web import Answer, Publisher
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+BODIES = {
+    "image/png": PNG,
+    "image/jpeg": b"\xff\xd8\xff\xe0" + bytes(20),
+    "image/gif": b"GIF89a" + bytes(20),
+    "image/webp": b"RIFF\x10\x00\x00\x00WEBPVP8 ",
+    "image/avif": b"\x00\x00\x00\x1cftypavif" + bytes(8),
+}
+NONE = (
+    b"",
+    b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    b"<html>",
+    b"RIFF\x10\x00\x00\x00WAVE",
+    b"%PDF-1.7",
+    b"BM....",
+)
+
+
+async def address(ann: ReadingVisitor, url: str) -> str:
+    """The address of ours at which a page shows that picture."""
+    await ann.publish_entry(Entry(photo=(url,)))
+    return (await ann.get("/channel/home")).tree.css_first(".photos img").attributes["src"] or ""
+
+
+def served(site: Publisher, body: bytes, kind: str = "image/png") -> str:
+    return site.serve("/picture", Answer(body, headers=[("Content-Type", kind)]))
+
+
+@pytest.mark.parametrize(("kind", "body"), BODIES.items())
+async def test_the_first_bytes_say_what_it_is(ann: ReadingVisitor, site: Publisher, kind: str, body: bytes) -> None:
+    """Whatever its server calls it; browsers may keep it for themselves, and run nothing of it."""
+    shown = (await ann.get(await address(ann, served(site, body, "text/html")))).response
+    assert (shown.status_code, shown.headers["content-type"], shown.content) == (200, kind, body)
+    assert shown.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in shown.headers["content-security-policy"]
+    assert shown.headers["cache-control"].startswith("private, max-age=")
+
+
+@pytest.mark.parametrize("body", NONE)
+async def test_what_is_no_picture_isnt_passed_on(ann: ReadingVisitor, site: Publisher, body: bytes) -> None:
+    """SVG neither: it is a program."""
+    assert kind_of_picture(body) is None
+    assert (await ann.get(await address(ann, served(site, body, "image/png")))).status == 404
+
+
+async def test_addresses_are_signed_for_one_user(ann: ReadingVisitor, site: Publisher) -> None:
+    """No other picture, nobody else, and nobody without a session."""
+    path = await address(ann, served(site, PNG))
+    signature, place = path.split("/")[2:]
+    for other in (f"/image/{signature}/{place[:-2]}", f"/image/x/{place}", f"/image/{signature}/%00", "/image/x/***"):
+        assert (await ann.get(other)).status == 404
+    bob = await reading(ann.server, "bob", "mine")
+    assert (await bob.get(path)).status == 404
+    await bob.browser.aclose()
+    ann.browser.client.cookies.clear()
+    assert (await ann.get(path)).status == 303
+    assert site.asked == []
+
+
+async def test_limits(ann: ReadingVisitor, site: Publisher) -> None:
+    """Of size, and of how many a minute."""
+    path = await address(ann, served(site, PNG + bytes(LIMITS.body)))
+    assert (await ann.get(path)).status == 404
+    path = await address(ann, "http://10.0.0.1/picture.png")
+    replies = [(await ann.get(path)).response for _ in range(IMAGES_OF_USER.most)]
+    assert (replies[0].status_code, replies[-1].status_code) == (404, 429)
+    assert replies[-1].headers["retry-after"] == "5"
+
+
+async def test_private_networks_stay_closed(ann: ReadingVisitor) -> None:
+    """The guard of all requests is in front of pictures too."""
+    assert (await ann.get(await address(ann, "http://10.0.0.1/picture.png"))).status == 404
+
+
+async def test_no_address_of_others_is_loaded(ann: ReadingVisitor) -> None:
+    """Bodies, faces and players: the page names nothing foreign that a browser would fetch by itself."""
+    html = (
+        '<p><img src="https://a.example/1.png" width="10" height="20" srcset="https://a.example/2.png 2x"></p>'
+        '<picture><source srcset="https://a.example/3.webp"><img src="https://a.example/3.png"></picture>'
+        '<video src="https://a.example/v.mp4" poster="https://a.example/p.png"></video>'
+        '<audio><source src="https://a.example/a.mp3"></audio>'
+        '<iframe src="https://www.youtube.com/embed/x" sandbox="allow-scripts"></iframe>'
+    )
+    id_ = await ann.publish_entry(Entry(name="x", content=Content(html=html), featured="https://a.example/f.png"))
+    for path in ("/channel/home", f"/post/{id_}"):
+        tree = (await ann.get(path)).tree
+        assert not tree.css("iframe, video, audio, source, picture, object, embed, [srcset], [style], [poster]")
+        sources = [node.attributes["src"] or "" for node in tree.css("[src]")]
+        assert len(sources) >= 3
+        assert not [one for one in sources if not one.startswith(("/image/", "/static/"))]
+        links = {node.attributes["href"] for node in tree.css(".content a")}
+        assert {"https://a.example/v.mp4", "https://a.example/a.mp3", "https://www.youtube.com/embed/x"} == links
+        (first, *_) = tree.css(".content img")
+        assert (first.attributes["width"], first.attributes["height"], first.attributes["loading"]) == (
+            "10",
+            "20",
+            "lazy",
+        )
