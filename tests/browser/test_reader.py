@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
+from microsub.kit.digests import sha256_hex
 from tests.browser.tab import Tab, tab
+from tests.browser.techniques import as_markup, techniques
 from tests.support.own_server import PASSWORD, enrolled
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, installation
@@ -20,7 +24,10 @@ from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-READERS = ("keys", "buttons", "scroller", "plain", "looks", "waits", "axe")
+READERS = ("keys", "buttons", "scroller", "plain", "looks", "waits", "axe", "hostile")
+CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+AT_ONCE = 6
+"""Techniques in one post."""
 COUNT = 45
 LONG = f"<p>{'A long story. ' * 400}</p><p>The end of it.</p>"
 PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
@@ -48,13 +55,27 @@ async def library(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lib
     async with publisher() as feeds:
         document = rss(dated(COUNT)).replace(b"About Post 45", html.escape(LONG).encode())
         address = feeds.serve_document("/feed", document)
+        hostile = feeds.serve_document("/hostile", hostile_feed())
         users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in READERS}
+        users["hostile"]["channels"].append({"uid": "bad", "name": "Bad", "feeds": [hostile]})
         settings = {"polling": {"host_interval": 0}, "first_fetch_unread": 1000}
         async with installation(tmp_path_factory.mktemp("reader"), {"users": users, "settings": settings}) as own:
             url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
             await enrolled(own, url, *READERS[1:])
-            await wait_until(lambda: '"feed polled"' in own.log)
+            await wait_until(lambda: own.log.count('"feed polled"') >= 2)
             yield Library(own, feeds, url)
+
+
+def hostile_feed() -> bytes:
+    """A feed whose posts are made of every known way past a filter."""
+    payloads = [text for technique in techniques() for text in as_markup(technique)]
+    posts = [
+        f"<item><guid isPermaLink='false'>h{first}</guid><title>{html.escape(payloads[first])}</title>"
+        f"<description>{html.escape(' '.join(payloads[first : first + AT_ONCE]))}</description></item>"
+        for first in range(0, len(payloads), AT_ONCE)
+    ]
+    document = f"<?xml version='1.0'?><rss version='2.0'><channel><title>H</title>{''.join(posts)}</channel></rss>"
+    return CONTROLS.sub("", document).encode("utf-8", "replace")
 
 
 @asynccontextmanager
@@ -156,12 +177,12 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
         page = await library.sign_in(here, "buttons", "/channel/home")
         await page.evaluate("window.same = true")
         first = page.locator(".post").first
-        button = first.get_by_role("button", name="Read", exact=True)
+        button = first.locator("[data-act=read]")
         await button.click()
         await settled(page, COUNT - 1)
         assert await button.get_attribute("aria-pressed") == "true"
         assert await page.evaluate("document.activeElement.dataset.act") == "read"
-        await first.get_by_role("button", name="Save").click()
+        await first.locator("[data-act=save]").click()
         await page.get_by_text("Saved.", exact=True).wait_for()
         await page.get_by_role("button", name="Mark all as read").click()
         await settled(page, 0)
@@ -233,7 +254,7 @@ async def test_without_scripts(browser: Browser, library: Library) -> None:
     async with window(browser, scripts=False) as here:
         page = await library.sign_in(here, "plain", "/channel/home")
         async with page.expect_navigation():
-            await page.locator(".post").first.get_by_role("button", name="Read", exact=True).click()
+            await page.locator(".post [data-act=read]").first.click()
         assert await count(page) == COUNT - 1
         await here.press("Mark all as read")
         assert "You have read everything." in await here.text()
@@ -324,3 +345,53 @@ async def test_what_a_page_costs(browser: Browser, library: Library) -> None:
         assert len(found) <= 12 + 1  # and the second page, which is loaded ahead
         assert sum(found) < 100_000 + 40_000
         assert await page.evaluate("window.shifts") < 0.01
+
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+PATHS = ("/", "/channel/home?show=all", "/saved", "/search?q=post", "/display", "/account", "/connect")
+
+
+def test_axe_is_what_its_makers_published() -> None:
+    """Version 4.14.1 of axe-core (MPL-2.0), as the package of that name has it."""
+    assert sha256_hex(AXE.read_bytes()) == "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+
+
+async def test_axe_finds_nothing(browser: Browser, library: Library) -> None:
+    """On each page, in both schemes, at a desk and on a telephone."""
+    context = await browser.new_context(bypass_csp=True)
+    page = await library.sign_in(Tab(context, await context.new_page()), "axe")
+    found = []
+    for scheme, size in (("light", DESK), ("dark", PHONE)):
+        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        await page.set_viewport_size(size)  # type: ignore[arg-type]
+        for path in PATHS:
+            await page.goto(library.url + path)
+            await page.add_script_tag(path=AXE)
+            result = await page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
+            found += [(scheme, path, one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]
+    await context.close()
+    assert found == []
+
+
+async def test_hostile_posts_do_nothing(browser: Browser, library: Library) -> None:
+    """Every known way past a filter, in the titles and bodies of posts: no script, no foreign request, no violation of
+    the policy, nothing wider than the page, and the page's own controls still there.
+    """
+    async with window(browser) as here:
+        page = await library.sign_in(here, "hostile", "/channel/bad")
+        asked: list[str] = []
+        await page.add_init_script("window.ran = n => console.error('ran ' + n); window.alert = window.ran;")
+        page.on("request", lambda request: asked.append(request.url))
+        path: str | None = "/channel/bad?show=all"
+        seen = 0
+        while path:
+            await page.goto(library.url + path)
+            seen += await page.locator(".post").count()
+            assert await page.locator("#change").count() == 1
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            older = page.locator("#older [rel=next]")
+            path = await older.get_attribute("href") if await older.count() else None
+        assert seen > 50
+        assert not [url for url in asked if not url.startswith((library.url, "data:"))]
+        assert here.troubles == [one for one in here.troubles if "Failed to load resource" in one]

@@ -153,7 +153,7 @@ async def test_forms_lead_to_pages_of_ours_alone(ann: ReadingVisitor) -> None:
 
 
 async def test_forms_that_say_nothing_or_too_much(ann: ReadingVisitor) -> None:
-    """Refused with a sentence; ids that are none are passed over."""
+    """Refused with a sentence; malformed ids are passed over."""
     await ann.publish_entry(Entry(content=Content(text="words")))
     page = await ann.get("/channel/home")
     assert (await ann.browser.post("/posts", fields(page, "/posts"))).status == 400

@@ -15,6 +15,19 @@ export function localise(time) {
   }
 }
 
+// A picture that can't be had takes no room.
+function leaveOut({ target }) {
+  if (target.matches?.(".post img")) {
+    (target.closest(".photos a") || target).hidden = true;
+  }
+}
+addEventListener("error", leaveOut, true);
+for (const image of document.querySelectorAll(".post img")) {
+  if (image.complete && image.naturalWidth === 0 && image.loading !== "lazy") {
+    leaveOut({ target: image });
+  }
+}
+
 prepareForms();
 prepareFeed(localise);
 watchNews();
