@@ -133,14 +133,13 @@ class Application(Starlette):
             Route(f"{OUTPUTS}/{{path:path}}", OutputEndpoint(services, site.address, site.pages.static("pages.css"))),
             *(Route(path, MicropubEndpoint(micropub)) for path in MICROPUB_PATHS),
             *(Route(path, MediaEndpoint(micropub)) for path in MEDIA_PATHS),
+            Route(f"{POSTS}/{{name:path}}", PostEndpoint(micropub, site.pages.static("pages.css"))),
             Route(f"{WEBSUB}{{place:path}}", WebSubEndpoint(services.callbacks)),
             Route(HUB, HubEndpoint(services.redis, services.topics, services.clock)),
             Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),
             *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
             *page_routes(site),
             *reader_routes(site),
-            # Behind the forms of the reader, some of which are below that path.
-            Route(f"{POSTS}/{{name:path}}", PostEndpoint(micropub, site.pages.static("pages.css"))),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),
         ]

@@ -34,7 +34,7 @@ async def test_the_tutorial_from_an_empty_page_to_reading(here: Tab, world: Inst
         world.apps.pages["/sue/"] = html_reply("<!doctype html><title>Sue</title>" + "".join(lines) + "<p>Hello.")
 
     async def checked() -> str:
-        await here.page.goto(url)
+        await here.page.goto(f"{url}/connect")
         await here.fill(address=me)
         await here.press("Check")
         return await here.text()
@@ -58,7 +58,7 @@ async def test_the_tutorial_from_an_empty_page_to_reading(here: Tab, world: Inst
     await here.page.goto(f"{url}{link.path}#{link.fragment}")
     await here.fill(password=PASSWORD, again=PASSWORD)
     await here.press("Set the password")
-    await here.page.goto(url)
+    await here.page.goto(f"{url}/connect")
     blocks = await here.page.locator("pre").all_inner_texts()
     await here.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await here.page.get_by_text("Copy", exact=True).first.click()

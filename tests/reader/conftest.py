@@ -30,13 +30,13 @@ class ReadingVisitor:
     async def get(self, path: str, **headers: str) -> Shown:
         return await self.browser.get(path, **headers)
 
-    async def change(self, page: Shown, name: str, value: str = "1", action: str = "/posts", **headers: str) -> Shown:
+    async def change(self, page: Shown, name: str, value: str = "1", action: str = "/marks", **headers: str) -> Shown:
         """Press a button of the page's form: its name says what is to be done."""
         form = {node.attributes["name"]: node.attributes.get("value") or "" for node in page.form(action).css("input")}
         return await self.browser.post(action, {**form, name: value}, **headers)
 
     async def mark_all(self, page: Shown) -> Shown:
-        return await self.browser.submit(page, "/posts/read")
+        return await self.browser.submit(page, "/marks/all")
 
     async def titles(self, path: str) -> list[str]:
         return titles(await self.get(path))

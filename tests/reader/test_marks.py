@@ -55,7 +55,7 @@ async def test_down_to_a_post(ann: ReadingVisitor) -> None:
     assert await ann.titles("/channel/home") == ["a"]
     bar = await ann.get(after.location)
     assert "2 posts marked as read." in bar.text
-    again = await ann.browser.submit(bar, "/posts/undo")
+    again = await ann.browser.submit(bar, "/marks/undo")
     assert again.location == "/channel/home?show=all"
     assert await ann.titles("/channel/home") == ["c", "b", "a"]
 
@@ -87,9 +87,9 @@ async def test_everything_and_undo(ann: ReadingVisitor, path: str) -> None:
     after = await ann.mark_all(await ann.get(path))
     assert await unread(ann) == 0
     bar = await ann.get(after.location)
-    await ann.browser.submit(bar, "/posts/undo")
+    await ann.browser.submit(bar, "/marks/undo")
     assert {uid: await unread(ann, uid) for uid in ("home", "later")} == before
-    await ann.browser.submit(bar, "/posts/undo")
+    await ann.browser.submit(bar, "/marks/undo")
     assert {uid: await unread(ann, uid) for uid in ("home", "later")} == before
 
 
@@ -104,11 +104,11 @@ async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
     bob = await reading(ann.server, "bob", "mine")
     await bob.publish("c", at=NOON + 50)
     bobs = await bob.get("/channel/mine")
-    form = {node.attributes["name"]: node.attributes.get("value") for node in bobs.form("/posts/undo").css("input")}
-    await bob.browser.post("/posts/undo", {**form, "undo": name})
+    form = {node.attributes["name"]: node.attributes.get("value") for node in bobs.form("/marks/undo").css("input")}
+    await bob.browser.post("/marks/undo", {**form, "undo": name})
     assert await unread(ann) == 1
     await ann.mark_all(await ann.get("/channel/home"))
-    await ann.browser.post("/posts/undo", {**fields(await ann.get("/channel/home"), "/posts/undo"), "undo": name})
+    await ann.browser.post("/marks/undo", {**fields(await ann.get("/channel/home"), "/marks/undo"), "undo": name})
     assert await unread(ann) == 0
     await bob.browser.aclose()
 
@@ -148,16 +148,16 @@ async def test_forms_lead_to_pages_of_ours_alone(ann: ReadingVisitor) -> None:
     await ann.publish("a")
     page = await ann.get("/channel/home")
     for back in ("https://evil.example/", "//evil.example/", "/\\evil.example"):
-        form = {**fields(page, "/posts"), "read": ids(page)[0], "back": back}
-        assert (await ann.browser.post("/posts", form)).location == "/"
+        form = {**fields(page, "/marks"), "read": ids(page)[0], "back": back}
+        assert (await ann.browser.post("/marks", form)).location == "/"
 
 
 async def test_forms_that_say_nothing_or_too_much(ann: ReadingVisitor) -> None:
     """Refused with a sentence; malformed ids are passed over."""
     await ann.publish_entry(Entry(content=Content(text="words")))
     page = await ann.get("/channel/home")
-    assert (await ann.browser.post("/posts", fields(page, "/posts"))).status == 400
-    many = {**fields(page, "/posts"), "all": "1", "page": ",".join(map(str, range(1, 1100)))}
-    assert (await ann.browser.post("/posts", many)).status == 400
-    assert (await ann.browser.post("/posts", {**fields(page, "/posts"), "read": "1,x,-5,0"})).status == 303
+    assert (await ann.browser.post("/marks", fields(page, "/marks"))).status == 400
+    many = {**fields(page, "/marks"), "all": "1", "page": ",".join(map(str, range(1, 1100)))}
+    assert (await ann.browser.post("/marks", many)).status == 400
+    assert (await ann.browser.post("/marks", {**fields(page, "/marks"), "read": "1,x,-5,0"})).status == 303
     assert await unread(ann) in {0, 1}

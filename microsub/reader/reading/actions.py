@@ -22,7 +22,7 @@ from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
 from microsub.timelines.pages import mark, mark_until
 from microsub.timelines.saved import save, unsave
 
-POSTS, MARK_ALL, UNDO = "/posts", "/posts/read", "/posts/undo"
+MARKS, MARK_ALL, UNDO = "/marks", "/marks/all", "/marks/undo"
 MOST = 1000
 """Posts that one form names."""
 
@@ -32,7 +32,7 @@ Marked = Mapping[str, set[str]]
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
-    return [form(site, POSTS, _change), form(site, MARK_ALL, _mark_all), form(site, UNDO, _undo)]
+    return [form(site, MARKS, _change), form(site, MARK_ALL, _mark_all), form(site, UNDO, _undo)]
 
 
 async def _change(visit: PageVisit) -> Response:
