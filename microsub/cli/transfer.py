@@ -18,6 +18,7 @@ from microsub.model.plaintext import counted
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
+    from microsub.transfer import BroughtReport, ImportReport, ListReport
     from microsub.wiring.stores import Stores
 
 
@@ -75,12 +76,7 @@ async def opml_import(
         )
     finally:
         parser.close()
-    if not dry_run:
-        await wiring.backend.configuration(settings, stores).write_back()
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        say(report.as_text())
+    await _conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
 
 class _Progress:
@@ -94,6 +90,23 @@ class _Progress:
         if done // 1000 > self._said:
             self._said = done // 1000
             say(f"{done} of {count} {self._what}", err=True)
+
+
+async def _conclude(
+    settings: Settings,
+    stores: Stores,
+    report: ListReport | ImportReport | BroughtReport,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write what an import did into backend.json, where that is written back, and print its report."""
+    if not dry_run:
+        await wiring.backend.configuration(settings, stores).write_back()
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        say(report.as_text())
 
 
 @opml.command("export")
@@ -166,12 +179,7 @@ async def user_import(
     """
     with file.open("rb") as source:
         report = await wiring.backend.import_user(stores, user_name, source, _Progress("lines"), dry_run=dry_run)
-    if not dry_run:
-        await wiring.backend.configuration(settings, stores).write_back()
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        say(report.as_text())
+    await _conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
 
 def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]], click.Command]:
@@ -191,12 +199,7 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
             report = await wiring.backend.import_from_reader(
                 settings, stores, user_name, kind, file, unread_too=unread_too, dry_run=dry_run
             )
-            if not dry_run:
-                await wiring.backend.configuration(settings, stores).write_back()
-            if as_json:
-                print_json(report.as_dict())
-            else:
-                say(report.as_text())
+            await _conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
         run.__doc__ = described.__doc__
         command = on_stores("allow_private_networks")(run)

@@ -11,6 +11,7 @@ from microsub.kit.late_imports import late_names
 
 if TYPE_CHECKING:
     from microsub.transfer.feed_lists import FeedLists as FeedLists
+    from microsub.transfer.feed_lists import ListReport as ListReport
     from microsub.transfer.feed_lists import adapted as adapted
     from microsub.transfer.other_readers import BroughtReport as BroughtReport
     from microsub.transfer.other_readers import OtherReaders as OtherReaders
@@ -25,6 +26,7 @@ __getattr__ = late_names(
     __name__,
     {
         "FeedLists": "feed_lists",
+        "ListReport": "feed_lists",
         "adapted": "feed_lists",
         "BroughtReport": "other_readers",
         "OtherReaders": "other_readers",
