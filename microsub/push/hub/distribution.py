@@ -13,8 +13,8 @@ import hmac
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -39,7 +39,7 @@ ASKING = SendLimits(total=10.0, body=4096, redirects=-1)
 DELIVERING = SendLimits(total=10.0, body=0, redirects=-1)
 """Bounds of a delivery, whose answer is a status."""
 
-REQUESTS_AT_ONCE = 128
+REQUESTS_AT_ONCE = 64
 REQUESTS_TO_HOST = 8
 """Requests under way, in all and to one callback host."""
 IN_HAND = 4_000
@@ -64,23 +64,25 @@ End = Literal["delivered", "failed", "given_up", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    at: float
+    round: int
     document: asyncio.Task[TopicDocument | None]
 
 
 class _TopicDocuments:
-    """Documents of topics, each made once for all deliveries that were claimed before."""
+    """Documents of topics, each made once for all deliveries of a round.
 
-    def __init__(self, topics: Topics, clock: Callable[[], float]) -> None:
+    What was noted before its round's claim is in the document: it is read behind that.
+    """
+
+    def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._clock = clock
         self._read: OrderedDict[str, _Read] = OrderedDict()
 
-    async def of(self, url: str, since: float) -> TopicDocument | None:
-        """The document as it was at `since`, or later; None where there is no such topic any more."""
+    async def of(self, url: str, number: int) -> TopicDocument | None:
+        """The document as it was in the round of that number, or later; None where there is no such topic any more."""
         found = self._read.pop(url, None)
-        if found is None or found.at < since or (found.document.done() and found.document.exception()):
-            found = _Read(self._clock(), asyncio.create_task(self._made(url), name="topic"))
+        if found is None or found.round < number or (found.document.done() and found.document.exception()):
+            found = _Read(number, asyncio.create_task(self._made(url), name="topic"))
         self._read[url] = found
         while len(self._read) > _KEPT_DOCUMENTS:
             self._read.popitem(last=False)
@@ -104,25 +106,28 @@ class _HostTurns:
         self._waiting: Counter[str] = Counter()
         self._resting: dict[str, float] = {}
 
-    async def send(self, sender: Sender, sending: Sending) -> Answered | FetchFailed | None:
-        """Send a request when it is its host's turn; None where it is put off."""
-        host = host_of(sending.url)
+    @asynccontextmanager
+    async def turn(self, host: str) -> AsyncIterator[bool]:
+        """The host's turn, for one request; False where the request is to be put off."""
         if self._rests(host) or self._waiting[host] >= IN_HAND_OF_HOST:
-            return None
+            yield False
+            return
         self._waiting[host] += 1
         try:
             async with self._places.setdefault(host, asyncio.Semaphore(REQUESTS_TO_HOST)):
                 if self._rests(host):
-                    return None
+                    yield False
+                    return
                 async with self._all:
-                    answer = await sender.send(sending)
+                    yield True
         finally:
             self._waiting[host] -= 1
             if not self._waiting[host]:
                 del self._waiting[host], self._places[host]
-        if isinstance(answer, FetchFailed) and answer.reason in {"timeout", "connect", "dns", "tls"}:
-            self._resting[host] = self._clock() + REST
-        return answer
+
+    def rest(self, host: str) -> None:
+        """Leave a host alone for a while."""
+        self._resting[host] = self._clock() + REST
 
     def _rests(self, host: str) -> bool:
         now = self._clock()
@@ -141,11 +146,12 @@ class Distribution:
         self._topics = topics
         self._sender = sender
         self._clock = clock
-        self._documents = _TopicDocuments(topics, clock)
+        self._documents = _TopicDocuments(topics)
         self._turns = _HostTurns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_hand: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
+        self._rounds = 0
 
     # --- what is due
 
@@ -205,21 +211,22 @@ class Distribution:
         room = IN_HAND - len(self._in_hand)
         if room < 1:
             return 0
-        now = self._clock()
-        members = [one for one in await self._work.take(now, room) if one not in self._in_hand]
+        taken = await self._work.take(self._clock(), room)
+        members = [one for one in taken if one not in self._in_hand]
+        self._rounds += 1
         for member in members:
-            task = asyncio.create_task(self._one(member, now), name=f"hub {member}")
+            task = asyncio.create_task(self._one(member, self._rounds), name=f"hub {member}")
             self._in_hand[member] = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return len(members)
 
-    async def _one(self, member: str, since: float) -> None:
-        """Do one piece of work, and end its claim last."""
+    async def _one(self, member: str, number: int) -> None:
+        """Do one piece of work, claimed in the round of that number, and end its claim last."""
         kind, name, *subscription = member.split(" ")
         owner = f"{kind} {name}"
         try:
-            again = await (self._visit(owner, subscription[0], since) if subscription else self._look(owner))
+            again = await (self._visit(owner, subscription[0], number) if subscription else self._look(owner))
         except StoreError as error:
             log.warning("the store failed the hub", error=str(error))
             again = self._clock() + TROUBLE
@@ -272,26 +279,26 @@ class Distribution:
 
     # --- a subscription
 
-    async def _visit(self, owner: str, subscription: str, since: float) -> float | None:
+    async def _visit(self, owner: str, subscription: str, number: int) -> float | None:
         """Verify what is asked, and deliver what is new; when to come again, None for not before something changes."""
         known = await self._store.get(owner, subscription)
         if known.asked is not None:
             return await self._verify(known, known.asked)
         if known.held is not None:
-            return await self._serve(known, known.held, since)
+            return await self._serve(known, known.held, number)
         return None
 
     async def _verify(self, known: KnownSubscription, asked: SubscriptionRequest) -> float | None:
         """Ask the callback whether the subscriber meant it; nothing changes before it says so."""
-        now = self._clock()
         if asked.mode == "subscribe" and await self._topics.find(asked.topic) is None:
             return await self._settle(known, known.held, "unverified")
         challenge = secrets.token_urlsafe(32)
-        answer = await self._turns.send(
-            self._sender, Sending(asked.challenge(challenge), accept="*/*", limits=ASKING, web_ports=True)
-        )
-        if answer is None or (isinstance(answer, FetchFailed) and answer.ours):
-            return now + PUT_OFF
+        async with self._turns.turn(host_of(asked.callback)) as is_ours:
+            if not is_ours:
+                return self._clock() + PUT_OFF
+            answer = await self._send(Sending(asked.challenge(challenge), accept="*/*", limits=ASKING, web_ports=True))
+        if answer is None:
+            return self._clock() + PUT_OFF
         if not _confirms(answer, challenge):
             return await self._settle(known, known.held, "unverified")
         if asked.mode == "unsubscribe":
@@ -311,23 +318,36 @@ class Distribution:
             await self._work.note({known.owner: now + AFTER_VERIFICATION})
         return None
 
-    async def _serve(self, known: KnownSubscription, held: HubSubscription, since: float) -> float | None:
+    async def _serve(self, known: KnownSubscription, held: HubSubscription, number: int) -> float | None:
         now = self._clock()
         if now >= held.until:
             await self._store.write(known, None, None, now)
             return None
-        document = await self._documents.of(held.topic, since)
-        if document is None:
-            return await self._deny(known, held)
-        if document.version == held.sent:
-            return None
-        return await self._deliver(known, held, document)
+        # The document is read when it is the host's turn, so that not all that wait hold one.
+        async with self._turns.turn(host_of(held.callback)) as is_ours:
+            if not is_ours:
+                return now + PUT_OFF
+            document = await self._documents.of(held.topic, number)
+            if document is None:
+                return await self._deny(known, held)
+            if document.version == held.sent:
+                return None
+            return await self._deliver(known, held, document)
+
+    async def _send(self, sending: Sending) -> Answered | FetchFailed | None:
+        """The answer to a request; None where nobody was asked. A host that can't be reached rests."""
+        answer = await self._sender.send(sending)
+        if not isinstance(answer, FetchFailed):
+            return answer
+        if answer.reason in {"timeout", "connect", "dns", "tls"}:
+            self._turns.rest(host_of(sending.url))
+        return None if answer.ours else answer
 
     async def _deliver(self, known: KnownSubscription, held: HubSubscription, document: TopicDocument) -> float | None:
         """Send a document. 2xx is success, 410 ends the subscription, anything else is tried again (7)."""
-        answer = await self._turns.send(self._sender, self._delivery(held, document))
+        answer = await self._send(self._delivery(held, document))
         now = self._clock()
-        if answer is None or (isinstance(answer, FetchFailed) and answer.ours):
+        if answer is None:
             return now + PUT_OFF
         status = answer.status if isinstance(answer, Answered) else None
         after: HubSubscription | None = held.delivered(document.version)
@@ -358,7 +378,7 @@ class Distribution:
         """Tell the subscriber that the topic has ended, once, and forget the subscription (5.2)."""
         reason = "there is no such topic any more"
         sending = Sending(held.denial(reason), accept="*/*", limits=DELIVERING, web_ports=True)
-        if await self._turns.send(self._sender, sending) is None:
+        if await self._send(sending) is None:
             return self._clock() + PUT_OFF
         if await self._store.write(known, None, known.asked, self._clock()):
             await self._store.count(held.callback, "denied")
