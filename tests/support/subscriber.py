@@ -14,11 +14,11 @@ from microsub.redis.protocol import Redis
 from tests.support.posts import NOON
 from tests.support.readers import FEED, Reader, instance, posts
 from tests.support.web import Answer, Asked, Publisher, publisher
-from tests.support.world import LOOPBACK, World, loopback
+from tests.support.world import World, loopback
 
 BASE = "https://reader.example"
 
-__all__ = ["BASE", "LOOPBACK", "HubClient", "WatchedCallback", "hub_client"]
+__all__ = ["BASE", "HubClient", "WatchedCallback", "hub_client"]
 
 
 @dataclass
@@ -99,10 +99,14 @@ class HubClient:
         self.server.now += seconds
         return await self.server.distribution.run_once()
 
-    async def publish(self, *names: str, **more: Any) -> None:
-        """Posts come into Alice's channel, and the hub does what is due."""
+    async def arrive(self, *names: str, **more: Any) -> None:
+        """Posts come into Alice's channel."""
         self.server.now += 1
         await self.server.publish(FEED, *posts(*names, at=self.server.now - 10, **more))
+
+    async def publish(self, *names: str, **more: Any) -> None:
+        """The same, and the hub does what is due."""
+        await self.arrive(*names, **more)
         await self.work()
 
     async def get(self, address: str) -> httpx.Response:

@@ -1,0 +1,171 @@
+"""A process of the hub may die between any two steps: no delivery is lost, no subscription is made or ended unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+import structlog.testing
+
+from microsub.push.hub.store import CLAIM
+from microsub.redis.protocol import Redis
+from tests.support.redis_wrappers import KilledError, Killing
+from tests.support.subscriber import HubClient, hub_client
+from tests.support.web import Answer
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with structlog.testing.capture_logs():
+        yield
+
+
+def another_process(client: HubClient) -> None:
+    """What a dead worker had in hand is left to another one."""
+    client.server.distribution = client.server.make_distribution(client.server.redis)
+
+
+async def killed(client: HubClient, killing: Killing, step: int, after: bool) -> None:
+    """Do what is due, and die on the way; another worker goes on when the claims are over."""
+    killing.kill_at, killing.after = killing.trips + step, after
+    with contextlib.suppress(KilledError):
+        await client.work()
+    killing.kill_at = None
+    another_process(client)
+    for _ in range(3):
+        await client.work(CLAIM)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+async def test_killed_while_it_delivers(real_redis: Redis, after: bool) -> None:
+    """Each change reaches the callback, whichever step its worker died at."""
+    killing = Killing(real_redis)
+    async with hub_client(killing) as client:
+        app = await client.subscribe()
+        begun = killing.trips
+        await client.publish("undisturbed")
+        steps = killing.trips - begun
+        for step in range(1, steps + 1):
+            await client.arrive(f"step {step}")
+            await killed(client, killing, step, after)
+            assert f'"step {step}"'.encode() in app.bodies[-1], f"killed at step {step} of {steps}"
+        assert len(app.bodies) <= 2 * steps + 1
+        assert (await client.server.check()).is_clean
+    assert steps > 8
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+async def test_killed_while_it_verifies(real_redis: Redis, after: bool) -> None:
+    """Each request is verified, to begin and to end a subscription."""
+    killing = Killing(real_redis)
+    async with hub_client(killing) as client:
+        app = client.callback()
+        step, steps = 0, 1
+        while step < steps:
+            step += 1
+            for mode in ("subscribe", "unsubscribe"):
+                form = {"hub.mode": mode, "hub.callback": app.url, "hub.topic": client.topic}
+                assert (await client.post(form)).status_code == 202
+                begun = killing.trips
+                if step == 1:
+                    await client.work()
+                    steps = max(steps, killing.trips - begun)
+                else:
+                    await killed(client, killing, step, after)
+                assert app.verifications[-1]["hub.mode"] == mode
+                before = len(app.bodies)
+                await client.publish(f"{mode} {step}")
+                assert len(app.bodies) == before + (mode == "subscribe"), f"killed at step {step} of {steps}"
+    assert steps > 8
+
+
+async def test_several_workers_deliver_once(real_redis: Redis) -> None:
+    """One worker at a time has a delivery."""
+    async with hub_client(real_redis) as client:
+        apps = [await client.subscribe(path=f"/callback{number}") for number in range(20)]
+        workers = [client.server.make_distribution(client.server.redis) for _ in range(4)]
+        await client.arrive("second")
+        for _ in range(3):
+            client.server.now += 0.2
+            await asyncio.gather(*(worker.run_once() for worker in workers))
+        assert [len(app.bodies) for app in apps] == [1] * 20
+
+
+async def test_a_worker_that_stands_still_loses_its_work(real_redis: Redis) -> None:
+    """Another one delivers what it has in hand, and what it does later changes nothing."""
+    async with hub_client(real_redis) as client:
+        app = await client.subscribe()
+        client.site.open.clear()
+        await client.arrive("second")
+        client.server.now += 0.2
+        frozen = asyncio.create_task(client.server.distribution.run_once())
+        while not client.site.in_flight:
+            await asyncio.sleep(0.01)
+        another_process(client)
+        client.server.now += CLAIM
+        other = asyncio.create_task(client.server.distribution.run_once())
+        while client.site.in_flight < 2:
+            await asyncio.sleep(0.01)
+        client.site.open.set()
+        await asyncio.gather(frozen, other)
+        assert len(app.bodies) == 2
+        await client.publish("third")
+        assert len(app.bodies) == 3
+
+
+async def test_what_is_asked_while_it_is_verified_is_verified_next(real_redis: Redis) -> None:
+    """The later request counts, whatever the earlier one comes to."""
+    async with hub_client(real_redis) as client:
+        app = client.callback()
+        client.site.open.clear()
+        form = {"hub.mode": "subscribe", "hub.callback": app.url, "hub.topic": client.topic}
+        assert (await client.post({**form, "hub.secret": "one"})).status_code == 202
+        working = asyncio.create_task(client.work())
+        while not client.site.in_flight:
+            await asyncio.sleep(0.01)
+        assert (await client.post({**form, "hub.lease_seconds": "7200"})).status_code == 202
+        client.site.open.set()
+        await working
+        await client.work(2)
+        assert [one["hub.lease_seconds"] for one in app.verifications] == ["864000", "7200"]
+        await client.publish("second")
+        assert "x-hub-signature" not in app.deliveries[-1].headers
+
+
+async def test_a_change_while_a_delivery_is_under_way_is_delivered_next(real_redis: Redis) -> None:
+    """Nothing is lost between the document that is on its way and the next."""
+    async with hub_client(real_redis) as client:
+        app = await client.subscribe()
+        client.site.open.clear()
+        await client.arrive("second")
+        working = asyncio.create_task(client.work())
+        while not client.site.in_flight:
+            await asyncio.sleep(0.01)
+        await client.arrive("third")
+        client.site.open.set()
+        await working
+        await client.work()
+        await client.work()
+        assert b'"third"' in app.bodies[-1]
+        assert len(app.bodies) == 2
+
+
+async def test_redis_that_fails_is_waited_for(real_redis: Redis) -> None:
+    """A delivery that the store couldn't note is made again."""
+    from microsub.errors import StoreUnavailable
+
+    failing = Killing(real_redis)
+    failing.error = StoreUnavailable
+    async with hub_client(failing) as client:
+        app = await client.subscribe()
+        app.answer = Answer(status=204)
+        await client.arrive("second")
+        failing.kill_at = failing.trips + 6
+        with contextlib.suppress(StoreUnavailable):
+            await client.work()
+        failing.kill_at = None
+        await client.work(CLAIM)
+        await client.work(CLAIM)
+        assert b'"second"' in app.bodies[-1]
