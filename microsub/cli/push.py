@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.options import as_instant, as_push, on_stores, print_json, say
 from microsub.model.plaintext import counted, escaped, on_one_line
@@ -30,6 +31,7 @@ def push() -> None:
 _TALLIES = {
     "asked": "asked",
     "verified": "verified",
+    "unverified": "unverified",
     "refused": "refused",
     "denied": "denied",
     "ended": "ended",
@@ -80,6 +82,29 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
         say(_callbacks_line(host, callback))
     if not found.feeds:
         say("no followed feed names a hub", err=True)
+
+
+@push.command("topic")
+@click.argument("user")
+@click.argument("channel")
+@click.option("--renew", "action", flag_value="renew", help="Give it another address; subscriptions end.")
+@click.option("--revoke", "action", flag_value="revoke", help="Take its address away; subscriptions end.")
+@on_stores("base_url")
+async def push_topic(settings: Settings, stores: Stores, user: str, channel: str, action: str | None) -> None:
+    """Print the address at which programs subscribe to a channel.
+
+    Who has it reads the channel's newest items. It is made when it is first asked for. The hub is at `/hub`.
+
+    Example: microsub push topic alice home
+    """
+    from microsub.errors import NotFound
+    from microsub.push.hub.topics import ChannelTopics
+
+    await wiring.backend.require_user(settings, stores, user)
+    if settings.base_url is None:
+        raise NotFound("this server is no hub, because MICROSUB_BASE_URL isn't set")
+    address = await ChannelTopics(stores.redis, settings.base_url).address(user, channel, action or "create")
+    say(address or f"the topic of '{channel}' has no address any more", err=address is None)
 
 
 async def _followed(stores: Stores, url: str) -> str:

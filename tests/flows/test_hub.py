@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.flows.test_websub import document, follow, free_port, in_timeline
@@ -41,6 +42,16 @@ async def status(made: Installation) -> dict[str, Any]:
     _, out, _ = await made.run("push", "status", "--json")
     found: dict[str, Any] = json.loads(out)
     return found
+
+
+async def site_get(url: str) -> httpx.Response:
+    async with httpx.AsyncClient() as client:
+        return await client.get(url)
+
+
+async def topic_of(made: Installation, *arguments: str) -> str:
+    _, out, _ = await made.run("push", "topic", "alice", *arguments)
+    return out.strip()
 
 
 async def test_a_post_goes_from_a_hub_through_both_servers(tmp_path: Path, site: Publisher) -> None:
@@ -77,4 +88,12 @@ async def test_a_post_goes_from_a_hub_through_both_servers(tmp_path: Path, site:
             _, out, _ = await one.run("push", "status")
             assert "callbacks 127.0.0.1: 1 subscription, 0 failing; " in out
             assert topic not in one.log
+            first, again, renewed = [await topic_of(one, "home", *flag) for flag in ([], [], ["--renew"])]
+            assert first == again != renewed
+            assert (await site_get(renewed)).json()["items"]
+            assert not await topic_of(one, "home", "--revoke")
+            assert (await site_get(renewed)).status_code == 404
+            code, _, err = await one.run("push", "topic", "alice", "nothing")
+            assert code == 1
+            assert "nothing" in err
             assert "hub.challenge" not in one.log

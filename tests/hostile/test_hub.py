@@ -35,7 +35,7 @@ async def test_nobody_is_subscribed_who_does_not_confirm_it(client: HubClient) -
 
 
 async def test_a_host_is_asked_so_often_alone(client: HubClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More requests with its callbacks are refused, whoever sends them."""
+    """More requests with its callbacks are refused, wherever they come from."""
     monkeypatch.setattr(api, "HUB_REQUESTS_TO_HOST", api.HUB_REQUESTS_TO_HOST.__class__("requests", "host", 10))
     statuses = [(await client.ask(client.site.url(f"/{number}", "victim.test"))).status_code for number in range(12)]
     assert statuses == [202] * 10 + [429] * 2
