@@ -36,7 +36,7 @@ backend.json:
 demo: $(VENV)/.runtime ## the same, following invented blogs that post all the time
 	@$(BIN)/microsub demo $(ARGS)
 
-test: $(VENV)/.dev browser podcast-client ## run all tests; ARGS="tests/cli" for some
+test: $(VENV)/.dev browser podcast-client nginx ## run all tests; ARGS="tests/cli" for some
 	@TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: browser
@@ -47,7 +47,11 @@ browser: # a Chromium for the tests that need one
 podcast-client: # a podcast client for the test that needs one
 	@scripts/podcast-client
 
-test-matrix: $(VENV)/.dev browser podcast-client ## the same, with everything that can on fakeredis and on a Redis Cluster too, and four times the generated inputs
+.PHONY: nginx
+nginx: # a web server for the tests behind one
+	@scripts/nginx
+
+test-matrix: $(VENV)/.dev browser podcast-client nginx ## the same, with everything that can on fakeredis and on a Redis Cluster too, and four times the generated inputs
 	@TEST_MATRIX=1 TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
 check-fast: $(VENV)/.dev ## format, lint, types, layers: a minute, without the tests

@@ -1,0 +1,145 @@
+"""The server behind nginx, with the very configuration that the how-to has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.flows.test_websub import POLLED_RARELY, document, follow, free_port, in_timeline
+from tests.support.hub import hub
+from tests.support.process import Installation, installation
+from tests.support.reader import Reader
+from tests.support.waiting import wait_until
+from tests.support.web import Publisher, certificate, publisher
+
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+HOST = "reader.example"
+BASE = f"https://{HOST}"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "behind-nginx.md"
+
+pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed; Debian: apt-get install nginx-light")
+
+
+class Through(httpx.AsyncHTTPTransport):
+    """The way to nginx for who asks for `BASE`, as DNS would show it; all others are asked where they are."""
+
+    def __init__(self, port: int, trusted: ssl.SSLContext) -> None:
+        super().__init__(verify=trusted)
+        self._port = port
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """See `AsyncHTTPTransport`."""
+        if request.url.host == HOST:
+            request.extensions = {**request.extensions, "sni_hostname": HOST}
+            request.url = request.url.copy_with(host="127.0.0.1", port=self._port)
+        return await super().handle_async_request(request)
+
+
+@dataclass
+class Behind:
+    """An installation behind nginx; `http` asks it by `BASE`, `direct` is where it listens itself."""
+
+    made: Installation
+    site: Publisher
+    http: httpx.AsyncClient
+    direct: str
+
+    async def alice(self) -> Reader:
+        return Reader("alice", await self.made.token("alice"), self.http, f"{BASE}/microsub")
+
+
+def configuration(folder: Path, port: int, server: int) -> str:
+    """The block of the how-to with this machine's ports and files, in what nginx needs around it."""
+    block = re.search(r"```nginx\n(server .*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    text = block[1]
+    for told, here in {
+        "listen [::]:443 ssl http2;": "",
+        "listen 443 ": f"listen 127.0.0.1:{port} ",
+        f"/etc/letsencrypt/live/{HOST}/fullchain.pem": str(folder / "cert.pem"),
+        f"/etc/letsencrypt/live/{HOST}/privkey.pem": str(folder / "key.pem"),
+        "127.0.0.1:8080": f"127.0.0.1:{server}",
+    }.items():
+        assert text.count(told) == 1, told
+        text = text.replace(told, here)
+    paths = "".join(
+        f"{name}_temp_path {folder / name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root; " if os.getuid() == 0 else ""  # else its workers can't write into folders of the tests
+    return (
+        f"{user}daemon off; pid {folder / 'nginx.pid'}; error_log {folder / 'error.log'};\n"
+        f"events {{}}\nhttp {{\n{paths}{text}}}\n"
+    )
+
+
+@asynccontextmanager
+async def nginx(folder: Path, port: int, server: int) -> AsyncIterator[None]:
+    """nginx in the foreground, until the end of the block."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "nginx.conf"
+    file.write_text(configuration(folder, port, server))
+    assert NGINX is not None
+    process = await asyncio.create_subprocess_exec(
+        NGINX, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(file)
+    )
+    try:
+        await wait_until((folder / "nginx.pid").exists)
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@pytest.fixture
+async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
+    """A server that knows what the how-to has it know; Alice follows a feed that names a hub."""
+    port, server = free_port(), free_port()
+    environ = {"MICROSUB_BASE_URL": BASE, "MICROSUB_TRUSTED_PROXIES": "127.0.0.1/32", "MICROSUB_PORT": str(server)}
+    folder = tmp_path / "nginx"
+    folder.mkdir()
+    _, trusted = certificate(folder, HOST)
+    async with publisher() as site, httpx.AsyncClient(transport=Through(port, trusted), timeout=60) as http:
+        users = {"alice": {"channels": [{"uid": "home", "name": "Home", "feeds": [site.url("/feed")]}]}}
+        backend = {"users": users, "settings": POLLED_RARELY}
+        async with installation(tmp_path / "server", backend, **environ) as made, nginx(folder, port, server):
+            yield Behind(made, site, http, f"http://127.0.0.1:{server}")
+
+
+async def test_what_comes_through_nginx(behind: Behind) -> None:
+    """A page of the timeline, the way to sign in, what a hub delivers, a large upload; strangers see no numbers."""
+    async with hub(behind.site, behind.http) as one:
+        await follow(behind.site, one, ["first"])
+        await behind.made.serve()
+        alice = await behind.alice()
+        await wait_until(lambda: in_timeline(alice, "first"))
+
+        reply = await behind.http.get(f"{BASE}/account")
+        assert (reply.status_code, reply.headers["location"]) == (303, "/sign-in?next=%2Faccount")
+        page = await behind.http.get(f"{BASE}{reply.headers['location']}")
+        assert page.status_code == 200
+        assert all("Secure" in cookie for cookie in page.headers.get_list("set-cookie")), page.headers
+
+        await wait_until(lambda: one.callbacks)
+        assert one.callbacks[0].startswith(f"{BASE}/websub/")
+        large = document(behind.site, one, ["second", "first"]) + b"<!-- " + b"x" * 1_500_000 + b" -->"
+        assert await one.publish(behind.site.url("/feed"), large) == [202]
+        await wait_until(lambda: in_timeline(alice, "second"))
+
+        outline = b"<outline text='A' xmlUrl='" + behind.site.url("/other").encode() + b"'/>"
+        opml = b"<opml><body>" + outline + b"<!-- " + b"x" * 1_200_000 + b" --></body></opml>"
+        reply = await behind.http.post(f"{BASE}/opml", headers=alice.headers, content=opml)
+        assert (reply.status_code, reply.json()["added"]) == (200, 1), reply.text
+
+        assert (await behind.http.get(f"{BASE}/metrics")).status_code == 404
+        assert (await behind.http.get(f"{BASE}/health")).json() == {"status": "ok"}
+        assert (await httpx.AsyncClient().get(f"{behind.direct}/health")).json()["push"] == "ok"
