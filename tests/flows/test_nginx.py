@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import httpx
 import pytest
 
 from tests.flows.test_websub import POLLED_RARELY, document, follow, free_port, in_timeline
+from tests.support.event_stream import listening_by_http, next_item
 from tests.support.hub import hub
 from tests.support.process import Installation, installation
 from tests.support.reader import Reader
@@ -113,6 +115,25 @@ async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
         backend = {"users": users, "settings": POLLED_RARELY}
         async with installation(tmp_path / "server", backend, **environ) as made, nginx(folder, port, server):
             yield Behind(made, site, http, f"http://127.0.0.1:{server}")
+
+
+async def test_events_pass_the_buffers_of_nginx(behind: Behind) -> None:
+    """Within a second, though nginx buffers as it does by default; a head alone passes too."""
+    async with hub(behind.site, behind.http) as one:
+        await follow(behind.site, one, ["first"])
+        await behind.made.serve()
+        alice = await behind.alice()
+        await wait_until(lambda: in_timeline(alice, "first"))
+        await wait_until(lambda: one.callbacks)
+        waited = []
+        async with listening_by_http(alice) as events:
+            for number in range(3):
+                began = time.monotonic()
+                body = document(behind.site, one, [f"post {number}", "first"])
+                assert await one.publish(behind.site.url("/feed"), body) == [202]
+                assert await next_item(events) == f"post {number}"
+                waited.append(time.monotonic() - began)
+        assert min(waited) < 1.0, "what is held back comes with a later heartbeat, after many seconds"
 
 
 async def test_what_comes_through_nginx(behind: Behind) -> None:

@@ -1,4 +1,4 @@
-"""A client of event streams, which reads as the HTML standard says, from an application in this process."""
+"""Clients of event streams, which read as the HTML standard says, from an application in this process or by HTTP."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+import httpx
 from starlette.types import ASGIApp, Message
 
 from tests.support.reader import Reader
@@ -165,3 +166,30 @@ async def listening(
         yield stream
     finally:
         await stream.leave()
+
+
+async def _heard(reply: httpx.Response) -> AsyncIterator[Heard]:
+    parser = EventParser()
+    async for data in reply.aiter_bytes():
+        for heard in parser.feed(data):
+            yield heard
+
+
+@asynccontextmanager
+async def listening_by_http(reader: Reader, **params: Any) -> AsyncIterator[AsyncIterator[Heard]]:
+    """The same by HTTP: all events behind `started`."""
+    query = {"action": "events", **params}
+    async with reader.client.stream("GET", reader.endpoint, params=query, headers=reader.headers) as reply:
+        assert reply.status_code == 200, await reply.aread()
+        events = _heard(reply)
+        assert (await anext(events)).name == "started"
+        yield events
+
+
+async def next_item(events: AsyncIterator[Heard]) -> str:
+    """The name of the next post that comes."""
+    async with asyncio.timeout(PATIENCE):
+        while (heard := await anext(events)).name != "new item":
+            pass
+    name: str = heard.data["item"]["name"]
+    return name
