@@ -15,8 +15,10 @@ from typing import Any
 
 from microsub.delivery.look_ups import Completing
 from microsub.delivery.stage import Patience
+from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Redis
+from microsub.redis.tracking import Tracker
 from tests.support.parsing import PARSER
 from tests.support.polling import world
 from tests.support.redis_wrappers import Wrapped
@@ -46,7 +48,7 @@ class Mortal(Wrapped):
 async def main(url: str, trips: int) -> None:
     """Poll and run the stages until SIGTERM, or until the end comes."""
     redis = Mortal(await connect(url), trips)
-    async with world(redis, patience=PATIENCE) as it:
+    async with world(redis, patience=PATIENCE, tracker=Tracker(url, keys.STREAM_PREFIX)) as it:
         it.completing = Completing(it.fetcher, PARSER, seconds=5.0)
         worker = it.make_worker(lease_seconds=LEASE, tick=0.02)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

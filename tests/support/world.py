@@ -76,6 +76,7 @@ from microsub.reader.reading.images import Images
 from microsub.redis.presence import ProcessCounts
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
+from microsub.redis.tracking import Tracker
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
 from microsub.timelines.channels import Channels
@@ -168,6 +169,7 @@ class World(Stores):
     limits: FetchLimits = field(default_factory=FetchLimits)
     resolver: Callable[[str, int], Any] = loopback
     patience: Patience = field(default_factory=Patience)
+    tracker: Tracker | None = None
     completing: Completing | None = None
     parser: ParsePool = PARSER
     web: Any = field(default_factory=Web)
@@ -366,6 +368,7 @@ class World(Stores):
             completing or self.completing,
             consumer=worker_name(),
             patience=self.patience,
+            tracker=self.tracker,
             clock=self.clock,
         )
         stages.serve(STAGE, lambda message: self.deliveries.handle(message))  # noqa: PLW0108 - made later
