@@ -136,7 +136,8 @@ async def _subscribed(made: Installation, feeds: int) -> bool:
     """Whether a server's own hub has a subscription to each of its feeds."""
     await asyncio.sleep(1.0)
     _, out, _ = await made.run("push", "status", "--json")
-    return sum(one["subscriptions"] for one in json.loads(out)["callbacks"].values()) >= feeds
+    found: list[int] = [one["subscriptions"] for one in json.loads(out)["callbacks"].values()]
+    return sum(found) >= feeds
 
 
 class _Watcher:
