@@ -24,7 +24,7 @@ _OVER = frozenset({"deleted", "rejected", "failed"})
 
 @click.group(cls=Group)
 def webmention() -> None:
-    """Who has mentioned a user's pages: list, approve, reject, delete.
+    """Who mentions a user's pages: list, approve, reject, delete.
 
     A webmention is named by its id, or the beginning of one. What is ordered here is done by a worker, within seconds.
     """

@@ -162,7 +162,7 @@ Regex = Annotated[str, Fits(_irregular, "a regular expression as RE2 knows them"
 
 POST_TYPES = (
     *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "follow"),
-    *("rsvp", "checkin", "event", "mention"),
+    *("rsvp", "checkin", "mention", "event"),
 )
 """The kinds of posts that filters tell apart (`formats.entry_id`)."""
 

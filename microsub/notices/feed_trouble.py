@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from microsub.errors import NotFound
-from microsub.formats.html.sanitise import text_to_html
 from microsub.kit.digests import short_digest
 from microsub.kit.urls import has_credentials, mask_credentials
 from microsub.model.jf2 import Card, Content, Entry
@@ -96,6 +95,8 @@ def _guid(feed: FeedRecord, trouble: Trouble) -> str:
 
 def _entry(feed: FeedRecord, trouble: Trouble) -> Entry:
     """The notice: what it is about, what happened, what was done."""
+    from microsub.formats.html.sanitise import text_to_html  # with what cleans posts, which most polls don't need
+
     address = mask_credentials(feed.url)
     name = feed.title or address
     called = f"“{name}” ({address})" if feed.title else address

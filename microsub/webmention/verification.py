@@ -89,7 +89,13 @@ class MentionVerifier:
         self._clock = clock
 
     async def visit(self, user: str) -> float | None:
-        """Look at what is due of a user; when to look again, None for never. Raises StoreError."""
+        """Look at what is due of a user; when to look again, None for never. Raises StoreError.
+
+        Where more is due than one turn has, others have theirs first. What waits for a disabled user goes on waiting.
+        """
+        there = await self._accounts.user(user)
+        if there is None or there.disabled is not None:
+            return None
         turn = asyncio.Semaphore(AT_ONCE)
 
         async def one(mention_id: str) -> None:
@@ -97,7 +103,8 @@ class MentionVerifier:
                 await self._verify(user, mention_id)
 
         await asyncio.gather(*map(one, await self._store.waiting(user, self._clock(), AT_A_VISIT)))
-        return await self._store.next_look(user)
+        again = await self._store.next_look(user)
+        return None if again is None else max(again, self._clock() + BETWEEN_LOOKS)
 
     async def run_once(self) -> int:
         """Do what is due now; for how many users."""

@@ -337,9 +337,9 @@ async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: C
     document["settings"] = {"max_items": 3, "unread": "boolean", "keep_read_days": 4}
     await configured.apply(document)
     in_force = SettingsInForce(configured.applied, own_settings(configured.channels))
-    assert await in_force.of("alice", "home") == ChannelSettings(2, 180, 1, "boolean", 10)
-    assert await in_force.of("alice", "news") == ChannelSettings(2, 180, 3, "boolean", 10)
-    assert await in_force.of("bob", "none") == ChannelSettings(4, 180, 3, "boolean", 10)
+    assert await in_force.of("alice", "home") == ChannelSettings(2, 180, 1, "boolean", 10, True)
+    assert await in_force.of("alice", "news") == ChannelSettings(2, 180, 3, "boolean", 10, True)
+    assert await in_force.of("bob", "none") == ChannelSettings(4, 180, 3, "boolean", 10, True)
     assert await in_force.unread_style("alice") == "boolean"
 
 

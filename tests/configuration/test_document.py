@@ -105,7 +105,7 @@ def test_the_whole_shape_is_read() -> None:
                         "Home sweet",
                         (FeedConfig("https://a.example/"), FeedConfig("http://b.example/f", "B")),
                         OwnChannelSettings(
-                            0.5, None, 2, "none", 0, Filters(include_regex="a|b", exclude_types=("like",))
+                            0.5, None, 2, "none", 0, filters=Filters(include_regex="a|b", exclude_types=("like",))
                         ),
                         ("https://m2.example/",),
                     ),

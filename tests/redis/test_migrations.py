@@ -164,7 +164,7 @@ async def test_settings_of_channels_and_users_are_taken_over(redis):
     await redis.command("HSET", keys.settings(), "instance", "{}", "quotas:bob", '{"feeds":4}')
     await redis.command("SET", keys.schema(), 2)
     assert await migrate(redis) == 2
-    own = OwnChannelSettings(2.5, None, 0, "none", None, Filters(exclude_words=('a "b"',)))
+    own = OwnChannelSettings(2.5, None, 0, "none", None, filters=Filters(exclude_words=('a "b"',)))
     assert (await Channels(redis).get("ann", "home")).settings == own
     assert (await Channels(redis).get("ann", "bare")).settings == OwnChannelSettings()
     for uid in ("home", "old"):

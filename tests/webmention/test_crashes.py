@@ -1,0 +1,144 @@
+"""A process may die between any two steps of a webmention: acknowledged, it is shown exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from microsub.delivery.stage import Patience
+from microsub.redis import keys
+from microsub.redis.due import SHARDS
+from microsub.redis.protocol import Redis
+from microsub.webmention.mention import Mention
+from tests.support.invariants import all_keys
+from tests.support.mentions import TARGET, Mentions, entry, mentioning
+from tests.support.redis_wrappers import KilledError, Killing
+
+IMPATIENT = Patience(idle=0.0, deliveries=1000)
+
+
+async def again(mentions: Mentions) -> None:
+    """What the next minutes bring: the dead worker's leases end, and what is due is tried again."""
+    for shard in range(SHARDS):
+        await mentions.it.redis.command("DEL", keys.lease(f"mentions:{shard}"))
+    for _ in range(3):
+        mentions.it.clock.advance(700)
+        await mentions.look()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+async def test_killed_while_it_is_received(real_redis: Redis, after: bool) -> None:
+    """What was answered with 202 is looked at by itself; what wasn't, the sender sends again."""
+    killing = Killing(real_redis)
+    step, steps = 0, 1
+    while step < steps:
+        step += 1
+        await real_redis.command("FLUSHDB")
+        async with mentioning(killing, patience=IMPATIENT) as mentions:
+            source = mentions.serve(entry())
+            receiver = mentions.it.mention_receiver
+            begun = killing.trips
+            killing.kill_at, killing.after = begun + step if step > 1 else None, after
+            answered = False
+            with contextlib.suppress(KilledError):
+                await receiver.receive("127.0.0.1", "alice", source, TARGET)
+                answered = True
+            killing.kill_at = None
+            if step == 1:
+                steps = killing.trips - begun
+            if not answered:
+                await receiver.receive("127.0.0.1", "alice", source, TARGET)
+            await again(mentions)
+            assert len(await mentions.shown()) == 1, f"killed at step {step} of {steps}"
+            assert not await mentions.it.mentions.waiting("alice", mentions.it.now + 86_400, 10)
+    assert steps > 3
+
+
+@pytest.mark.parametrize("what", ["shown", "updated", "deleted", "rejected"])
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+async def test_killed_while_its_source_is_looked_at(real_redis: Redis, after: bool, what: str) -> None:
+    """Whatever comes of the look: one post, or none, and nothing that waits for ever."""
+    killing = Killing(real_redis)
+    step, steps = 0, 1
+    while step < steps:
+        step += 1
+        await real_redis.command("FLUSHDB")
+        async with mentioning(killing, patience=IMPATIENT) as mentions:
+            if what != "shown":
+                await mentions.receive(entry(text="before"))
+                mentions.it.clock.advance(60)
+            if what == "rejected":
+                await mentions.it.mentions.order("alice", (await mentions.only()).id, "rejected", mentions.it.now)
+            else:
+                mentions.serve(entry(text="now"), status=410 if what == "deleted" else 200)
+                assert await mentions.send() == 202
+            begun = killing.trips
+            killing.kill_at, killing.after = begun + step if step > 1 else None, after
+            with contextlib.suppress(KilledError):
+                await mentions.look()
+            killing.kill_at = None
+            if step == 1:
+                steps = killing.trips - begun
+            await again(mentions)
+            where = f"killed at step {step} of {steps}"
+            texts = [item["content"]["text"] for item in await mentions.shown()]
+            assert ["now" in text for text in texts] == ([True] if what in {"shown", "updated"} else []), where
+            assert not await mentions.it.mentions.waiting("alice", mentions.it.now + 86_400, 10), where
+            assert (await mentions.it.check()).is_clean, where
+            if what == "deleted":
+                await mentions.receive(entry(text="back"))
+                assert len(await mentions.shown()) == 1, where
+    assert steps > 10
+
+
+async def test_one_that_comes_again_during_the_look_is_looked_at_once_more(real_redis: Redis) -> None:
+    """What the source said when it was sent last is what stands there in the end."""
+    async with mentioning(real_redis) as mentions:
+        source = mentions.serve(entry(text="first"))
+        assert await mentions.send() == 202
+        look = mentions.it.verifier._look
+
+        async def slow(mention: Mention) -> object:
+            found = await look(mention)
+            mentions.serve(entry(text="second"))
+            mentions.it.clock.advance(1)
+            assert await mentions.send(source) == 202
+            mentions.it.verifier._look = look  # type: ignore[method-assign]
+            return found
+
+        mentions.it.verifier._look = slow  # type: ignore[method-assign,assignment]
+        await mentions.look()
+        await mentions.look()
+        (item,) = await mentions.shown()
+        assert "second" in item["content"]["text"]
+
+
+async def test_what_redis_has_lost_of_the_times_is_found_within_a_day(real_redis: Redis) -> None:
+    """The due times are derived: a daily look at all users writes them again."""
+    async with mentioning(real_redis) as mentions:
+        mentions.serve(entry())
+        assert await mentions.send() == 202
+        for shard in range(SHARDS):
+            await real_redis.command("DEL", keys.due("mentions", shard))
+        await mentions.look()
+        assert await mentions.shown() == []
+        await mentions.it.verifier.look_at_all(mentions.it.now)
+        await mentions.look()
+        assert await mentions.kinds() == ["reply"]
+
+
+async def test_a_user_who_is_deleted_leaves_nothing(real_redis: Redis) -> None:
+    """Neither list nor queue; and nobody is asked for a user who is gone."""
+    async with mentioning(real_redis) as mentions:
+        await mentions.receive(entry())
+        assert await mentions.send() == 202
+        await mentions.it.accounts.disable_user("alice", mentions.it.now)
+        asked = mentions.site.count("/1")
+        await mentions.look()
+        assert mentions.site.count("/1") == asked
+        user = await mentions.it.accounts.user("alice")
+        assert user is not None
+        assert await mentions.it.accounts.delete_disabled(user)
+        left = [key for key in await all_keys(real_redis) if b"alice" in key]
+        assert left == []
