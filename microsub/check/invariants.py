@@ -214,6 +214,17 @@ def outputs_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[F
         yield Finding("outputs", keys.output(user, name), "a listed output feed without a record", remedy)
 
 
+def media_listed(seen: Seen, user: str, listed: Collection[str]) -> Iterator[Finding]:
+    """Invariant 6, for the list of the files that a user's sources have sent, and the files."""
+    there = seen.media.get(user, set())
+    for token in sorted(there - set(listed)):
+        remedy = Commands((("SADD", keys.media(user), token),))
+        yield Finding("media", keys.medium(user, token), "a file that isn't listed", remedy)
+    for token in sorted(set(listed) - there):
+        remedy = Commands((("SREM", keys.media(user), token),))
+        yield Finding("media", keys.medium(user, token), "a listed file that isn't there", remedy)
+
+
 def address_leads(user: str, name: str, secret: str | None, known: Mapping[str, str]) -> Iterator[Finding]:
     """Invariant 6, for the address of an output feed."""
     if secret is not None and known.get(sha256_hex(secret)) != name:

@@ -40,6 +40,7 @@ async def look(redis: Redis, now: float) -> Findings:
     await _channels(reader, seen, found)
     await _feed_items(reader, seen, found)
     await _outputs(reader, seen, found)
+    await _media(reader, seen, found)
     seen.counters = [Counter(key, first, await _counter(reader, key), newest[key]) for key, first in counted]
     found.found += invariants.copies_agree(seen)
     return found
@@ -84,6 +85,8 @@ def _note(seen: Seen, kind: str, values: Mapping[str, str], ttl: int) -> None:
     elif user is not None and "feed" in values:
         if kind == "output":
             seen.output_feeds[user].add(values["feed"])
+    elif user is not None and "token" in values:
+        seen.media[user].add(values["token"])
     elif user is not None and "uid" in values:
         seen.channel_keys[user][values["uid"]].add(kind)
     elif user is not None:
@@ -241,6 +244,15 @@ async def _outputs(reader: Reader, seen: Seen, found: Findings) -> None:
                 (secret,) = await reader.ask([("HGET", keys.output(user, name), "secret")])
                 found.found += invariants.address_leads(user, name, secret and secret.decode(), known)
                 await _output(reader, seen, found, user, name)
+
+
+async def _media(reader: Reader, seen: Seen, found: Findings) -> None:
+    """Files that sources have sent, and their lists."""
+    for batch in batched(sorted(seen.listed | seen.media.keys()), _AT_ONCE):
+        lists = await reader.walk("SSCAN", [keys.media(user) for user in batch])
+        for user in batch:
+            found.examined["files"] += len(seen.media.get(user, ()))
+            found.found += invariants.media_listed(seen, user, {token.decode() for token in lists[keys.media(user)]})
 
 
 async def _output(reader: Reader, seen: Seen, found: Findings, user: str, name: str) -> None:

@@ -90,7 +90,7 @@ class Seen:
     user's lists. `followed` says which channels follow a feed, `fresh` which of these do so for so short that the
     feed's own list may lack them, `followers` whom the feed's own list names. `urls` is `feeds:by-url`. `handles` are
     the users' own handles of passkeys by user, `handle_index` users by handle. `polled` are the feeds in the
-    schedule, `output_feeds` each user's output feeds that have a record.
+    schedule, `output_feeds` each user's output feeds that have a record, `media` each user's files by their tokens.
     """
 
     now: float
@@ -100,6 +100,7 @@ class Seen:
     channel_keys: dict[str, dict[str, set[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(set)))
     feed_keys: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     output_feeds: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    media: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     listed: set[str] = field(default_factory=set)
     recorded: set[str] = field(default_factory=set)
     channels: dict[str, list[str]] = field(default_factory=dict)

@@ -143,7 +143,6 @@ class MicropubServices:
             )
         now = services.clock()
         own = await services.identity.provider.verify(token, now)
-        await services.identity.quotas.count(own.user, now)
         if services.token_use is not None:
             services.token_use.note(Credential(own.user, sha256_hex(token)), now)
         if not own.source:
@@ -153,6 +152,18 @@ class MicropubServices:
         except NotFound:
             raise Unauthorized("the source of this token was revoked") from None
         return SourceAccess(source, own.scopes)
+
+    async def require_active(self, user: str) -> None:
+        """Raise NotFound where the user is gone or disabled: nothing of theirs is shown."""
+        found = await self.services.accounts.user(user)
+        if found is None or found.disabled is not None:
+            raise NotFound("there is nothing at this address")
+
+    async def count_request(self, sender: SourceAccess) -> None:
+        """Count a request of the source, and of its user. Raises TooManyRequests."""
+        source = sender.source
+        await self.services.identity.quotas.count(source.user, self.services.clock())
+        self.count(POSTS_OF_SOURCE, f"{source.user}/{source.id}")
 
     def count(self, limit: RateLimit, subject: str) -> None:
         """Count one more. Raises TooManyRequests."""
@@ -198,7 +209,6 @@ class MicropubEndpoint(HttpEndpoint):
         if bearer(exchange.scope) is None:
             return await self._unchecked(exchange)
         sender = await self._micropub.sender(exchange.scope)
-        self._micropub.count(POSTS_OF_SOURCE, f"{sender.source.user}/{sender.source.id}")
         give_back = self._micropub.admit(sender.source.user) if _has_files(exchange.scope) else _nothing
         try:
             body = await read_body(exchange.scope, exchange.receive, _most_of(exchange.scope))
@@ -217,11 +227,13 @@ class MicropubEndpoint(HttpEndpoint):
         if _JSON_TYPES.fullmatch(body.content_type.partition(";")[0].strip()):
             document = _document(body.content)
             sender = await self._micropub.sender(scope, _text(document, "access_token"))
+            await self._micropub.count_request(sender)
             if document.get("action") is not None:
                 return await self._act(sender, _text(document, "action") or "", _text(document, "url"), document)
             return await self._create(sender, of_json(document))
         form = await read_form(body)
         sender = await self._micropub.sender(scope, form.text("access_token"))
+        await self._micropub.count_request(sender)
         if (action := form.text("action")) is not None:
             return await self._act(sender, action, form.text("url"), None)
         return await self._create(sender, of_form(form.fields) if form.fields else None, form.files)
@@ -264,6 +276,7 @@ class MicropubEndpoint(HttpEndpoint):
     async def _query(self, scope: Scope) -> bytes:
         params = collect(urlencoded(scope["query_string"]))
         sender = await self._micropub.sender(scope)
+        await self._micropub.count_request(sender)
         run = self._QUERIES.get(params.need("q", f"one of {', '.join(self._QUERIES)}"))
         if run is None:
             raise wrong("q", params.text("q") or "", f"one of {', '.join(self._QUERIES)}")
@@ -426,6 +439,7 @@ class MediaEndpoint(HttpEndpoint):
             if form.text("access_token") is not None:
                 raise InvalidRequest("there are two tokens: expected one, in the header 'Authorization'")
             sender = await self._micropub.sender(scope)
+            await self._micropub.count_request(sender)
             if form.text("action") == "delete":
                 return await self._delete(sender, form.text("url") or "")
             data = next((data for name, data in form.files if name == "file"), None)
@@ -447,6 +461,7 @@ class MediaEndpoint(HttpEndpoint):
     async def _serve(self, scope: Scope) -> HttpReply:
         with _Guesses(self._micropub, scope):
             found = await self._micropub.services.media.get(scope["path"])
+            await self._micropub.require_active(found.user)
         kind = b"inline" if found.is_shown else b"attachment"
         headers: list[Header] = [
             (b"content-type", found.type.encode()),
@@ -478,6 +493,7 @@ class PostEndpoint(HttpEndpoint):
             raise MethodNotAllowed(scope["method"], "GET, HEAD, OPTIONS")
         with _Guesses(self._micropub, scope):
             found = await self._micropub.services.posting.page(scope["path"])
+            await self._micropub.require_active(found.user)
         # In a thread: a long post takes a while to be written.
         body = await asyncio.to_thread(write_post, found.entry, self._micropub.base + found.path, self._stylesheet)
         headers: list[Header] = [

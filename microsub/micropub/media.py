@@ -56,11 +56,11 @@ _ENDINGS = {kind: ending for _, kind, ending in _BEGINNINGS}
 
 @dataclass(frozen=True, slots=True)
 class MediaFile:
-    """A file as it is served; `created` is a Unix time."""
+    """A file of `user` as it is served."""
 
+    user: str
     data: bytes
     type: str
-    created: float
 
     @property
     def is_shown(self) -> bool:
@@ -99,10 +99,10 @@ class Media:
     async def get(self, path: str) -> MediaFile:
         """The file at a path. Raises NotFound."""
         user, token = _named(path)
-        data, kind, created = await self._redis.command("HMGET", keys.medium(user, token), "data", "type", "created")
+        data, kind = await self._redis.command("HMGET", keys.medium(user, token), "data", "type")
         if data is None:
             raise _missing()
-        return MediaFile(data, text(kind), float(created))
+        return MediaFile(user, data, text(kind))
 
     async def delete(self, user: str, path: str) -> None:
         """Delete a file of the user. Raises NotFound for any other."""

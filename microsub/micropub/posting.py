@@ -21,11 +21,12 @@ from typing import Any
 import orjson
 
 from microsub.errors import Forbidden, InvalidRequest, NotFound, PostGone
+from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.wire import from_wire
 from microsub.kit.digests import base64url, sha256_hex, short_digest
 from microsub.micropub.properties import PostedItem, updated
-from microsub.micropub.sources import Source, source_in
+from microsub.micropub.sources import KIND, Source
 from microsub.model.jf2 import Card, Entry, Feed
 from microsub.parsing.pool import ParsePool
 from microsub.posts.entries import items_to_store
@@ -54,12 +55,11 @@ _ADDRESS = re.compile(rf"{PATH}/([0-9]{{1,19}})\.([A-Za-z0-9_-]{{22}})")
 
 @dataclass(frozen=True, slots=True)
 class PostedPost:
-    """A stored post: `item` as it was sent, `entry` as readers see it, the id of both in the store."""
+    """A post as its page shows it; `user` is whose source has sent it."""
 
-    id: str
+    user: str
     feed: FeedRecord
     token: str
-    item: PostedItem
     entry: Entry
 
     @property
@@ -187,12 +187,12 @@ class Posting:
         """The post at a path. Raises NotFound, and PostGone for one that was deleted or has left the store."""
         feed_id, token = _parted(path) or ("", "")
         feed = await self._feeds.get(feed_id) if feed_id else None
-        if feed is None or source_in(feed.url) is None:
+        address = InternalAddress.of(feed.url) if feed is not None else None
+        if feed is None or address is None or address.kind != KIND:
             raise NotFound("there is no such post")
         row = await self._items.by_guid(feed.id, token)
-        item = _item_of(row)
-        if row is not None and item is not None:
-            return PostedPost(row["ID"], feed, token, item, from_wire(orjson.loads(row["Data"])))
+        if row is not None and POSTED in row:
+            return PostedPost(address.user, feed, token, from_wire(orjson.loads(row["Data"])))
         if await self._items.id_of(feed.id, token):
             raise PostGone
         raise NotFound("there is no such post")

@@ -199,9 +199,3 @@ def _source(user: str, source: str, value: bytes) -> Source:
         return Source(
             user, source, found["name"], found["seed"], found["created"], found["changed"], found.get("app", "")
         )
-
-
-def source_in(address: str) -> str | None:
-    """The id of the source whose feed has that address; None for any other."""
-    found = InternalAddress.of(address)
-    return found.name if found is not None and found.kind == KIND else None

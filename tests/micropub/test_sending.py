@@ -13,6 +13,7 @@ from microsub.errors import InvalidRequest
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.posting import SENT_AGAIN
 from microsub.micropub.properties import checked, updated
+from microsub.redis import keys
 from tests.micropub.conftest import BASE, SourceClient, items, source_of
 from tests.support.reader import Reader
 from tests.support.world import World
@@ -174,6 +175,33 @@ async def test_a_revoked_source_and_a_removed_user(sender: SourceClient, alice: 
     other = await source_of(server, "bob") if await server.accounts.user("bob") else await source_of(server, "alice")
     await server.accounts.disable_user(other.source.user, server.now)
     await other.send(401, data={"content": "x"})
+
+
+async def test_nothing_is_left_of_a_removed_user(sender: SourceClient, alice: Reader, server: World) -> None:
+    """Pages and files are shown no more from the removal on; a month later sources and files are deleted."""
+    address = await sender.post(data={"content": "x"}, files={"photo": ("a.jpg", JPEG, "image/jpeg")})
+    assert (await server.check()).left == ()
+    (item,) = await items(alice)
+    await server.accounts.disable_user("alice", server.now)
+    for shown in (address, item["photo"][0]):
+        assert (await server.client.get(shown)).status_code == 404
+    user = await server.accounts.user("alice")
+    assert user
+    assert await server.accounts.delete_disabled(user)
+    left = [name.decode() for name in await server.redis.command("KEYS", "user:{alice}*")]
+    assert [name for name in left if "posted" not in name] == []
+    assert (await server.client.get(address)).status_code == 404
+
+
+async def test_check_repairs_the_list_of_files(sender: SourceClient, server: World) -> None:
+    """What a crash between two commands can leave, and what nobody could delete."""
+    reply = await sender.send(path="/media", files={"file": ("a.jpg", JPEG, "image/jpeg")})
+    token = reply.headers["location"].split(".")[-2]
+    await server.redis.command("SREM", keys.media("alice"), token)
+    await server.redis.command("SADD", keys.media("alice"), "x" * 22)
+    found = await server.check(repair=True)
+    assert sorted(one.what for one in found.repaired) == ["a file that isn't listed", "a listed file that isn't there"]
+    assert len(await server.services.media.sizes("alice")) == 1
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
