@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from microsub.conformance.checks import (
     channels,
+    events,
     finding,
     following,
     isolation,
@@ -39,6 +40,7 @@ CHAPTERS = (
     removing.moving,
     saved.saving,
     saved.arriving,
+    events.events,
     rules.muting,
     rules.blocking,
     finding.searching,

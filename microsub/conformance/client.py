@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 
 from microsub.conformance.exchange import Exchange, mask, shown_body, shown_reply_headers, shown_request_headers
+from microsub.conformance.stream import HeardEvents
 from microsub.conformance.verdict import Violation, expect
 
 Pairs = Sequence[tuple[str, str]]
@@ -136,6 +139,22 @@ class Client:
             first = response.read() if kind.startswith("application/json") else next(response.iter_bytes(), b"")
             self._note("GET", url, sent, None, response.status_code, response.headers, first, started)
             return response.status_code, kind, first
+
+    @contextmanager
+    def listening(self, query: Pairs, headers: Mapping[str, str]) -> Iterator[tuple[int, str, HeardEvents]]:
+        """A reply that is read as a stream of events within the block: status, content type, and what comes."""
+        url = _with_query(self.endpoint, query)
+        sent = httpx.Headers({"Authorization": f"Bearer {self.token}", **headers})
+        started = time.monotonic()
+        with self._http.stream("GET", url, headers=sent) as response:
+            self._note("GET", url, sent, None, response.status_code, response.headers, b"", started)
+            connection: socket.socket = response.extensions["network_stream"].get_extra_info("socket")
+            try:
+                kind = response.headers.get("content-type", "")
+                yield response.status_code, kind, HeardEvents(response.headers, response.iter_lines())
+            finally:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)  # else the thread that reads keeps it open
 
     def _note(
         self,

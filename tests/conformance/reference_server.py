@@ -5,12 +5,13 @@ It fetches a followed feed at once, and again on `POST /poll?url=…`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +22,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from microsub.conformance.runner import Target
@@ -73,6 +74,10 @@ class Server:
     def __init__(self) -> None:
         self.model = self.model_class(["alice", "bob"])
         self.lock = threading.RLock()
+        self.events: dict[str, list[tuple[str, dict[str, Any]]]] = {name: [] for name in self.model.users}
+        self._before: dict[str, dict[str, tuple[str, dict[str, bool]]]] = {
+            name: self._state(user) for name, user in self.model.users.items()
+        }
         self.http = httpx.Client(
             timeout=60, trust_env=False, headers={"User-Agent": "double (+http://double.example/)"}
         )
@@ -88,6 +93,8 @@ class Server:
         """Fetch a feed now."""
         feed = self.model.feeds[request.query_params["url"]]
         await run_in_threadpool(self.poll, feed)
+        with self.lock:
+            self.note_events()
         return Response()
 
     async def endpoint(self, request: Request) -> Response:
@@ -97,6 +104,9 @@ class Server:
         try:
             parameters = await read_parameters(request)
             user, scopes = self.authorize(request, parameters)
+            if parameters.get("action") == "events":
+                place = request.headers.get("last-event-id", "")
+                return self.stream(user, int(place) if place.isdigit() else len(self.events[user.name]))
             value = await run_in_threadpool(self.locked, request.method, user, scopes, parameters)
         except Refused as refused:
             headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
@@ -123,7 +133,56 @@ class Server:
     def locked(self, method: str, user: User, scopes: frozenset[str], parameters: Parameters) -> dict[str, Any]:
         """One request at a time."""
         with self.lock:
-            return self.act(method, user, scopes, parameters)
+            reply = self.act(method, user, scopes, parameters)
+            self.note_events()
+            return reply
+
+    # --- events
+
+    def stream(self, user: User, place: int) -> Response:
+        """What happens behind a place, which is the number of events up to there."""
+
+        async def written() -> AsyncIterator[str]:
+            at = place
+            yield f"event: started\ndata: {{}}\n\nid: {at}\n\n"
+            while True:
+                for name, data in self.events[user.name][at:]:
+                    at += 1
+                    yield f"event: {name}\ndata: {json.dumps(data)}\nid: {at}\n\n"
+                await asyncio.sleep(0.01)
+
+        headers = {**CORS, "Cache-Control": "no-store"}
+        return StreamingResponse(written(), media_type="text/event-stream", headers=headers)
+
+    def note_events(self) -> None:
+        """Note what has changed since the last time."""
+        for user in self.model.users.values():
+            before = self._before[user.name]
+            now = self._before[user.name] = self._state(user)
+            for uid, (name, posts) in now.items():
+                former, known = before.get(uid, (None, {}))
+                channel = {"uid": uid, "name": name, "unread": self.model.unread(user, user.channels[uid])}
+                if former != name:
+                    kind = "new channel" if former is None else "update channel"
+                    self.note_event(user, kind, {"channel": channel})
+                for post in (one for one in posts if one not in known and not posts[one]):
+                    item = self.model.item(self.model.posts[post], user.channels[uid], False)
+                    self.note_event(user, "new item", {"channel": uid, "item": item})
+                if posts != known:
+                    self.note_event(user, "new item in channel", channel)
+            for uid in before.keys() - now.keys():
+                self.note_event(user, "delete channel", {"uid": uid})
+
+    def note_event(self, user: User, name: str, data: dict[str, Any]) -> None:
+        """One event of a user."""
+        self.events[user.name].append((name, data))
+
+    def _state(self, user: User) -> dict[str, tuple[str, dict[str, bool]]]:
+        shown = {uid: self.model.shown(user, channel) for uid, channel in user.channels.items()}
+        return {
+            uid: (user.channels[uid].name, {post.id: user.channels[uid].read[post.id] for post in posts})
+            for uid, posts in shown.items()
+        }
 
     def act(self, verb: str, user: User, scopes: frozenset[str], p: Parameters) -> dict[str, Any]:
         """Do what is asked."""

@@ -296,6 +296,34 @@ class IdsWithoutEnd(Model):
         return reply
 
 
+# --- events
+
+
+@broken_server("events.others")
+class EverybodyHearsAll(Server):
+    """What happens to one user is told to all."""
+
+    def note_event(self, user: User, name: str, data: dict[str, Any]) -> None:
+        for one in self.events.values():
+            one.append((name, data))
+
+
+@broken_server("events.counts")
+class CountsAsDifferences(Server):
+    """A count says how many more there are."""
+
+    def note_event(self, user: User, name: str, data: dict[str, Any]) -> None:
+        super().note_event(user, name, data | ({"unread": -1} if "unread" in data else {}))
+
+
+@broken_server("events.resume")
+class EventsFromNowOn(Server):
+    """Where a client was counts for nothing."""
+
+    def stream(self, user: User, place: int) -> Response:
+        return super().stream(user, len(self.events[user.name]))
+
+
 # --- edits
 
 
