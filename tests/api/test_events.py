@@ -102,7 +102,12 @@ async def test_a_stream_goes_on_exactly_where_it_was(server: World, alice: Reade
         await alice.post(action="channels", name="News")
         whole = await stream.until("new channel")
     for number, place in enumerate([start, *(one.id for one in whole)]):
-        for how in ({"headers": {"Last-Event-ID": place}}, {"last_event_id": place}, {"lastEventId": place}):
+        for how in (
+            {"headers": {"Last-Event-ID": place}},
+            {"last_event_id": place},
+            {"lastEventId": place},
+            {"Last-Event-ID": place},
+        ):
             async with listening(server.app, alice, **how) as stream:  # type: ignore[arg-type]
                 again = [await stream.next() for _ in whole[number:]]
                 await asyncio.sleep(0.05)
@@ -149,7 +154,7 @@ async def test_channels_are_chosen(server: World, alice: Reader, ids: list[str])
         assert heard.data == {"channel": _channel("later", "Evening")}
         assert stream.parser.last_id > before
     assert "nowhere" in (await alice.get(404, action="events", channel="nowhere"))["error_description"]
-    async with listening(server.app, alice, channel="global") as stream:
+    async with listening(server.app, alice, channel=["global", "later"]) as stream:
         await publish(server, "e")
         assert (await stream.next()).name == "new item"
 

@@ -124,4 +124,4 @@ def others(w: World) -> None:
         mine = w.channel("mine")
         heard.until(_about(mine, "new channel"), "the event 'new channel' of the own channel")
         told = [one for one in heard.past if one.name != "started" and not _about(mine, "new channel")(one)]
-    same(told, [], "what was told of others")
+    same(told, [], "what is heard of others")

@@ -55,6 +55,10 @@ SLOW_BODY = 1.0
 """Seconds from which on a body took so long that the token may have ended meanwhile, and is checked again."""
 
 
+_PLACES = ("last_event_id", "lastEventId", "Last-Event-ID")
+"""How clients that can't send the header `Last-Event-ID` name it."""
+
+
 class MicrosubEndpoint(HttpEndpoint):
     """Answers every request below `path`, a URL path without a slash at its end."""
 
@@ -155,7 +159,7 @@ class MicrosubEndpoint(HttpEndpoint):
         await self._services.identity.quotas.count(grant.user, now)
         _require(grant, entry.scope)
         credential = Credential(grant.user, presented.credential.digest)
-        place = header(scope, b"last-event-id") or params.text("last_event_id") or params.text("lastEventId") or ""
+        place = header(scope, b"last-event-id") or next(filter(None, map(params.text, _PLACES)), "")
         call = StreamCall(self._services, params, grant.user, now, credential, place, presented.address, check)
         reply = await entry.open(call)
         return HttpReply(b"", reply.headers) if scope["method"] == "HEAD" else reply

@@ -66,7 +66,8 @@ _PING = b": ping\nevent: ping\ndata: {}\n\n"
 
 async def opened(call: StreamCall) -> StreamReply:
     """The stream of the token's user, of all channels or of those in `channel`."""
-    only = frozenset(call.params.many("channel")) - {GLOBAL}
+    chosen = call.params.many("channel")
+    only = frozenset() if GLOBAL in chosen else frozenset(chosen)
     (uids,) = await call.services.channels.uids([call.user])
     if unknown := sorted(only.difference(uids)):
         raise NotFound(f"there is no channel '{unknown[0][:80]}'")
