@@ -111,6 +111,8 @@ ENDPOINT = "/microsub"
 TABLE: Table = {**READING, **output_actions.TABLE, **TOPIC_ACTIONS}
 """All actions of the Microsub endpoint."""
 
+LAST_WORD = 0.5
+"""Seconds for telling a client that the server ends."""
 _ENDING = "the server is stopping: try again in some seconds"
 
 Page = Callable[[Request], Awaitable[Response]]
@@ -154,8 +156,10 @@ class Application(Starlette):
             else:
                 await super().__call__(scope, receive, send)
         except asyncio.CancelledError:  # the server ends, and can't wait for this request any longer
-            with suppress(RuntimeError):  # where the answer has begun
-                await _json({"error": "server_error", "error_description": _ENDING}, 503)(scope, receive, send)
+            # Where the answer has begun this fails, or waits for a client that takes nothing.
+            with suppress(RuntimeError, TimeoutError):
+                async with asyncio.timeout(LAST_WORD):
+                    await _json({"error": "server_error", "error_description": _ENDING}, 503)(scope, receive, send)
 
 
 def create_app(services: Services, *, base_url: str | None = None, monitors: Monitors | None = None) -> Starlette:

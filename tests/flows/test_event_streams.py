@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -178,6 +180,27 @@ async def test_a_server_that_is_asked_to_end_ends_with_streams_open(tmp_path: Pa
                 await installed.processes[0].wait()
                 assert time.monotonic() - began < 8
                 assert installed.processes[0].returncode == 0
+
+
+async def test_a_server_ends_in_time_with_clients_that_take_nothing(tmp_path: Path) -> None:
+    """What waits for them isn't waited for."""
+    async with installation(tmp_path, {"users": USERS}) as installed:
+        address = await installed.serve()
+        async with reader(address, await installed.token("alice")) as alice:
+            place = urlsplit(address)
+            silent = socket.socket()
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            silent.connect((place.hostname, place.port))
+            head = f"GET {ENDPOINT}?action=events&access_token={alice.token} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n"
+            silent.sendall(head.encode())
+            uids = [(await alice.post(action="channels", name=f"{n} " + "x" * 60))["uid"] for n in range(150)]
+            for turn in range(400):  # each event has all uids in it
+                await alice.post(action="channels", method="order", channels=uids[turn % 2 : turn % 2 + 2][::-1])
+            began = time.monotonic()
+            installed.processes[0].send_signal(signal.SIGTERM)
+            await installed.processes[0].wait()
+            assert time.monotonic() - began < 10
+            silent.close()
 
 
 async def test_a_post_is_heard_within_moments(tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ class _Stream:
         finally:
             left.cancel()
             listeners.forget(user, news)
-            with suppress(RuntimeError):  # where the client has left
-                await send({"type": "http.response.body", "body": b""})
+        with suppress(RuntimeError):  # where the client has left
+            await send({"type": "http.response.body", "body": b""})
 
     async def _start(self, send: Send) -> None:
         """Say where the client stands, and go on where it was; or from now on, where that isn't kept any more."""
