@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from microsub.feeds.events import Event
 from microsub.kit.urls import host_of
 from microsub.push.agreement import DAY, HOUR
 from tests.support.push import Push
@@ -271,3 +273,27 @@ async def test_health_says_when_hubs_bring_nothing(push: Push) -> None:
     assert (await health.check(time.time() + 61)).push == "late"
     await push.it.stages.run_once()
     assert await state() == "ok"
+
+
+async def test_programs_hear_of_delivered_posts_as_of_polled_ones(push: Push) -> None:
+    """In the process, on the stream that `microsub events` follows, and over HTTP: the same events, once each."""
+    feed = await push.subscribe()
+    heard: list[Event] = []
+
+    async def note(event: Event) -> None:
+        heard.append(event)
+
+    push.it.events.listen(note)
+    before = await push.it.events.last()
+    body = push.publish("second")
+    await push.deliver(body)
+    await push.hub.publish(push.topic, body)
+    await push.it.stages.run_once()
+    await push.poll(feed)
+    told = await push.it.events.since(before)
+    assert [(one.kind, one.feed, one.guid) for one in told] == [("post_created", feed.id, "second")]
+    assert [replace(one, id="", at=round(one.at)) for one in told] == [replace(one, at=round(one.at)) for one in heard]
+    token = await push.it.service_tokens.create("planet", push.it.now)
+    headers = {"Authorization": f"Bearer {token}"}
+    page = (await push.it.client.get("/store/events", params={"after": before}, headers=headers)).json()
+    assert [(one["kind"], one["guid"]) for one in page["items"]] == [("post_created", "second")]
