@@ -31,7 +31,7 @@ EMPHASIS = re.compile(r"\*(.+?)\*")
 
 def photo_path(post: InventedPost) -> str:
     """Where the picture of a post lies."""
-    return f"/media/{post.blog.slug}/{post.number}.svg"
+    return f"/media/{post.blog.slug}/{post.number}.png"
 
 
 def sound_path(post: InventedPost) -> str:
@@ -81,25 +81,34 @@ def body_text(post: InventedPost) -> str:
 
 
 AVATAR_PIXELS = 32
+PHOTO_WIDTH, PHOTO_HEIGHT = 240, 135
 SOUND_RATE = 8_000
 SOUND_SECONDS = 1
 
 
 def landscape(blog: Blog, number: int) -> bytes:
-    """An SVG of hills under a sky in the blog's colours, different for each number."""
+    """A PNG of hills under a sky in the blog's colours, different for each number."""
     chance = random.Random(f"{blog.slug}/{number}")  # noqa: S311 - a drawing, no secret
-    dark, light = blog.colours
-    hills = []
-    for layer in range(3):
-        points = " ".join(f"{x},{150 + layer * 35 - chance.randint(0, 60)}" for x in range(0, 481, 60))
-        hills.append(f'<polygon points="0,270 {points} 480,270" fill="{dark}" opacity="{0.35 + 0.25 * layer:.2f}"/>')
-    x, y, radius = chance.randint(60, 420), chance.randint(40, 110), chance.randint(16, 34)
-    sun = f'<circle cx="{x}" cy="{y}" r="{radius}" fill="#fff" opacity="0.8"/>'
-    text = (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="480" height="270" viewBox="0 0 480 270">'
-        f'<rect width="480" height="270" fill="{light}"/>{sun}{"".join(hills)}</svg>\n'
-    )
-    return text.encode()
+    dark, light = (bytes.fromhex(colour[1:]) for colour in blog.colours)
+    colours = [light, _mixed(light, b"\xff\xff\xff", 0.8), *(_mixed(light, dark, part) for part in (0.35, 0.6, 0.85))]
+    peaks = [[75 + layer * 18 - chance.randint(0, 30) for _ in range(PHOTO_WIDTH // 30 + 2)] for layer in range(3)]
+    across, down, radius = chance.randint(30, 210), chance.randint(20, 55), chance.randint(8, 17)
+    rows = []
+    for y in range(PHOTO_HEIGHT):
+        row = bytearray(PHOTO_WIDTH)
+        for x in range(PHOTO_WIDTH):
+            first, part = divmod(x, 30)
+            hill = [peak[first] + (peak[first + 1] - peak[first]) * part / 30 <= y for peak in peaks]
+            sun = (x - across) ** 2 + (y - down) ** 2 <= radius**2
+            row[x] = 4 if hill[2] else 3 if hill[1] else 2 if hill[0] else 1 if sun else 0
+        rows.append(b"\0" + bytes(row))
+    header = struct.pack(">IIBBBBB", PHOTO_WIDTH, PHOTO_HEIGHT, 8, 3, 0, 0, 0)
+    return _png(header, rows, _chunk(b"PLTE", b"".join(colours)))
+
+
+def _mixed(one: bytes, other: bytes, part: float) -> bytes:
+    """A colour between two."""
+    return bytes(round(a + (b - a) * part) for a, b in zip(one, other, strict=True))
 
 
 def avatar(blog: Blog) -> bytes:
@@ -114,8 +123,13 @@ def avatar(blog: Blog) -> bytes:
         row = grid[y // block]
         rows.append(b"\0" + b"".join(colours[row[x // block]] for x in range(AVATAR_PIXELS)))
     header = struct.pack(">IIBBBBB", AVATAR_PIXELS, AVATAR_PIXELS, 8, 2, 0, 0, 0)
-    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(b"".join(rows), 9)), _chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    return _png(header, rows)
+
+
+def _png(header: bytes, rows: Sequence[bytes], palette: bytes = b"") -> bytes:
+    """The file of these rows, each of which begins with its filter."""
+    data = _chunk(b"IDAT", zlib.compress(b"".join(rows), 9))
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + palette + data + _chunk(b"IEND", b"")
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
@@ -301,7 +315,7 @@ def _item(post: InventedPost, base: str) -> dict[str, Any]:
     }
     if post.has_photo:
         item["image"] = base + photo_path(post)
-        item["attachments"] = [{"url": base + photo_path(post), "mime_type": "image/svg+xml"}]
+        item["attachments"] = [{"url": base + photo_path(post), "mime_type": "image/png"}]
     return item
 
 
@@ -470,7 +484,7 @@ def _blog_document(path: str, blog: Blog, listed: Sequence[InventedPost], base: 
     return Document(write(blog, listed, base), content_type, changed)
 
 
-NUMBERED = re.compile(r"/(?P<media>media/)?(?P<slug>[a-z-]+)/(?P<number>\d{1,12})(?P<ending>\.svg|\.wav)?")
+NUMBERED = re.compile(r"/(?P<media>media/)?(?P<slug>[a-z-]+)/(?P<number>\d{1,12})(?P<ending>\.png|\.wav)?")
 
 
 def _numbered(path: str, now: float, seed: int) -> Document | None:
@@ -481,8 +495,8 @@ def _numbered(path: str, now: float, seed: int) -> Document | None:
     number = int(match["number"])
     if number > newest_number(blog, now):
         return None
-    if match["ending"] == ".svg":
-        return Document(landscape(blog, number), "image/svg+xml", FOREVER)
+    if match["ending"] == ".png":
+        return Document(landscape(blog, number), "image/png", FOREVER)
     if match["ending"] == ".wav":
         return Document(foghorn(number), "audio/wav", FOREVER)
     shown = cast.post(blog, number, now, seed)
