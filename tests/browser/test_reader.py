@@ -312,11 +312,7 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
         before = await first.bounding_box()
         library.feeds.serve_document("/feed", rss(dated(COUNT + 2)))
         assert (await library.own.run("poll", library.feeds.url("/feed")))[0] == 0
-        for _ in range(60):
-            await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-            await page.wait_for_timeout(250)
-            if await page.locator("#news").is_visible():
-                break
+        await page.locator("#news").wait_for()
         assert await page.locator("#news").inner_text() == "2 new posts"
         assert await first.locator("h2").inner_text() == "Post 45"
         assert before is not None

@@ -244,6 +244,7 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
     }
     me, browser = world.site.people["alice"].me, "b" * 43
     before = await kept_of(server.redis, "bob")
+    server.services.listeners.stop()  # so that streams end
     routes = list(walked(server.app))
     assert {"/token", "/account", "/health"} <= {path for _, path, _ in routes}
     for method, path, takes_form in routes:

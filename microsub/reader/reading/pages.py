@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from microsub.errors import NotFound, RequestError
+from microsub.errors import NotFound, RequestError, TooManyRequests
+from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
 from microsub.identity.pages import start
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
+from microsub.kit.rate_limits import Place, network_of
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, Channel, Cursor, PageQuery, PageRows
 from microsub.reader.reading import undo
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.places import CHANNEL, HOME, ITEM_ID, POST, SEARCH, TimelinePlace
 from microsub.reader.reading.posts import PostForms, PostView
+from microsub.timelines.live_events import Listeners, open_events
 from microsub.timelines.pages import shown
 
 DISPLAY = "/display"
-NEWS = "/news"
+NEWS, LIVE = "/news", "/live"
 _WEEK = 604_800
+_LIVE_SECONDS, _PING_SECONDS, _REST_SECONDS = 300.0, 15.0, 1.0
 _MOST_NEW = 100
 """Posts that have come since a page was made, of which are counted no more."""
 
@@ -39,6 +45,7 @@ def routes(site: PageSite) -> list[Route]:
         page(site, SEARCH, _search),
         page(site, f"{POST}/{{id}}", _post),
         page(site, NEWS, _news),
+        page(site, LIVE, _live),
         page(site, f"{IMAGE}/{{signature}}/{{address}}", _image),
         page(site, DISPLAY, _display),
         form(site, DISPLAY, _set_display, _display),
@@ -122,6 +129,7 @@ async def _posts_page(
         newer=paging.get("before", "") if place.before or place.after else "",
         top=paging.get("before", ""),
         news=visit.site.pages.href(NEWS) if place == place.at_start and place.words is None else "",
+        live=visit.site.pages.href(LIVE),
         newest=newest,
         undo=await undo.find(visit.site.services.redis, user, visit.query.get("undo", "")),
         back=place.path,
@@ -150,6 +158,35 @@ async def _news(visit: PageVisit) -> Response:
     count = len(found.rows)
     text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
     return data_reply({"new": count, "text": text, "unread": await unread_counts(visit)})
+
+
+async def _live(visit: PageVisit) -> Response:
+    """Say to the page's script when something changes in the user's channels; what has, it asks for."""
+    user, services = await reader_of(visit), visit.site.services
+    network = network_of(visit.where.address)
+    places = [(EVENTS_OF_USER, user), (EVENTS_OF_NETWORK, network), (EVENTS_IN_ALL, "")]
+    if not all(services.listeners.limits.has_room(*one) for one in places):
+        raise TooManyRequests("Too many pages wait for news. They ask by themselves once a minute.", 60)
+    await open_events(services.redis, user)
+    headers = {**page_headers(), "content-type": "text/event-stream", "x-accel-buffering": "no"}
+    return StreamingResponse(_changes(services.listeners, user, places), headers=headers)
+
+
+async def _changes(listeners: Listeners, user: str, places: Sequence[Place]) -> AsyncIterator[bytes]:
+    """A line for each time that something changed, for some minutes; then the browser asks again, with its session."""
+    leave, until = listeners.limits.take(places), time.monotonic() + _LIVE_SECONDS
+    try:
+        yield b": waiting\n\n"
+        while not listeners.stopped and time.monotonic() < until:
+            news = listeners.news(user)
+            try:
+                await asyncio.wait([news], timeout=_PING_SECONDS)
+            finally:
+                listeners.forget(user, news)
+            yield b"data: changed\n\n" if news.done() else b": waiting\n\n"
+            await asyncio.sleep(_REST_SECONDS)
+    finally:
+        leave()
 
 
 async def _image(visit: PageVisit) -> Response:

@@ -1,4 +1,5 @@
-// Asks now and then what has come. New posts wait behind a bar: nothing on the page moves.
+// Asks what has come when the server says that something changed, and now and then. New posts wait behind a bar: nothing
+// on the page moves.
 "use strict";
 
 import { feed, showCounts } from "./marks.js";
@@ -28,10 +29,26 @@ async function ask() {
   }
 }
 
+let source = null;
+
+/** Listen while the page is seen: browsers have few connections for all pages of a server. */
+function listen() {
+  if (document.hidden) {
+    source?.close();
+    source = null;
+  } else if (!source) {
+    source = new EventSource(feed.dataset.live);
+    source.addEventListener("message", ask);
+    ask();
+  }
+}
+
 export function watchNews() {
   if (!feed || !bar || !feed.dataset.news) {
     return;
   }
   setInterval(ask, PAUSE);
-  document.addEventListener("visibilitychange", ask);
+  document.addEventListener("visibilitychange", listen);
+  addEventListener("pagehide", () => source?.close());
+  listen();
 }

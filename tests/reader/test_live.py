@@ -1,0 +1,39 @@
+"""Pages are told when something changes: without what, and to who is signed in alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+from microsub.identity.limits import EVENTS_OF_USER
+from microsub.redis import keys
+from tests.reader.conftest import ReadingVisitor
+from tests.support.visitor import Visitor
+from tests.support.waiting import wait_until
+
+
+async def test_a_change_is_told(ann: ReadingVisitor) -> None:
+    """With the next change of her channels, and not of others'; the stream ends with the server, and gives its place
+    back.
+    """
+    listeners = ann.server.services.listeners
+    reply = asyncio.create_task(ann.get("/live"))
+    await wait_until(lambda: keys.live_events("ann") in listeners._waiting)
+    listeners.changed([keys.live_events("bob")])
+    listeners.changed([keys.live_events("ann")])
+    await wait_until(lambda: keys.live_events("ann") in listeners._waiting)
+    listeners.stop()
+    shown = (await reply).response
+    assert shown.headers["content-type"] == "text/event-stream"
+    assert shown.text.count("data: changed") in {1, 2}
+    assert not listeners.limits._taken
+
+
+async def test_strangers_hear_nothing(ann: ReadingVisitor) -> None:
+    """The stream is a page for those who are signed in, of whom each has so many."""
+    stranger = Visitor(ann.server.app, ann.browser.address)
+    assert (await stranger.get("/live")).status == 303
+    await stranger.aclose()
+    limits = ann.server.services.listeners.limits
+    leave = limits.take([(EVENTS_OF_USER, "ann")] * EVENTS_OF_USER.most)
+    assert (await ann.get("/live")).status == 429
+    leave()
