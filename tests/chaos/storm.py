@@ -34,17 +34,21 @@ from microsub.delivery.delivery import Rebuilding
 from microsub.errors import StoreError
 from microsub.kit.urls import host_of
 from microsub.push.agreement import Callback, Wish, address, new_callback
+from microsub.push.hub.store import HubStore, KnownSubscription
+from microsub.push.hub.subscriptions import DAY, HubSubscription, subscription_id
+from microsub.push.hub.topics import ChannelTopics
 from microsub.push.store import callback_fields
 from microsub.redis.connect import connect
 from microsub.redis.streams import STAGES, Stream, backlogs
 from microsub.upkeep.sweep import Sweeping
 from tests.chaos.verdict import POISON, missing, outdated
+from tests.chaos.worker_process import BASE
 from tests.support.cluster import Node
 from tests.support.fork_server import Process
 from tests.support.polling import World, world
 from tests.support.process import Installation
 from tests.support.waiting import wait_until
-from tests.support.web import Publisher, publisher
+from tests.support.web import Answer, Asked, Publisher, publisher
 
 WORKERS = 2
 FEEDS = 10
@@ -152,6 +156,8 @@ class Storm:
     callback: Callback | None = None
     callback_path: str = ""
     delivered: int = 0
+    # What our own hub has sent last to the subscriber of Alice's channel.
+    sent_on: bytes = b""
     # The number of what the source sends until it is acknowledged.
     unsent: int | None = None
     source_token: str = ""
@@ -186,6 +192,7 @@ class Storm:
         self._publish(blog)
         self.places["alice", "pushed"] = {PUSHED}
         feed = await self.it.follow(self._url(PUSHED), "alice", "pushed")
+        await self._subscribe()
         now = self.it.clock()
         asked = new_callback(Wish("http://hub.test/", self._url(PUSHED)), now)
         self.callback = replace(asked, verified=now, until=now + 86_400)
@@ -439,6 +446,20 @@ class Storm:
         if len(items) == 100 and self.chance.random() < REMOVALS:
             await self._remove(http, endpoint, self.chance.choice(page["items"]))
         await asyncio.sleep(0.02)
+
+    async def _subscribe(self) -> None:
+        """Somebody has subscribed to Alice's channel at our own hub."""
+
+        def take(asked: Asked) -> Answer:
+            self.sent_on = asked.body
+            return Answer(status=204)
+
+        callback = self.site.serve("/subscriber", take)
+        topic = await ChannelTopics(self.it.redis, BASE).address("alice", "pushed")
+        assert topic is not None
+        held = HubSubscription(callback, topic, self.it.clock() + DAY, sent="")
+        known = KnownSubscription("user alice", subscription_id(topic, callback), None, None, ("", ""))
+        assert await HubStore(self.it.redis).write(known, held, None, self.it.clock())
 
     async def _deliver(self, http: httpx.AsyncClient, url: str) -> None:
         """The hub delivers a post, and goes on with the next one when this one is acknowledged."""

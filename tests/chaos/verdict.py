@@ -32,7 +32,7 @@ async def verdict(storm: Storm) -> list[str]:
 
 
 async def missing(storm: Storm) -> list[str]:
-    """Posts that aren't where they belong."""
+    """Posts that aren't where they belong, in timelines and with who has subscribed to one."""
     wrong = []
     for (user, uid), numbers in storm.places.items():
         wanted = _published(storm, numbers)
@@ -40,6 +40,9 @@ async def missing(storm: Storm) -> list[str]:
             wanted -= set(storm.leaving.values())
         gone = wanted - {number for number, _ in await _found(storm, user, uid)}
         wrong += [f"post {number} is missing in {user}/{uid}" for number in sorted(gone)]
+    newest = max(_published(storm, storm.places["alice", "pushed"]))
+    if f'"Post {newest}, '.encode() not in storm.sent_on:
+        wrong.append(f"post {newest} was not delivered by our own hub")
     return wrong
 
 

@@ -23,6 +23,8 @@ from tests.support.parsing import PARSER
 from tests.support.polling import world
 from tests.support.redis_wrappers import Wrapped
 
+BASE = "https://reader.example"
+"""Where the topics of the server are whose hub the workers are."""
 LEASE = 2.0
 PATIENCE = Patience(idle=1.0, deliveries=20, tick=0.02, look_around=0.2, trouble=0.1)
 
@@ -48,11 +50,15 @@ class Mortal(Wrapped):
 async def main(url: str, trips: int) -> None:
     """Poll and run the stages until SIGTERM, or until the end comes."""
     redis = Mortal(await connect(url), trips)
-    async with world(redis, patience=PATIENCE, tracker=Tracker(url, keys.STREAM_PREFIX)) as it:
+    tracker = Tracker(url, keys.STREAM_PREFIX)
+    async with world(redis, patience=PATIENCE, tracker=tracker, base_url=BASE) as it:
         it.completing = Completing(it.fetcher, PARSER, seconds=5.0)
         worker = it.make_worker(lease_seconds=LEASE, tick=0.02)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        hub = asyncio.create_task(it.distribution.run_for_ever())
         await worker.run(grace=1.0)
+        hub.cancel()
+        await asyncio.gather(hub, return_exceptions=True)
     await redis.aclose()
 
 
