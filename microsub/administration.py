@@ -228,8 +228,7 @@ class Applier:
             case What.CHANNEL_RENAMED:
                 await self._channels.rename(user, uid, value, now)
             case What.CHANNEL_REMOVED:
-                for feed_id in await self._channels.disable(user, uid, now):
-                    await self._feeds.unsubscribe(feed_id, user, uid)
+                await self._following.remove_channel(user, uid, now)
             case What.CHANNEL_SETTINGS:
                 await self._channels.set_settings(user, uid, value, now)
             case What.REORDERED:
@@ -294,9 +293,7 @@ class Applier:
     async def _add_channel(self, change: Change, now: float) -> None:
         user, uid, name = change.user, change.uid, change.value
         if change.restored:
-            with contextlib.suppress(NotFound):  # it isn't removed any more
-                await self._channels.restore(user, uid)
-            await self._follow_again(user, uid, await self._channels.subscriptions(user, uid), now)
+            await self._following.restore_channel(user, uid, now)
         channel = await self._channels.create(user, name, now, uid=uid)
         if channel.name != name:
             await self._channels.rename(user, uid, name, now)

@@ -25,6 +25,7 @@ from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.micropub.sources import Sources
 from microsub.model.reader import Credential
+from microsub.model.settings import SettingsOf
 from microsub.outputs import OutputContents, OutputFeeds
 from microsub.posts.items import Items
 from microsub.push.callbacks import Callbacks
@@ -97,6 +98,7 @@ class Services:
     sources: Sources
     posting: Posting
     media: Media
+    settings_of: SettingsOf
     public_url: str = ""
     clock: Callable[[], float] = time.time
     post_search: PostSearch | None = None

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import orjson
 import re2
@@ -45,6 +45,10 @@ class Searched:
     def all_of(cls, posts: Mapping[str, bytes]) -> dict[str, Searched]:
         """From the JSON of items, by their ids. Seconds for long texts."""
         return {item_id: cls.of(orjson.loads(data)) for item_id, data in posts.items()}
+
+
+FilterPart = Literal["include_types", "exclude_types", "include_words", "exclude_words"]
+"""What keeps a post out; expressions count with the words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +92,20 @@ class Filter:
 
     def takes(self, post: Searched) -> bool:
         """Whether the post comes in."""
+        return not self.refusal(post)
+
+    def refusal(self, post: Searched) -> FilterPart | None:
+        """The first part of the filter that keeps the post out; None where it comes in."""
         if self.include_types and post.kind not in self.include_types:
-            return False
+            return "include_types"
         if post.kind in self.exclude_types:
-            return False
+            return "exclude_types"
         wanted = bool(self.include_words or self.include)
         if wanted and not (has_words(post.folded, self.include_words) or _found(self.include, post.text)):
-            return False
-        return not (has_words(post.folded, self.exclude_words) or _found(self.exclude, post.text))
+            return "include_words"
+        if has_words(post.folded, self.exclude_words) or _found(self.exclude, post.text):
+            return "exclude_words"
+        return None
 
 
 def fold(text: str) -> str:

@@ -8,15 +8,21 @@ from starlette.routing import Route
 
 from microsub.identity.pages.visit import NavigationLink, PageSite
 from microsub.kit.http.pages import N_
+from microsub.reader.channels import pages as channels
+from microsub.reader.follow import pages as follow
 from microsub.reader.reading import actions, pages
 
-FOLDERS = (Path(__file__).parent / "reading",)
+FOLDERS = tuple(Path(__file__).parent / name for name in ("reading", "follow", "channels"))
 """Templates, static files and texts, see `kit.http.pages`."""
 
-NAVIGATION = (NavigationLink("/", N_("Reading")),)
+NAVIGATION = (
+    NavigationLink("/", N_("Reading")),
+    NavigationLink(follow.FOLLOW, N_("Following")),
+    NavigationLink(channels.CHANNELS, N_("Channels")),
+)
 """What stands in the head of all pages."""
 
 
 def reader_routes(site: PageSite) -> list[Route]:
     """Every route of the web interface."""
-    return [*pages.routes(site), *actions.routes(site)]
+    return [*pages.routes(site), *actions.routes(site), *follow.routes(site), *channels.routes(site)]

@@ -232,6 +232,12 @@ class Channels(Follows):
         replies = await self._redis.pipeline([("ZRANGE", keys.channels(user), 0, -1) for user in users])
         return [texts(reply) for reply in replies]
 
+    async def removed_names(self, user: str) -> dict[str, str]:
+        """The names of removed channels by uid, the longest removed first."""
+        uids = list(await self.removed(user))
+        names = await self._redis.pipeline([("HGET", keys.channel(user, uid), "name") for uid in uids])
+        return {uid: text_of(name) for uid, name in zip(uids, names, strict=True) if name is not None}
+
     async def removed(self, user: str) -> dict[str, float]:
         """The uids of removed channels with the time of removal in Unix seconds."""
         reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")

@@ -193,6 +193,18 @@ class Following:
                 await self._leave(user, move.source, move.feed, now)
                 await self._channels.moved(user, move)
 
+    async def remove_channel(self, user: str, uid: str, now: float) -> None:
+        """Remove a channel so that `restore_channel` brings it back, as it was (`Channels.disable`)."""
+        for feed in await self._channels.disable(user, uid, now):
+            await self._feeds.unsubscribe(feed, user, uid)
+
+    async def restore_channel(self, user: str, uid: str, now: float) -> None:
+        """Undo `remove_channel`: what it followed it follows again, from the store and by polls."""
+        with suppress(NotFound):  # it isn't removed any more
+            await self._channels.restore(user, uid)
+        for subscription in await self._channels.subscriptions(user, uid):
+            await self.follow(user, uid, subscription.url, now, subscription.name)
+
     async def delete_channel(self, user: str, uid: str) -> None:
         """Delete a channel with its timeline and follows. Raises InvalidRequest for one that everybody has.
 

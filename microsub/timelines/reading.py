@@ -35,6 +35,7 @@ from microsub.timelines.follows import in_turns
 from microsub.timelines.pages import ItemCache, read_page, walk_rows
 
 _COUNTING_PAGE = 1000
+_UNREAD_PAGE = 100
 _MOST_ITEMS = 100_000
 """Items of which a process remembers the feed."""
 MAX_PREFIXES = 20_000
@@ -135,6 +136,17 @@ class ReaderViews:
     async def rows(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
         """The rows of a page alone, as the timeline is."""
         return (await read_page(self._redis, user, uid, query, now, None, self._items.in_feed))[1]
+
+    async def unread_of(self, user: str, uid: str, source: str, now: float, after: Cursor | None = None) -> list[str]:
+        """The ids of all unread items that a feed brought into a channel, newest first; only those behind `after`."""
+        found: list[str] = []
+        query: PageQuery | None = PageQuery(_UNREAD_PAGE, after=after, view="unread", source=source)
+        while query is not None:
+            page = await self.rows(user, uid, query, now)
+            found += [row.id for row in page.rows]
+            end = page.resume or (Cursor(page.rows[-1].score, page.rows[-1].id) if page.rows else None)
+            query = replace(query, after=end) if page.older and end is not None else None
+        return found
 
     async def _shown(self, user: str, uid: str, query: PageQuery, rows: PageRows, now: float) -> bytes:
         """The reply with these rows; where the source was replaced by another feed, with those of that one."""

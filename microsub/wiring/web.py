@@ -203,6 +203,7 @@ def _services(
         sources=sources(stores),
         posting=Posting(stores.redis, stores.feeds, stores.items, ingest(stores), parser, post_store(stores).delete),
         media=Media(stores.redis),
+        settings_of=stores.in_force.of,
         changed=config.touched,
     )
 

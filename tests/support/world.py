@@ -511,6 +511,7 @@ class World(Stores):
             sources=self.sources,
             posting=self.posting,
             media=Media(self.redis),
+            settings_of=self.in_force.of,
             public_url=self.base_url or "http://server.test",
             clock=self.clock,
         )

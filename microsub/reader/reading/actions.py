@@ -15,7 +15,7 @@ from microsub.errors import InvalidRequest
 from microsub.identity.pages.visit import PageSite, PageVisit, form
 from microsub.kit.http.headers import own_path
 from microsub.kit.http.pages import N_
-from microsub.model.reader import GLOBAL, Cursor, PageQuery
+from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.reading import undo
 from microsub.reader.reading.pages import data_reply, reader_of, unread_counts
 from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
@@ -106,15 +106,9 @@ async def _mark_all(visit: PageVisit) -> Response:
 
 async def _mark_source(visit: PageVisit, user: str, place: TimelinePlace, until: Cursor) -> set[str]:
     """Mark what one feed brought into the channel, down from that place."""
-    services, ids = visit.site.services, [until.item]
-    after: Cursor | None = until
-    while after is not None:
-        query = PageQuery(100, after=after, view="unread", source=place.source)
-        rows = await services.reading.rows(user, place.uid, query, visit.now)
-        ids += [row.id for row in rows.rows]
-        last = Cursor(rows.rows[-1].score, rows.rows[-1].id) if rows.rows else None
-        after = (rows.resume or last) if rows.older else None
-    return await mark(services.redis, user, place.uid, ids, "read", visit.now)
+    services = visit.site.services
+    behind = await services.reading.unread_of(user, place.uid, place.source, visit.now, until)
+    return await mark(services.redis, user, place.uid, [until.item, *behind], "read", visit.now)
 
 
 async def _undo(visit: PageVisit) -> Response:

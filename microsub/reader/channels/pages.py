@@ -1,0 +1,441 @@
+"""The pages on which people tend their channels."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import orjson
+from starlette.datastructures import ImmutableMultiDict
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.feeds.push_health import push_health
+from microsub.feeds.record import FeedRecord
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.kit.http.pages import N_
+from microsub.kit.urls import mask_credentials
+from microsub.model.filters import Filter, FilterPart, Searched
+from microsub.model.reader import GLOBAL, NAME, SAVED, STANDING, Channel, PageQuery
+from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
+from microsub.reader.reading import undo
+from microsub.reader.reading.pages import links, reader_of
+from microsub.reader.reading.places import ITEM_ID
+from microsub.timelines.following import Followed
+
+CHANNELS = "/channels"
+MOST_REMOVED = 20
+"""Removed channels that are kept to be restored; longer removed ones are deleted."""
+TRIED = 100
+TRIED_TEXT = 20_000
+"""Posts that a filter is tried on, and characters of the text of each."""
+MOST_WORDS = 50
+"""Words or phrases of one field of a filter: each is looked for in each post that comes in."""
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    one = f"{CHANNELS}/{{uid}}"
+    return [
+        page(site, CHANNELS, _list),
+        form(site, CHANNELS, _create, _list),
+        form(site, f"{CHANNELS}/order", _order),
+        form(site, f"{CHANNELS}/restore", _restore),
+        page(site, one, _channel),
+        form(site, one, _rename, _channel),
+        form(site, f"{one}/delete", _delete),
+        form(site, f"{one}/settings", _set_settings, _channel),
+        page(site, f"{one}/filter", _filter),
+        form(site, f"{one}/filter", _set_filter, _filter),
+        form(site, f"{one}/move", _move),
+        form(site, f"{one}/end", _unfollow),
+        form(site, f"{one}/again", _follow_again),
+    ]
+
+
+# --- all channels ---------------------------------------------------------------------------------------------------
+
+
+async def _list(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    """Channels in their order; what was deleted can be brought back for thirty days."""
+    user, services = await reader_of(visit), visit.site.services
+    followed = await services.channels.all_subscriptions(user)
+    channels = [one for one in await services.channels.list(user) if one.uid not in STANDING]
+    removed = await services.channels.removed_names(user)
+    return visit.page(
+        "channels.html",
+        problem=problem,
+        own=channels,
+        feeds={uid: len(subscriptions) for uid, subscriptions in followed.items()},
+        removed=removed,
+        deleted=visit.query.get("deleted", ""),
+        channels=await links(visit),
+    )
+
+
+async def _create(visit: PageVisit) -> Response:
+    user, services = await reader_of(visit), visit.site.services
+    most = (await services.identity.quotas.of(user)).channels or 0
+    channel = await services.channels.create(user, _name(visit), visit.now, most=most)
+    services.changed()
+    return visit.go(f"{CHANNELS}/{channel.uid}")
+
+
+async def _order(visit: PageVisit) -> Response:
+    """The order of all, or one channel a place up or down."""
+    user, services = await reader_of(visit), visit.site.services
+    uids = [one.uid for one in await services.channels.list(user) if one.uid not in STANDING]
+    wished = [uid for uid in visit.form.text("order").split(",") if uid in uids]
+    for name, step in (("up", -1), ("down", 1)):
+        if (uid := visit.form.text(name)) in uids:
+            wished = _moved(uids, uid, step)
+    if wished:
+        await services.channels.order(user, wished)
+        services.changed()
+    return visit.go(CHANNELS)
+
+
+def _moved(uids: Sequence[str], uid: str, step: int) -> list[str]:
+    """The order in which that channel is `step` places further down."""
+    rest = [one for one in uids if one != uid]
+    rest.insert(max(0, uids.index(uid) + step), uid)
+    return rest
+
+
+async def _delete(visit: PageVisit) -> Response:
+    """Remove the channel; for thirty days it can be restored as it was."""
+    user, uid = await _writer(visit)
+    services = visit.site.services
+    await services.following.remove_channel(user, uid, visit.now)
+    for oldest in list(await services.channels.removed(user))[:-MOST_REMOVED]:
+        await services.following.delete_channel(user, oldest)
+    services.changed()
+    return visit.go(CHANNELS, deleted=uid)
+
+
+async def _restore(visit: PageVisit) -> Response:
+    user, uid, services = await reader_of(visit), visit.form.text("channel"), visit.site.services
+    if uid not in await services.channels.removed(user):
+        raise NotFound("There is no such channel to be restored, or not any more.")
+    await services.following.restore_channel(user, uid, visit.now)
+    services.changed()
+    return visit.go(CHANNELS)
+
+
+# --- one channel ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """A feed of a channel and how it is: Unix times, 0 for none.
+
+    `error` is what its last poll ran into, `push` how its posts come.
+    """
+
+    feed: str
+    url: str
+    name: str
+    last: float
+    next: float
+    error: str
+    failures: int
+    is_gone: bool
+    is_pushed: bool
+
+    @classmethod
+    def of(cls, followed: Followed, now: float) -> SourceView:
+        """What there is to say of a follow."""
+        record = followed.record
+        url = mask_credentials(followed.subscription.url)
+        is_failing = bool(record.failures or record.gone)
+        return cls(
+            record.id,
+            "" if record.is_internal else url,
+            followed.subscription.name or record.title or url,
+            record.last_success or 0.0,
+            0.0 if record.gone else record.next_poll or 0.0,
+            (record.last_error or "") if is_failing else "",
+            record.failures,
+            record.gone,
+            push_health(record, now).pushed,
+        )
+
+
+async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    user, services = await reader_of(visit), visit.site.services
+    channel = await _asked(visit, user)
+    everywhere = await links(visit)
+    followed = [] if channel.uid == SAVED else await services.following.feeds(user, channel.uid)
+    ended = visit.query.get("ended", "")
+    record = await services.feeds.get(ended) if ITEM_ID.fullmatch(ended) else None
+    return visit.page(
+        "channel.html",
+        problem=problem,
+        channel=channel,
+        is_standing=channel.uid in STANDING,
+        sources=sorted((SourceView.of(one, visit.now) for one in followed), key=lambda one: one.name.casefold()),
+        targets=[one for one in everywhere if one.uid not in {GLOBAL, *STANDING, channel.uid}],
+        in_force=await services.settings_of(user, channel.uid),
+        styles=_STYLES,
+        ended=_ended(visit, record) if record is not None else None,
+        is_done="done" in visit.query,
+        channels=everywhere,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EndedFollow:
+    """A follow that was just ended, and what brings it back: `undo` names the posts that were unread."""
+
+    feed: str
+    name: str
+    undo: str
+
+
+def _ended(visit: PageVisit, record: FeedRecord) -> EndedFollow:
+    name = visit.query.get("name", "") or record.title or mask_credentials(record.url)
+    return EndedFollow(record.id, name, visit.query.get("undo", ""))
+
+
+async def _rename(visit: PageVisit) -> Response:
+    user, uid = await _writer(visit)
+    await visit.site.services.channels.rename(user, uid, _name(visit), visit.now)
+    visit.site.services.changed()
+    return visit.go(f"{CHANNELS}/{uid}", done="yes")
+
+
+async def _move(visit: PageVisit) -> Response:
+    """Let another channel follow a feed instead; its posts move along."""
+    user, uid = await _writer(visit)
+    services, target = visit.site.services, visit.form.text("to")
+    url = await _followed(visit, user, uid)
+    if not NAME.match(target):
+        raise InvalidRequest("The form names no channel to which the feed is to move.")
+    await services.following.move(user, target, url, visit.now)
+    services.changed()
+    return visit.go(f"{CHANNELS}/{uid}", done="yes")
+
+
+async def _unfollow(visit: PageVisit) -> Response:
+    """End a follow; its unread posts leave, and come back where this is undone."""
+    user, uid = await _writer(visit)
+    services, feed = visit.site.services, visit.form.text("feed")
+    url = await _followed(visit, user, uid)
+    subscription = await services.channels.subscription(user, uid, feed)
+    unread = await services.reading.unread_of(user, uid, feed, visit.now)
+    kept = await undo.remember(services.redis, user, {uid: unread})
+    await services.following.unfollow(user, uid, url, visit.now)
+    services.changed()
+    name = (subscription.name if subscription is not None else None) or ""
+    return visit.go(f"{CHANNELS}/{uid}", ended=feed, name=name, undo=kept.id if kept is not None else "")
+
+
+async def _follow_again(visit: PageVisit) -> Response:
+    user, uid = await _writer(visit)
+    services, feed, name = visit.site.services, visit.form.text("feed"), visit.form.text("name")
+    record = await services.feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
+    if record is None:
+        raise NotFound("There is no such feed any more.")
+    most = (await services.identity.quotas.of(user)).feeds or 0
+    await services.following.follow(user, uid, record.url, visit.now, name or None, most=most)
+    await undo.undo(services.redis, user, visit.form.text("undo"), visit.now)
+    services.changed()
+    return visit.go(f"{CHANNELS}/{uid}", done="yes")
+
+
+async def _followed(visit: PageVisit, user: str, uid: str) -> str:
+    """The address of the feed that the form names, as the channel follows it."""
+    feed = visit.form.text("feed")
+    found = await visit.site.services.channels.subscription(user, uid, feed) if ITEM_ID.fullmatch(feed) else None
+    if found is None:
+        raise NotFound("The channel doesn't follow this feed any more.")
+    return found.url
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+_STYLES: Mapping[UnreadStyle, str] = {
+    "count": N_("How many there are"),
+    "boolean": N_("Whether there are any"),
+    "none": N_("Nothing"),
+}
+
+
+async def _set_settings(visit: PageVisit) -> Response:
+    user, uid = await _writer(visit)
+    services = visit.site.services
+    own = (await services.channels.get(user, uid)).settings
+    changed = replace(
+        own,
+        keep_read_days=_number(visit, "keep_read_days", 36_500),
+        keep_unread_days=_number(visit, "keep_unread_days", 36_500),
+        max_items=_number(visit, "max_items", 10_000_000),
+        first_fetch_unread=_number(visit, "first_fetch_unread", 10_000),
+        unread=_style(visit),
+    )
+    await services.channels.set_settings(user, uid, changed, visit.now)
+    services.changed()
+    return visit.go(f"{CHANNELS}/{uid}", done="yes")
+
+
+def _style(visit: PageVisit) -> UnreadStyle | None:
+    text = visit.form.text("unread")
+    if text and text not in _STYLES:
+        raise InvalidRequest(f"'unread' can't be used: found '{text[:80]}', expected one of {', '.join(_STYLES)}")
+    return next((style for style in _STYLES if style == text), None)
+
+
+def _number(visit: PageVisit, name: str, most: int) -> int | None:
+    """A number of the form; None where the field is empty, for what holds elsewhere."""
+    text = visit.form.text(name)
+    if not text:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) or int(text) > most:
+        raise InvalidRequest(f"'{name}' can't be used: found '{text[:80]}', expected a whole number from 0 to {most}")
+    return int(text)
+
+
+# --- filters --------------------------------------------------------------------------------------------------------
+
+
+Fields = ImmutableMultiDict[str, str]
+"""Those of a form or of an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPost:
+    """A post of the channel that a filter would keep out, and which part of it."""
+
+    id: str
+    title: str
+    part: FilterPart
+
+
+@dataclass(frozen=True, slots=True)
+class FilterTrial:
+    """What a filter would do with the newest posts of the channel."""
+
+    tried: int
+    refused: Sequence[RefusedPost]
+
+
+async def _filter(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    """The filter of a channel; what stands in the address is tried, and not kept."""
+    user = await reader_of(visit)
+    channel = await _asked(visit, user)
+    filters = channel.settings.filters
+    given: Fields = visit.form if problem is not None else visit.request.query_params
+    trial = None
+    if "try" in given or problem is not None:
+        try:
+            filters = _filters(given, filters)
+            trial = await _tried(visit, user, channel, filters)
+        except InvalidRequest as error:
+            problem = error
+    return visit.page(
+        "filter.html",
+        problem=problem,
+        channel=channel,
+        filters=filters,
+        kinds=POST_TYPES,
+        trial=trial,
+        is_kept=filters == channel.settings.filters,
+        is_done="done" in visit.query,
+        channels=await links(visit),
+    )
+
+
+async def _set_filter(visit: PageVisit) -> Response:
+    user, uid = await _writer(visit)
+    services = visit.site.services
+    own: OwnChannelSettings = (await services.channels.get(user, uid)).settings
+    changed = replace(own, filters=_filters(visit.form, own.filters))
+    await services.channels.set_settings(user, uid, changed, visit.now)
+    services.changed()
+    return visit.go(f"{CHANNELS}/{uid}/filter", done="yes")
+
+
+def _filters(given: Fields, own: Filters) -> Filters:
+    """What the form says; expressions stay as they are, since the admin alone sets them."""
+    kinds, action = given.getlist("kind"), given.get("kinds_are", "")
+    chosen = tuple(kind for kind in POST_TYPES if kind in kinds)
+    return replace(
+        own,
+        include_types=chosen if action == "include" else (),
+        exclude_types=chosen if action == "exclude" else (),
+        include_words=_words(given, "include_words"),
+        exclude_words=_words(given, "exclude_words"),
+    )
+
+
+def _words(given: Fields, name: str) -> tuple[str, ...]:
+    """The words or phrases of a field, one in each line."""
+    found = tuple(dict.fromkeys(word for line in given.get(name, "").splitlines() if (word := " ".join(line.split()))))
+    if len(found) > MOST_WORDS:
+        raise InvalidRequest(f"'{name}' can't be used: found {len(found)} words, expected {MOST_WORDS} at most")
+    if longest := next((word for word in found if len(word) > 200), ""):
+        raise InvalidRequest(f"'{name}' can't be used: found '{longest[:80]}…', expected words of at most 200 letters")
+    return found
+
+
+async def _tried(visit: PageVisit, user: str, channel: Channel, filters: Filters) -> FilterTrial:
+    """The filter over the newest posts of the channel, without expressions."""
+    services = visit.site.services
+    reply = orjson.loads(await services.reading.page(user, channel.uid, PageQuery(TRIED), visit.now))
+    posts = {item["_id"]: item for item in reply["items"]}
+    asked = replace(filters, include_regex=None, exclude_regex=None)
+
+    def refused() -> list[RefusedPost]:
+        chosen = Filter.of(_wire(asked))
+        found = ((id_, item, chosen.refusal(Searched.of(_shortened(item)))) for id_, item in posts.items())
+        return [RefusedPost(id_, _title(item), part) for id_, item, part in found if part is not None]
+
+    return FilterTrial(len(posts), await asyncio.to_thread(refused))
+
+
+def _shortened(item: Mapping[str, object]) -> dict[str, object]:
+    content = item.get("content")
+    text = content.get("text", "") if isinstance(content, Mapping) else ""
+    return {**item, "content": {"text": text[:TRIED_TEXT]}}
+
+
+def _wire(filters: Filters) -> dict[str, object]:
+    names = ("include_types", "exclude_types", "include_words", "exclude_words")
+    return {name: list(getattr(filters, name)) for name in names}
+
+
+def _title(item: Mapping[str, object]) -> str:
+    """What names a post in a list."""
+    content = item.get("content")
+    text = content.get("text", "") if isinstance(content, Mapping) else ""
+    for found in (item.get("name"), item.get("summary"), text, item.get("url")):
+        if isinstance(found, str) and found.strip():
+            return " ".join(found.split())[:120]
+    return str(item.get("_id"))
+
+
+# --- what several need ----------------------------------------------------------------------------------------------
+
+
+async def _asked(visit: PageVisit, user: str) -> Channel:
+    uid = visit.request.path_params["uid"]
+    if not NAME.match(uid):
+        raise NotFound("There is no such channel.")
+    return await visit.site.services.channels.get(user, uid)
+
+
+async def _writer(visit: PageVisit) -> tuple[str, str]:
+    """Who sends the form, and the channel that its address names."""
+    user = await reader_of(visit)
+    return user, (await _asked(visit, user)).uid
+
+
+def _name(visit: PageVisit) -> str:
+    name = " ".join(visit.form.text("name").split())
+    if not name:
+        raise InvalidRequest("'name' is missing, expected a name for the channel")
+    return name

@@ -1,0 +1,1 @@
+"""Finding feeds and following them."""

@@ -1,0 +1,176 @@
+"""The pages on which people find feeds, look at them, and follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.discovery.links import FeedLink
+from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.kit.http.pages import N_
+from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
+from microsub.reader.reading.pages import ChannelLink, links, reader_of, views
+from microsub.reader.reading.places import ITEM_ID
+
+FOLLOW, PREVIEW, UNFOLLOW = "/follow", "/follow/preview", "/follow/end"
+NEW = "+"
+"""What the choice of a channel says for one that is to be made."""
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [
+        page(site, FOLLOW, _found),
+        page(site, PREVIEW, _preview),
+        form(site, FOLLOW, _follow, _found),
+        form(site, UNFOLLOW, _unfollow),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCandidate:
+    """A feed that a search found; `shown` is its address without passwords, `channels` follow it already."""
+
+    url: str
+    shown: str
+    title: str
+    description: str
+    picture: str
+    channels: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NewFollow:
+    """What was just followed, and where."""
+
+    feed: str
+    url: str
+    name: str
+    channel: ChannelLink
+
+
+async def _found(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    """The field, and what is found by what stands in it. Programs that share an address send it as `url` or `text`."""
+    user, services = await reader_of(visit), visit.site.services
+    given = [*(visit.query.get(name, "").strip() for name in ("q", "url", "text")), visit.form.text("url")]
+    asked = next(filter(None, given), "")
+    candidates: list[FeedCandidate] = []
+    trouble = ""
+    if asked and problem is None:
+        try:
+            answer = await services.search.feeds(asked, visit.now)
+        except RequestError as error:
+            problem = error
+        else:
+            candidates = await _candidates(visit, user, answer.feeds)
+            trouble = answer.trouble or ""
+    return visit.page(
+        "follow.html",
+        problem=problem,
+        asked=asked,
+        candidates=candidates,
+        trouble=trouble,
+        choices=await _choices(visit),
+        chosen=visit.query.get("channel", ""),
+        followed=await _just_followed(visit, user),
+        channels=await links(visit),
+        bookmarklet=_bookmarklet(visit),
+    )
+
+
+async def _preview(visit: PageVisit) -> Response:
+    """The newest posts of a feed, before anybody follows it."""
+    await reader_of(visit)
+    url = _address(visit.query.get("url", ""))
+    items = await visit.site.services.search.preview(url, visit.now)
+    return visit.page(
+        "preview.html",
+        url=url,
+        shown=mask_credentials(url),
+        posts=await views(visit, items),
+        choices=await _choices(visit),
+        chosen=visit.query.get("channel", ""),
+        channels=await links(visit),
+    )
+
+
+async def _follow(visit: PageVisit) -> Response:
+    user, services = await reader_of(visit), visit.site.services
+    url = _address(visit.form.text("url"))
+    quotas = await services.identity.quotas.of(user)
+    uid = visit.form.text("channel")
+    if uid == NEW:
+        name = visit.form.text("name") or visit.translate(N_("Home"))
+        uid = (await services.channels.create(user, name, visit.now, most=quotas.channels or 0)).uid
+    followed = await services.following.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
+    services.changed()
+    return visit.go(FOLLOW, feed=followed.record.id, channel=uid)
+
+
+async def _unfollow(visit: PageVisit) -> Response:
+    """End a follow that was just begun."""
+    user, services = await reader_of(visit), visit.site.services
+    uid, feed = visit.form.text("channel"), visit.form.text("feed")
+    record = await services.feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
+    if record is not None:
+        await services.following.unfollow(user, uid, record.url, visit.now)
+        services.changed()
+    return visit.go(FOLLOW, channel=uid)
+
+
+async def _candidates(visit: PageVisit, user: str, found: Sequence[FeedLink]) -> list[FeedCandidate]:
+    services = visit.site.services
+    known = await services.feeds.find_many([link.url for link in found])
+    names = {channel.uid: channel.name for channel in await services.channels.list(user)}
+    holders: dict[str, list[str]] = {}
+    for uid, subscriptions in (await services.channels.all_subscriptions(user)).items():
+        for subscription in subscriptions:
+            holders.setdefault(subscription.feed, []).append(names.get(uid, uid))
+    picture = await services.images.addresses(user)
+    return [
+        FeedCandidate(
+            link.url,
+            mask_credentials(link.url),
+            link.title or mask_credentials(link.url),
+            link.description or "",
+            visit.site.pages.href(picture(link.photo)) if link.photo else "",
+            holders.get(known.get(link.url, ""), ()),
+        )
+        for link in found
+    ]
+
+
+async def _choices(visit: PageVisit) -> list[ChannelLink]:
+    """The channels in which one may follow."""
+    return [link for link in await links(visit) if link.uid not in {GLOBAL, NOTIFICATIONS, SAVED}]
+
+
+async def _just_followed(visit: PageVisit, user: str) -> NewFollow | None:
+    feed, services = visit.query.get("feed", ""), visit.site.services
+    channel = next((one for one in await _choices(visit) if one.uid == visit.query.get("channel")), None)
+    if channel is None or not ITEM_ID.fullmatch(feed) or not await services.channels.follows(user, channel.uid, feed):
+        return None
+    record = await services.feeds.get(feed)
+    if record is None:
+        raise NotFound("There is no such feed.")
+    return NewFollow(feed, record.url, record.title or mask_credentials(record.url), channel)
+
+
+def _address(text: str) -> str:
+    found = web_address(text.strip())
+    if found is None:
+        raise InvalidRequest(
+            f"the address of the feed can't be used: found '{mask_credentials(text)[:200]}', expected one that "
+            f"begins with http:// or https://, of at most {LONGEST_FOLLOWED} characters"
+        )
+    return found
+
+
+def _bookmarklet(visit: PageVisit) -> str:
+    """A bookmark that brings the page that somebody looks at to this one."""
+    return f"javascript:location.href='{visit.base}{FOLLOW}?q='+encodeURIComponent(location.href)"

@@ -1,0 +1,136 @@
+"""Tending channels on the pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.model.settings import Filters, OwnChannelSettings
+from tests.reader.conftest import ReadingVisitor
+from tests.support.readers import FEED
+
+
+async def _names(ann: ReadingVisitor) -> list[str]:
+    listed = (await ann.reader.get(action="channels"))["channels"]
+    return [one["name"] for one in listed if one["uid"] not in {"notifications", "saved"}]
+
+
+async def test_channels_are_made_renamed_and_put_in_order(ann: ReadingVisitor) -> None:
+    """By buttons, and by the whole order that a script sends."""
+    made = await ann.browser.submit(await ann.get("/channels"), "/channels", name=" Far  away ")
+    page = await ann.get(made.location)
+    assert page.title == "Channel Far away"
+    await ann.browser.submit(page, made.location, name="Near")
+    assert await _names(ann) == ["Home", "Later", "Near"]
+    uid = made.location.rpartition("/")[2]
+    await ann.browser.submit(await ann.get("/channels"), "/channels/order", up=uid)
+    assert await _names(ann) == ["Home", "Near", "Later"]
+    await ann.browser.submit(await ann.get("/channels"), "/channels/order", down="home")
+    assert await _names(ann) == ["Near", "Home", "Later"]
+    await ann.browser.submit(await ann.get("/channels"), "/channels/order", order=f"later,home,{uid}")
+    assert await _names(ann) == ["Later", "Home", "Near"]
+
+
+async def test_a_deleted_channel_comes_back_as_it_was(ann: ReadingVisitor) -> None:
+    """With its follows, posts and read state."""
+    await ann.publish("a", "b")
+    ids = await ann.reader.ids("home")
+    await ann.reader.post(action="timeline", method="mark_read", channel="home", entry=ids[0])
+    await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/delete")
+    assert await _names(ann) == ["Later"]
+    page = await ann.get("/channels?deleted=home")
+    assert "Home was deleted." in page.text
+    await ann.browser.submit(page, "/channels/restore", channel="home")
+    assert sorted(await _names(ann)) == ["Home", "Later"]
+    assert await ann.reader.ids("home") == ids
+    assert await ann.reader.unread("home") == 1
+    followed = (await ann.reader.get(action="follow", channel="home"))["items"]
+    assert [one["url"] for one in followed] == [FEED]
+
+
+async def test_standing_channels_stay(ann: ReadingVisitor) -> None:
+    """There is no form to delete or rename them, and no way around that."""
+    page = await ann.get("/channels/notifications")
+    assert page.status == 200
+    with pytest.raises(AssertionError):
+        page.form("/channels/notifications/delete")
+    assert (await ann.get("/channels/absent")).status == 404
+    assert (await ann.get("/channels/saved/filter")).status == 200
+
+
+async def test_an_ended_follow_is_undone_with_what_was_unread(ann: ReadingVisitor) -> None:
+    """What was read stays so."""
+    await ann.publish("a", "b", "c")
+    ids = await ann.reader.ids("home")
+    await ann.reader.post(action="timeline", method="mark_read", channel="home", entry=ids[1])
+    ended = await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/end", feed="1")
+    page = await ann.get(ended.location)
+    assert "You don’t follow" in page.text
+    assert await ann.reader.unread("home") == 0
+    await ann.browser.submit(page, "/channels/home/again", feed="1")
+    assert await ann.reader.ids("home") == ids
+    assert await ann.reader.unread("home") == 2
+
+
+async def test_a_feed_moves_to_another_channel(ann: ReadingVisitor) -> None:
+    """With its posts."""
+    await ann.publish("a", "b")
+    await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/move", to="later")
+    assert (len(await ann.reader.ids("later")), await ann.reader.ids("home")) == (2, [])
+
+
+async def test_settings_of_a_channel(ann: ReadingVisitor) -> None:
+    """Empty fields are what holds everywhere; what can't be meant is said."""
+    page = await ann.get("/channels/home")
+    fields = {"keep_read_days": "7", "keep_unread_days": "", "max_items": "0", "first_fetch_unread": ""}
+    await ann.browser.submit(page, "/channels/home/settings", **fields, unread="boolean")
+    settings = (await ann.server.channels.get("ann", "home")).settings
+    assert (settings.keep_read_days, settings.keep_unread_days, settings.max_items) == (7, None, 0)
+    assert settings.unread == "boolean"
+    for wrong in ({"keep_read_days": "-1"}, {"max_items": "many"}, {"unread": "colour"}, {"max_items": "9" * 9}):
+        refused = await ann.browser.submit(page, "/channels/home/settings", **(fields | wrong))
+        assert refused.status == 400
+        assert next(iter(wrong)) in refused.text
+    assert (await ann.server.channels.get("ann", "home")).settings == settings
+
+
+async def test_a_filter_is_tried_before_it_is_kept(ann: ReadingVisitor) -> None:
+    """The page names the posts that would have stayed out, and why; then the filter holds."""
+    await ann.publish("alpha", "beta", "gamma")
+    tried = await ann.get("/channels/home/filter?try=1&exclude_words=beta&kinds_are=")
+    shown = [" ".join(node.text().split()) for node in tried.tree.css("section li")]
+    assert shown == ["beta has a word that is kept out"]
+    assert "Of the newest 3 posts 1 would have stayed out" in tried.text
+    by_kind = await ann.get("/channels/home/filter?try=1&kinds_are=include&kind=photo&kind=video")
+    assert [node.text().strip() for node in by_kind.tree.css("section li small")] == ["of another kind"] * 3
+    assert not (await ann.server.channels.get("ann", "home")).settings.filters
+    page = await ann.get("/channels/home/filter")
+    await ann.browser.submit(page, "/channels/home/filter", exclude_words="sour milk\r\n beta ", kinds_are="", try_="")
+    filters = (await ann.server.channels.get("ann", "home")).settings.filters
+    assert filters.exclude_words == ("sour milk", "beta")
+    too_long = await ann.browser.submit(page, "/channels/home/filter", exclude_words="x" * 201)
+    assert (too_long.status, "expected words of at most 200 letters" in too_long.text) == (400, True)
+    assert (await ann.server.channels.get("ann", "home")).settings.filters == filters
+
+
+async def test_a_filter_has_few_words_and_no_expressions(ann: ReadingVisitor) -> None:
+    """Those that the admin has set stay."""
+    own = OwnChannelSettings(filters=Filters(exclude_regex="(?i)lottery"))
+    await ann.server.channels.set_settings("ann", "home", own, ann.server.now)
+    page = await ann.get("/channels/home/filter")
+    await ann.browser.submit(page, "/channels/home/filter", exclude_words="milk", exclude_regex="x", kinds_are="")
+    filters = (await ann.server.channels.get("ann", "home")).settings.filters
+    assert (filters.exclude_words, filters.exclude_regex) == (("milk",), "(?i)lottery")
+    words = "\n".join(f"word {n}" for n in range(51))
+    refused = await ann.browser.submit(page, "/channels/home/filter", include_words=words, kinds_are="")
+    assert (refused.status, "found 51 words, expected 50 at most" in refused.text) == (400, True)
+
+
+async def test_of_deleted_channels_the_last_ones_are_kept(ann: ReadingVisitor) -> None:
+    """The twenty that were deleted last can be restored."""
+    for number in range(22):
+        await ann.browser.submit(await ann.get("/channels"), "/channels", name=f"Number {number}")
+        uid = f"number-{number}"
+        await ann.browser.submit(await ann.get(f"/channels/{uid}"), f"/channels/{uid}/delete")
+        ann.server.clock.advance(1)
+    removed = await ann.server.channels.removed_names("ann")
+    assert list(removed.values()) == [f"Number {number}" for number in range(2, 22)]

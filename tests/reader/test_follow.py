@@ -1,0 +1,79 @@
+"""Finding feeds and following them on the pages."""
+
+from __future__ import annotations
+
+from tests.reader.conftest import ReadingVisitor, reading, titles
+from tests.support.readers import posts
+from tests.support.world import World
+
+SITE, OTHER = "https://site.example/", "https://site.example/feed"
+
+
+async def _site(server: World) -> None:
+    link = f"<link rel=alternate type=application/rss+xml href={OTHER} title='The site'>"
+    server.web.documents[SITE] = f"<html><title>Site</title>{link}</html>".encode(), "text/html"
+    await server.publish(OTHER, *posts("a", "b"), title="The site")
+
+
+async def test_what_is_pasted_is_found_and_followed_and_that_undone(ann: ReadingVisitor) -> None:
+    """In the channel that is chosen; the page says so, and offers to undo it."""
+    await _site(ann.server)
+    found = await ann.get(f"/follow?q={SITE}")
+    assert "1 feed was found" in found.text
+    followed = await ann.browser.submit(found, "/follow", {"url": OTHER}, channel="later")
+    done = await ann.get(followed.location)
+    assert "You follow The site in Later." in done.text
+    assert [one["url"] for one in (await ann.reader.get(action="follow", channel="later"))["items"]] == [OTHER]
+    assert "You follow it in Later." in (await ann.get(f"/follow?q={SITE}")).text
+    await ann.browser.submit(done, "/follow/end")
+    assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
+
+
+async def test_a_feed_is_followed_in_a_channel_that_is_made_for_it(ann: ReadingVisitor) -> None:
+    """By its name, or as Home where none is typed."""
+    await _site(ann.server)
+    found = await ann.get(f"/follow?url={SITE}")
+    await ann.browser.submit(found, "/follow", {"url": OTHER}, channel="+", name="News")
+    await ann.browser.submit(found, "/follow", {"url": OTHER}, channel="+", name="")
+    names = {one["name"]: one["uid"] for one in (await ann.reader.get(action="channels"))["channels"]}
+    assert {"News", "Home"} <= names.keys()
+    followed = (await ann.reader.get(action="follow", channel=names["News"]))["items"]
+    assert [one["url"] for one in followed] == [OTHER]
+
+
+async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -> None:
+    """Pictures come by this server, and nothing is followed."""
+    rss = "".join(f"<item><title>Post {n}</title><link>{SITE}{n}</link></item>" for n in (1, 2))
+    document = f"<rss version='2.0'><channel><title>The site</title>{rss}</channel></rss>"
+    ann.server.web.documents[OTHER] = document.encode(), "application/rss+xml"
+    page = await ann.get(f"/follow/preview?url={OTHER}")
+    assert len(titles(page)) == 2
+    assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
+    await ann.browser.submit(page, "/follow", {"url": OTHER}, channel="later")
+    assert len((await ann.reader.get(action="follow", channel="later"))["items"]) == 1
+
+
+async def test_what_can_not_be_found_or_followed_is_said(ann: ReadingVisitor) -> None:
+    """On the same page, with what was typed still there."""
+    assert "No feed was found." in (await ann.get("/follow?q=https://absent.example/")).text
+    refused = await ann.get("/follow?q=ftp://files.example/feed")
+    assert (refused.status, "'query' can't be used" in refused.text) == (400, True)
+    page = await ann.get("/follow")
+    await _site(ann.server)
+    page = await ann.get(f"/follow?q={SITE}")
+    for url, channel, status in (("javascript:alert(1)", "later", 400), (OTHER, "absent", 404), (OTHER, "saved", 400)):
+        shown = await ann.browser.submit(page, "/follow", {"url": OTHER}, url=url, channel=channel)
+        assert shown.status == status
+    assert "the address of the feed can't be used" in (
+        await ann.browser.submit(page, "/follow", {"url": OTHER}, url="javascript:alert(1)", channel="later")
+    ).response.text.replace("&#39;", "'").replace("The address", "the address")
+
+
+async def test_quotas_hold_on_pages_too(ann: ReadingVisitor, server: World) -> None:
+    """Nobody gets more by a page than by an app."""
+    await _site(server)
+    ben = await reading(server, "ben", "own")
+    page = await ben.get(f"/follow?q={SITE}")
+    mine = await ben.browser.submit(page, "/follow", {"url": OTHER}, channel="home")
+    assert mine.status == 404
+    await ben.browser.aclose()
