@@ -74,9 +74,12 @@ async def test_limits(ann: ReadingVisitor, site: Publisher) -> None:
     path = await address(ann, served(site, PNG + bytes(LIMITS.body)))
     assert (await ann.get(path)).status == 404
     path = await address(ann, "http://10.0.0.1/picture.png")
-    replies = [(await ann.get(path)).response for _ in range(IMAGES_OF_USER.most)]
-    assert (replies[0].status_code, replies[-1].status_code) == (404, 429)
-    assert replies[-1].headers["retry-after"] == "5"
+    replies = []
+    while len(replies) < 2 * IMAGES_OF_USER.most and 429 not in replies[-1:]:  # a minute may end in between
+        reply = (await ann.get(path)).response
+        replies.append(reply.status_code)
+    assert (replies[0], replies[-1]) == (404, 429)
+    assert reply.headers["retry-after"] == "5"
 
 
 async def test_private_networks_stay_closed(ann: ReadingVisitor) -> None:
