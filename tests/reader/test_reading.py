@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
+from microsub.reader.reading.posts import PostForms, PostView
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import OTHER
@@ -211,3 +215,22 @@ async def test_a_page_is_small(ann: ReadingVisitor) -> None:
     assert len(page.response.content) < 60_000
     assert len(page.response.content) + sum(sizes) < 100_000
     assert 1 + len(sizes) <= 12
+
+
+async def test_posts_are_fitted_into_a_page_beside_the_loop(
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long post of thousands of elements held up everybody for a second."""
+    threads: list[threading.Thread] = []
+    views = PostForms.views
+
+    def noting(forms: PostForms, items: Sequence[Mapping[str, Any]]) -> list[PostView]:
+        threads.append(threading.current_thread())
+        return views(forms, items)
+
+    monkeypatch.setattr(PostForms, "views", noting)
+    await ann.publish("b", "a")
+    (first, _) = ids(await ann.get("/channel/home"))
+    assert (await ann.get(f"/post/{first}")).status == 200
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
