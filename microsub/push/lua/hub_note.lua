@@ -4,6 +4,7 @@
 --
 -- KEYS  1 due  2 claims
 -- ARGV  1 'sooner' (what was planned for later is done at that time) or 'missing' (it stays)  2.. per member: member, time
+-- reply nothing
 for i = 2, #ARGV, 2 do
   local member, time = ARGV[i], ARGV[i + 1]
   local claim = redis.call('HGET', KEYS[2], member)
