@@ -14,7 +14,7 @@ from microsub.model.jf2 import Card, Content, Enclosure, Entry
 from microsub.reader.reading.posts import PostForms, PostView
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
-from tests.support.readers import OTHER
+from tests.support.readers import OTHER, posts
 from tests.support.visitor import Visitor
 
 PAGES = ("/", "/channel/home", "/channel/global?show=all", "/saved", "/search", "/search?q=words", "/display")
@@ -234,3 +234,14 @@ async def test_posts_are_fitted_into_a_page_beside_the_loop(
     assert (await ann.get(f"/post/{first}")).status == 200
     assert len(threads) == 2
     assert threading.current_thread() not in threads
+
+
+async def test_a_post_that_several_feeds_carry(ann: ReadingVisitor) -> None:
+    """Its page names the others that she follows, and none that she doesn't."""
+    for feed, title in ((OTHER, "The other blog"), ("https://third.example/feed", "A stranger's blog")):
+        await ann.server.publish(feed, *posts("same", common="the same post", host="blog.example"), title=title)
+    await ann.server.follow_unscheduled(OTHER, "ann", "later")
+    await ann.publish("same", common="the same post")
+    page = await ann.get(f"/post/{ids(await ann.get('/channel/home'))[0]}")
+    assert "Also in The other blog" in page.text
+    assert "stranger" not in page.text

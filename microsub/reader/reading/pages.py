@@ -27,6 +27,7 @@ from microsub.reader.reading.places import CHANNEL, HOME, ITEM_ID, POST, SEARCH,
 from microsub.reader.reading.posts import PostForms, PostView
 from microsub.timelines.live_events import Listeners, open_events
 from microsub.timelines.pages import shown
+from microsub.timelines.reading import feed_name
 
 DISPLAY = "/display"
 NEWS, LIVE = "/news", "/live"
@@ -148,7 +149,25 @@ async def _post(visit: PageVisit) -> Response:
     if not items:
         raise NotFound("You have no such post, or not any more.")
     (post,) = await views(visit, items, whole=True)
-    return visit.page("post.html", post=post, place=TimelinePlace.of(post.channel, {}), channels=await links(visit))
+    return visit.page(
+        "post.html",
+        post=post,
+        place=TimelinePlace.of(post.channel, {}),
+        channels=await links(visit),
+        also=await _also_in(visit, user, id_),
+    )
+
+
+async def _also_in(visit: PageVisit, user: str, id_: str) -> list[str]:
+    """The names of further feeds that carry the post, of those that the user follows."""
+    services = visit.site.services
+    carrying = {one.feed for item in await services.items.timeline_items([id_]) for one in item.duplicates}
+    if not carrying:
+        return []
+    everywhere = await services.channels.all_subscriptions(user)
+    followed = {one.feed: one for subscriptions in everywhere.values() for one in subscriptions if one.feed in carrying}
+    records = await services.feeds.get_many(followed)
+    return sorted(feed_name(one, records.get(feed)) for feed, one in followed.items())
 
 
 async def _news(visit: PageVisit) -> Response:

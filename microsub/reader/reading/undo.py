@@ -36,7 +36,7 @@ async def remember(redis: Redis, user: str, marked: Mapping[str, Collection[str]
     if not 0 < count <= MOST:
         return None
     record = UndoRecord(secrets.token_hex(8), count)
-    args: list[Arg] = ["id", record.id]
+    args: list[Arg] = ["id", record.id, "count", count]
     for uid, ids in marked.items():
         args += [f"in {uid}", struct.pack(f"<{len(ids)}q", *map(int, ids))]
     key = keys.undo(user)
@@ -46,8 +46,10 @@ async def remember(redis: Redis, user: str, marked: Mapping[str, Collection[str]
 
 async def find(redis: Redis, user: str, id_: str) -> UndoRecord | None:
     """What can still be undone by that name."""
-    kept = await _kept(redis, user, id_)
-    return UndoRecord(id_, sum(len(ids) // 8 for ids in kept.values())) if kept else None
+    if not id_:
+        return None
+    kept, count = await redis.command("HMGET", keys.undo(user), "id", "count")
+    return UndoRecord(id_, int(count)) if kept == id_.encode() else None
 
 
 async def undo(redis: Redis, user: str, id_: str, now: float) -> int:
@@ -68,4 +70,4 @@ async def _kept(redis: Redis, user: str, id_: str) -> dict[str, bytes]:
     kept = raw_fields(await redis.command("HGETALL", keys.undo(user)))
     if kept.pop("id", b"") != id_.encode():
         return {}
-    return {name.removeprefix("in "): ids for name, ids in kept.items()}
+    return {name.removeprefix("in "): ids for name, ids in kept.items() if name != "count"}
