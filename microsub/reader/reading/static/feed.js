@@ -1,7 +1,5 @@
 // The list of posts: focus moves from post to post, further ones are loaded, an address stands for each place.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-"use strict";
-
 import { change, feed, isOn, send, showCounts, showState } from "./marks.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it

@@ -1,6 +1,4 @@
 // Keys: which there are stands in the table of the page that people see (the dialog "keys").
-"use strict";
-
 const PATIENCE = 1500; // milliseconds between two keys that follow each other
 const dialog = document.getElementById("keys");
 

@@ -1,6 +1,4 @@
 // Marks and saves: sends the page's forms without leaving it, and shows what the server says became of them.
-"use strict";
-
 const feed = document.getElementById("feed");
 const bar = document.getElementById("done");
 let hiding = 0;

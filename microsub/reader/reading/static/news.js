@@ -1,7 +1,5 @@
 // Asks what has come when the server says that something changed, and now and then. New posts wait behind a bar: nothing
 // on the page moves.
-"use strict";
-
 import { feed, showCounts } from "./marks.js";
 
 const PAUSE = 60000;
