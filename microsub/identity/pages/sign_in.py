@@ -147,7 +147,8 @@ async def _by_passkey(visit: PageVisit) -> Response:
 async def _client(visit: PageVisit) -> Response:
     """JSON for servers that read it, a page with an h-app for older ones and for people."""
     accept = visit.request.headers.get("accept", "")
-    document = client_document(visit.base, CLIENT_NAME, "/static/icon.svg")
+    logo = visit.site.pages.static("icon.svg").removeprefix(visit.site.address.prefix)
+    document = client_document(visit.base, CLIENT_NAME, logo)
     if "text/html" in accept and "application/json" not in accept:
         response = visit.page("client.html", client=document)
     else:
