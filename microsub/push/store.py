@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from microsub.feeds.push_health import PushHealth, push_health
 from microsub.feeds.record import KEEP_UNFOLLOWED, FeedRecord, Feeds, set_or_deleted
-from microsub.health import PushState
 from microsub.kit.urls import host_of
 from microsub.model.moments import number
 from microsub.push.agreement import Agreement, Callback
@@ -17,6 +17,9 @@ from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import fields, reading, texts
 from microsub.redis.scripts import load
 from microsub.redis.streams import Stream
+
+if TYPE_CHECKING:
+    from microsub.health import PushState
 
 _WRITE, _DELIVERED = load("websub_write"), load("websub_delivered")
 

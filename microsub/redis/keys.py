@@ -681,7 +681,10 @@ USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(mentions, mentions_waiting, mentions_by_time),
     *(media, outputs, output_addresses, sources, tokens, undo, user),
 )
-"""The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
+"""The keys that belong to a user beside those of channels, files and tokens, for the user's deletion."""
+
+ENDING: tuple[Callable[[str, str], str], ...] = (deleted_post, posted_lately)
+"""Keys of a user that end by themselves, within 30 days."""
 
 
 def pattern(key: Callable[[str, str], str], name: str) -> str:

@@ -134,7 +134,9 @@ def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
             *keys.OUTPUT_KEYS,
             *keys.USER_KEYS,
             *identitykeys.USER_KEYS,
+            *keys.ENDING,
             *identitykeys.ENDING,
+            keys.medium,  # by the list of the user's files
         )
     }
     listed |= {member.__name__ for _, member in identitykeys.USER_LISTS}
