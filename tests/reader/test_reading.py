@@ -17,8 +17,6 @@ from tests.support.posts import NOON
 from tests.support.readers import OTHER, posts
 from tests.support.visitor import Visitor
 
-PAGES = ("/", "/channel/home", "/channel/global?show=all", "/saved", "/search", "/search?q=words", "/display")
-
 
 async def test_who_isnt_signed_in_learns_what_this_is(ann: ReadingVisitor) -> None:
     """The first page for strangers; all others lead to the sign-in and back."""
