@@ -312,3 +312,9 @@ def test_the_time_for_a_size_grows_with_its_length() -> None:
     """Blanks behind a number are looked at once."""
     blanks = " " * 200_000
     assert clean_html(f'<img src="https://a.example/" width="7{blanks}x">', BASE) == '<img src="https://a.example/">'
+
+
+def test_a_tag_with_attributes_without_end_leaves_its_words() -> None:
+    """Putting them into a tree takes time with the square of their number."""
+    crowd = " ".join(f"a{number}" for number in range(60_000))
+    assert clean_html(f"<p {crowd}>words <b>and more</b></p>", "https://a.example/") == "words  and more"

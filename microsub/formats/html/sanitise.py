@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import nh3
 
-from microsub.formats.html.trees import too_deep
+from microsub.formats.html.trees import is_crowded, too_deep
 from microsub.kit.urls import LINK, safe_url, without_tracking
 
 _INLINE = """a abbr b bdi bdo br cite code data del dfn em font i img ins kbd mark q rb rp rt rtc ruby s samp small span
@@ -148,6 +148,8 @@ MAX_SIZE = 10_000
 """Pixels: what claims more would push everything else away."""
 
 _PASSES = 3
+_LONG = 10_000
+"""Characters from which on attributes are counted: a tag of 60,000 takes seconds, what fits into fewer takes none."""
 """How often what was decided by tags is cleaned again. Twice is enough for all that is known; more gets no markup."""
 
 
@@ -160,7 +162,7 @@ def clean_html(html: str, base: str) -> str:
     """
     if "<" not in html and "&" not in html:
         return entities.escape(html, quote=False).strip()
-    if too_deep(html):
+    if too_deep(html) or (len(html) > _LONG and is_crowded(html)):
         html = _as_text(html)
     if "noscript" in html or "NOSCRIPT" in html:
         html = _without_scripts(html)
