@@ -33,7 +33,7 @@ async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
 
         code, out, err = await made.run(*command, "--dry-run")
         assert code == 0, err
-        assert "1001 (News): 1 feeds, 6 unread, 4 read" in out
+        assert "1001 (News): 1 feed, 6 unread, 4 read" in out
         assert "skipped 1001: 6c6f7374: marked as read, but there is no such item" in out
         assert "10 posts would be taken over for ann, 1 skipped" in out
         for _ in range(2):

@@ -96,7 +96,7 @@ class Doors:
         # Strangers have the ports of websites asked alone, so it is Ann who has pages checked, from many places.
         async with self.stranger(number) as surfer:
             surfer.http.cookies = self.surfer.http.cookies
-            await surfer.goto(f"{self.url}/")
+            await surfer.goto(f"{self.url}/check")
             await surfer.submit("/check", address=self.address("check", number))
             return surfer.reply.status_code
 

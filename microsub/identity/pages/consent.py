@@ -203,8 +203,9 @@ async def _answer(visit: PageVisit) -> Response:
         chosen = set(visit.form.getlist("grant")).intersection(asked.scopes)
         source = ""
         if not chosen.isdisjoint(_IN_A_CHANNEL) and not await _posts_elsewhere(visit, asked, session.me):
+            # Without a channel nothing can be posted; the scopes are told all the same, since IndiePass for iOS gives
+            # up where it isn't told `create`.
             source = await _source(visit, session.user, app)
-            chosen -= set() if source else _IN_A_CHANNEL.keys()
         code = await provider.agree(session.user, asked, app, chosen, visit.now, source=source)
         answer = {"code": code, **answer, "me": _me_told(asked.me, session.me)}
     return visit.leave(answer_url(asked.redirect, answer))

@@ -10,7 +10,7 @@ doesn't read costs no more than its connection's buffers, and the web port ends 
 from __future__ import annotations
 
 import asyncio
-import random
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -51,7 +51,7 @@ PIECE = 16 * 1024
 """Bytes from which on a piece is sent."""
 ITEMS_AT_ONCE = 10
 STORE_PAUSE = 1.0
-RECONNECT = (1_000, 4_000)
+RECONNECT = range(1_000, 4_001)
 """Milliseconds after which a client whose stream has ended begins again: not all of them in the same moment."""
 
 HEADERS: list[Header] = [
@@ -142,7 +142,7 @@ class _Stream:
         wanted = self._call.place
         self._place = await self._open()
         state = await self._channels()
-        parts = [b"retry: %d\n" % random.randint(*RECONNECT), _block("started", state)]  # noqa: S311 - no secret
+        parts = [b"retry: %d\n" % secrets.choice(RECONNECT), _block("started", state)]
         if wanted:
             place = EventPlace.of(wanted)
             if place is not None and await self._read(place) is not None:

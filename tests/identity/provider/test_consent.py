@@ -121,7 +121,7 @@ async def test_only_what_can_be_given_here_is_offered(
     assert boxes(page) == ["read", "follow", "post", "create", "delete", "update"]
     assert page.tree.css_first("select[name=channel]")
     told = answer(await ann.submit(page, CONSENT, decision="allow", grant=boxes(page)))
-    assert (await redeem(server, told["code"]))["scope"] == "follow read"
+    assert (await redeem(server, told["code"]))["scope"] == "create delete follow post read update"
     link = '<link rel="{}" href="https://ann.example/x">'
     apps.say("https://ann.example/", f"<head>{link.format('token_endpoint')}{link.format('micropub')}".encode())
     server.identity.profiles.forget("https://ann.example/")

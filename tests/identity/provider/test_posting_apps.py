@@ -67,10 +67,10 @@ async def test_an_app_is_given_a_channel_that_is_there_or_made(
 
 
 async def test_without_a_channel_it_may_not_post(server: World, ann: Visitor, apps: Apps, signed_in: Any) -> None:
-    """And reads, if that was ticked."""
+    """Though its token says `create`, which IndiePass for iOS wants to hear; and it reads, if that was ticked."""
     await signed_in(ann)
     given = await let_in(server, ann, "create read", channel="")
-    assert given["scope"] == "read"
+    assert given["scope"] == "create read"
     await post(server, given["access_token"], "x", 401)
     assert await server.sources.all_of("ann") == []
 
