@@ -39,6 +39,8 @@ _STEPS = 2000
 WEIGHTS = "5.0, 2.0, 1.0, 0.0"
 """What a match counts in title, author, body and marks, when the best are asked for."""
 
+_TAKE = "INSERT OR IGNORE INTO rows VALUES (?, ?)"
+
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE rows (row INTEGER PRIMARY KEY, item INTEGER UNIQUE);
@@ -242,7 +244,10 @@ class Generation:
         with _explained(self.path), self._transaction():
             posts = list(documents)
             self._empty([*gone, *(post.item for post in posts)])
-            texts = [(self._row_for(post), post.title, post.author, post.body, post.marks) for post in posts]
+            rows = self._rows_for(posts)
+            texts = [
+                (row, post.title, post.author, post.body, post.marks) for row, post in zip(rows, posts, strict=True)
+            ]
             texts.sort()  # FTS5 writes all that it has gathered whenever a row is less than the one before
             self._database.executemany(
                 "INSERT INTO words (rowid, title, author, body, marks) VALUES (?, ?, ?, ?, ?)", texts
@@ -265,11 +270,18 @@ class Generation:
     def _empty(self, items: Iterable[int]) -> None:
         self._database.executemany("UPDATE rows SET item = NULL WHERE item = ?", ((item,) for item in items))
 
-    def _row_for(self, post: IndexedPost) -> int:
-        for row in _rows_for(post.item, post.score):
-            if self._database.execute("INSERT OR IGNORE INTO rows VALUES (?, ?)", (row, post.item)).rowcount:
-                return row
-        raise AssertionError("rows never end")
+    def _rows_for(self, posts: Sequence[IndexedPost]) -> list[int]:
+        """A row for each, the first place of its own where that is free."""
+        first = [(row_at(post.score) + post.item % IN_A_SECOND, post.item) for post in posts]
+        if self._database.executemany(_TAKE, first).rowcount == len(first):
+            return [row for row, _ in first]
+        return [self._row_for(post, row) for post, (row, _) in zip(posts, first, strict=True)]
+
+    def _row_for(self, post: IndexedPost, row: int) -> int:
+        found = self._database.execute("SELECT item FROM rows WHERE row = ?", (row,)).fetchone()
+        if found[0] == post.item:
+            return row
+        return next(row for row in _further_rows(post) if self._database.execute(_TAKE, (row, post.item)).rowcount)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -285,11 +297,10 @@ class Generation:
         return time.monotonic() > self._deadline
 
 
-def _rows_for(item: int, score: float) -> Iterator[int]:
-    """Where a post may stand, the best place first: in its second, else in the shortest span that has room."""
-    first = row_at(score)
-    yield first + item % IN_A_SECOND
-    scattered = item
+def _further_rows(post: IndexedPost) -> Iterator[int]:
+    """Where a post may stand whose first place is taken, the best one first: the shortest span that has room."""
+    first = row_at(post.score)
+    scattered = post.item
     for seconds in _SPANS:
         for _ in range(_TRIES):
             scattered = (scattered * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64

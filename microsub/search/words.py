@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from microsub.model.query import PostQuery, Term
 from microsub.model.words import Phrase, folded, words_of
@@ -35,8 +34,7 @@ def kind_word(kind: str) -> str:
     return f"{MARK}k{kind}"
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedPost:
+class IndexedPost(NamedTuple):
     """A post as the index takes it: its item id, its score (Unix time), and a text for each column."""
 
     item: int
