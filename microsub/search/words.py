@@ -52,7 +52,7 @@ def document(item: int, score: float, wire: Mapping[str, Any]) -> IndexedPost:
     """What is found of an item with that JSON (`docs/reference/api.md`, Items): also what it replies to and repeats."""
     body = _body(wire)
     refs = wire.get("refs")
-    quoted = [ref for ref in refs.values() if isinstance(ref, Mapping)] if isinstance(refs, Mapping) else []
+    quoted = [ref for ref in refs.values() if isinstance(ref, dict)] if isinstance(refs, dict) else []
     for ref in quoted:
         body += _body(ref)
     for ref in quoted:
@@ -77,23 +77,23 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _body(entry: Mapping[str, Any]) -> list[str]:
     content, summary = entry.get("content"), entry.get("summary")
-    text = content.get("text") if isinstance(content, Mapping) else content
+    text = content.get("text") if isinstance(content, dict) else content
     body = [*_strings(text or summary)]
     if text and isinstance(summary, str) and summary[:200] not in text:
         body.append(summary)
     body += _texts(entry, "category")
     for name in ("checkin", "location"):
-        if isinstance(place := entry.get(name), Mapping):
+        if isinstance(place := entry.get(name), dict):
             body += [*_texts(place, "name"), *_texts(place, "locality")]
     for enclosure in entry.get("enclosure") or ():
-        if isinstance(enclosure, Mapping):
+        if isinstance(enclosure, dict):
             body += _texts(enclosure, "title")
     return body
 
 
 def _person(entry: Mapping[str, Any]) -> list[str]:
     author = entry.get("author")
-    return [*_texts(author, "name"), *_texts(author, "url")] if isinstance(author, Mapping) else []
+    return [*_texts(author, "name"), *_texts(author, "url")] if isinstance(author, dict) else []
 
 
 def _texts(entry: Mapping[str, Any], name: str) -> Sequence[str]:
