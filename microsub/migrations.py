@@ -211,7 +211,7 @@ async def add_saved(redis: Redis) -> None:
 
 async def order_by_arrival(redis: Redis) -> None:
     """To version 8: the items of each user have an order of arrival, in which those of before are by publication."""
-    from microsub.timelines.arrivals import derive_arrivals
+    from microsub.timelines.sync.arrivals import derive_arrivals
 
     for member in await redis.command("SMEMBERS", keys.users()):
         await derive_arrivals(redis, member.decode())

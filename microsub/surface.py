@@ -34,9 +34,9 @@ from microsub.redis.protocol import Redis
 from microsub.search import PostSearch
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
-from microsub.timelines.live_events import Listeners
 from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
+from microsub.timelines.sync.live_events import Listeners
 from microsub.transfer import FeedLists
 from microsub.upkeep.figures import Figures
 from microsub.webmention.receiver import MentionReceiver

@@ -19,9 +19,9 @@ from microsub.model.plaintext import escaped
 from microsub.model.reader import Reason
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import batches, load
-from microsub.timelines.arrivals import repair_arrivals
 from microsub.timelines.remove import Leaving, take_out
 from microsub.timelines.rules import settle
+from microsub.timelines.sync.arrivals import repair_arrivals
 from microsub.timelines.timelinekeys import distinct, set_keys, shown_keys
 from microsub.upkeep.follow_repair import FollowRepair
 

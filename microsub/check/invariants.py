@@ -28,7 +28,7 @@ from microsub.model.reader import TimelineItem
 from microsub.posts import duplicates
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Command
-from microsub.timelines.arrivals import disagreeing_arrivals
+from microsub.timelines.sync.arrivals import disagreeing_arrivals
 from microsub.timelines.timelinekeys import urls
 
 Sets = Sequence[Mapping[str, float]]

@@ -17,7 +17,7 @@ from microsub.model.reader import GLOBAL
 from microsub.posts.items import Items
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Command, Redis
-from microsub.timelines.follows import read_subscription
+from microsub.timelines.channels.follows import read_subscription
 from microsub.timelines.timelinekeys import rule_keys, set_keys
 
 _AT_ONCE = 100

@@ -26,10 +26,10 @@ from microsub.model.reader import Reason
 from microsub.model.settings import USUAL, ChannelSettings, SettingsOf
 from microsub.posts.values import ItemsStored
 from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
-from microsub.timelines.arrivals import repair_all_arrivals
 from microsub.timelines.catching_up import MOST_ITEMS, oldest
 from microsub.timelines.remove import Leaving, Left, left_of, restore_lost, take_out
 from microsub.timelines.rules import settle_in
+from microsub.timelines.sync.arrivals import repair_all_arrivals
 
 if TYPE_CHECKING:
     from microsub.feeds.events import Events

@@ -352,14 +352,14 @@ def user(name: str) -> str:
     """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
     `shape` (grows when a channel's name or settings change), `move <feed id> <uid>` (the feed's items are on their way
     from that channel to the one named here, since that time). Lifetime: permanent, or until 30 days after the user was
-    disabled. `identity.store.accounts`, `timelines.channels`, `timelines.follows`.
+    disabled. `identity.store.accounts`, `timelines.channels`, `timelines.channels.follows`.
     """
     return f"user:{{{name}}}"
 
 
 def former_feeds(name: str) -> str:
     """Hash: id of a feed that the user followed → the feed that has taken its place. Lifetime: 400 days after the last
-    one; 1,000 at most. `timelines.follows`.
+    one; 1,000 at most. `timelines.channels.follows`.
     """
     return f"user:{{{name}}}:former-feeds"
 
@@ -402,7 +402,7 @@ def channel(name: str, uid: str) -> str:
 
 def channel_feeds(name: str, uid: str) -> str:
     """Hash: feed id → JSON of the subscription (`url`, `name`, `followed_at`); the truth about who follows what.
-    Permanent. `timelines.follows`.
+    Permanent. `timelines.channels.follows`.
     """
     return f"user:{{{name}}}:channel:{uid}:feeds"
 
@@ -445,7 +445,7 @@ def gone(name: str, uid: str) -> str:
 def arrivals(name: str) -> str:
     """Sorted set: id of each item that a channel shows, removed channels included, by its place in the order in which
     items came to this user: Unix time in microseconds, each behind all before it. Permanent, cleaned with `posts`.
-    `timelines.arrivals`.
+    `timelines.sync.arrivals`.
     """
     return f"user:{{{name}}}:arrivals"
 
@@ -453,14 +453,14 @@ def arrivals(name: str) -> str:
 def arrivals_again(name: str) -> str:
     """Sorted set: id of each item that a channel began to show when it had its place in `arrivals` already (it was
     moved, saved, or listed by a second feed), by the place at which that happened last. Permanent, cleaned with
-    `arrivals`. `timelines.arrivals`.
+    `arrivals`. `timelines.sync.arrivals`.
     """
     return f"user:{{{name}}}:arrivals:again"
 
 
 def arrivals_more(name: str) -> str:
     """Hash: `last` → the last place that was given in `arrivals`; and for each item that several channels show, item id
-    → how many beside the first. Permanent, cleaned with `posts`. `timelines.arrivals`.
+    → how many beside the first. Permanent, cleaned with `posts`. `timelines.sync.arrivals`.
     """
     return f"user:{{{name}}}:arrivals:more"
 
@@ -508,7 +508,7 @@ LIVE_EVENTS_PREFIX = "events:"
 
 def live_events(name: str) -> str:
     """Stream: what changed in the channels of a user to whom an app listens: `event`, `channel`, `came` (item ids) or
-    `order`. Lifetime: hours after the last app has listened, capped. `timelines.live_events`;
+    `order`. Lifetime: hours after the last app has listened, capped. `timelines.sync.live_events`;
     written by the scripts that change something (redis/lua/parts/changes.lua).
     """
     return f"{LIVE_EVENTS_PREFIX}{{{name}}}"

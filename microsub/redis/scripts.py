@@ -1,4 +1,4 @@
-"""Lua scripts live in files, `microsub/<feature>/lua/<name>.lua`, with unique names.
+"""Lua scripts live in files, `lua/<name>.lua` in the package of what they do, with unique names.
 
 Each opens with what must be atomic in it, and the catalogue of its KEYS, ARGV and reply.
 
@@ -29,7 +29,7 @@ BATCH = 1000
 @cache
 def script_files() -> dict[str, Path]:
     """Where each script lies, by its name."""
-    return {path.stem: path for path in _PACKAGE.glob("*/lua/*.lua")}
+    return {path.stem: path for depth in ("*", "*/*") for path in _PACKAGE.glob(f"{depth}/lua/*.lua")}
 
 
 @cache

@@ -3,7 +3,8 @@
 What other features ask about saved items, and about the order in which items came to a user.
 """
 
-from microsub.timelines.arrivals import (
+from microsub.timelines.saved import count_saved, save, save_posts, saved_among, unsave
+from microsub.timelines.sync.arrivals import (
     Arrival,
     ArrivalQuery,
     Arrivals,
@@ -12,7 +13,6 @@ from microsub.timelines.arrivals import (
     read_arrivals,
     read_newcomers,
 )
-from microsub.timelines.saved import count_saved, save, save_posts, saved_among, unsave
 
 __all__ = [
     "Arrival",

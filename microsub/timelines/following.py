@@ -23,7 +23,7 @@ from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Adder
 from microsub.timelines.channels import Channels
-from microsub.timelines.follows import refuse_saved
+from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
 from microsub.timelines.timelinekeys import members

@@ -28,11 +28,11 @@ from microsub.model.settings import UnreadStyle
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
-from microsub.timelines.arrivals import ArrivalQuery, Arrivals, read_arrivals
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.channels import ChannelNames, Channels
-from microsub.timelines.follows import in_turns
+from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.pages import ItemCache, read_page, walk_rows
+from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arrivals
 
 _COUNTING_PAGE = 1000
 _UNREAD_PAGE = 100

@@ -19,7 +19,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.redis.scripts import batches, load
-from microsub.timelines.follows import is_there
+from microsub.timelines.channels.follows import is_there
 from microsub.timelines.timelinekeys import counted, members, rule_keys, set_keys, shown_keys, split, urls
 
 

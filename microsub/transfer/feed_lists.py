@@ -28,8 +28,8 @@ from microsub.model.plaintext import counted, escaped, unprintable
 from microsub.model.reader import NAME, RESERVED, SAVED, STANDING
 from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
+from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.following import TIMES_A_DAY
-from microsub.timelines.follows import in_turns
 from microsub.transfer.outlines import FeedList, ListProblem, OutlineFeed, OutlineFolder, write_list
 
 if TYPE_CHECKING:

@@ -49,9 +49,9 @@ from microsub.redis.tracking import Tracker
 from microsub.search import STANDING_BY, IndexFolder, IndexReader, PostSearch
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
-from microsub.timelines.live_events import Listeners
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
+from microsub.timelines.sync.live_events import Listeners
 from microsub.transfer import FeedLists
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore

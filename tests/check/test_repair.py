@@ -7,7 +7,7 @@ import random
 import pytest
 
 from microsub.redis import keys
-from microsub.timelines.arrivals import repair_all_arrivals, repair_arrivals
+from microsub.timelines.sync.arrivals import repair_all_arrivals, repair_arrivals
 from microsub.timelines.timelinekeys import set_keys
 from tests.support.invariants import repair, violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item

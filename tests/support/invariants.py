@@ -13,7 +13,7 @@ from microsub.check.keynames import kinds
 from microsub.check.seen import Reader, scores
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.arrivals import disagreeing_arrivals
+from microsub.timelines.sync.arrivals import disagreeing_arrivals
 from microsub.timelines.timelinekeys import set_keys
 
 

@@ -10,8 +10,8 @@ from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import PageQuery, TimelineItem
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
-from microsub.timelines.arrivals import Arrival, ArrivalQuery, Arrivals, read_arrivals
 from microsub.timelines.channels import Channels
+from microsub.timelines.sync.arrivals import Arrival, ArrivalQuery, Arrivals, read_arrivals
 from tests.support.timelines import Timelines
 
 NOW = 1_700_000_000.5

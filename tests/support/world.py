@@ -81,9 +81,9 @@ from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
-from microsub.timelines.live_events import Listeners
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
+from microsub.timelines.sync.live_events import Listeners
 from microsub.transfer.feed_lists import FeedLists
 from microsub.upkeep.figures import Figures
 from microsub.upkeep.follow_repair import FollowRepair

@@ -8,8 +8,8 @@ from microsub.errors import NotFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines import save, unsave
-from microsub.timelines.arrivals import derive_arrivals, repair_all_arrivals
 from microsub.timelines.rules import Rules
+from microsub.timelines.sync.arrivals import derive_arrivals, repair_all_arrivals
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import CountingRedis
@@ -133,8 +133,8 @@ async def test_one_request_looks_at_so_many_and_says_where_to_go_on(
     world: OneReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A channel whose items came long ago is found after some empty pages."""
-    monkeypatch.setattr("microsub.timelines.arrivals.EXAMINED", 10)
-    monkeypatch.setattr("microsub.timelines.arrivals.BATCH", 5)
+    monkeypatch.setattr("microsub.timelines.sync.arrivals.EXAMINED", 10)
+    monkeypatch.setattr("microsub.timelines.sync.arrivals.BATCH", 5)
     await world.follow("work", "1")
     await world.add("work", item(1))
     await world.add("home", *(item(number) for number in range(100, 135)))

@@ -12,7 +12,7 @@ from microsub.delivery.delivery import Delivery
 from microsub.errors import StoreUnavailable
 from microsub.polling.moving import Mover
 from microsub.timelines import following
-from microsub.timelines.follows import Follows, in_turns
+from microsub.timelines.channels.follows import Follows, in_turns
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
 from tests.support.world import World

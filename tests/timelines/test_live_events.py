@@ -10,8 +10,8 @@ from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines import save
-from microsub.timelines.live_events import KEPT_SECONDS, EventPlace, LiveEvents, open_events, read_events
 from microsub.timelines.rules import Rules
+from microsub.timelines.sync.live_events import KEPT_SECONDS, EventPlace, LiveEvents, open_events, read_events
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too

@@ -25,9 +25,9 @@ from microsub.reader.reading import undo
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.places import CHANNEL, HOME, ITEM_ID, POST, SEARCH, TimelinePlace
 from microsub.reader.reading.posts import PostForms, PostView
-from microsub.timelines.live_events import Listeners, open_events
 from microsub.timelines.pages import shown
 from microsub.timelines.reading import feed_name
+from microsub.timelines.sync.live_events import Listeners, open_events
 
 DISPLAY = "/display"
 NEWS, LIVE = "/news", "/live"

@@ -16,8 +16,8 @@ from microsub.kit.urls import LONGEST_FOLLOWED, web_address
 from microsub.model.plaintext import unprintable
 from microsub.model.reader import GLOBAL, NAME, Credential, Cursor, Grant, Order, PageQuery, PostSearchRequest, View
 from microsub.surface import Services
-from microsub.timelines.arrivals import ArrivalQuery
 from microsub.timelines.channels import MOST_OF_NAME
+from microsub.timelines.sync.arrivals import ArrivalQuery
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100

@@ -34,7 +34,7 @@ from microsub.model.reader import GLOBAL, READ, Channel
 from microsub.redis.scripts import batches
 from microsub.timelines.api.arguments import StreamAction, StreamCall, Table
 from microsub.timelines.api.channels import channel_to_wire, listed
-from microsub.timelines.live_events import (
+from microsub.timelines.sync.live_events import (
     AT_ONCE,
     ITEMS,
     KEPT_SECONDS,

@@ -15,12 +15,12 @@ from microsub.model.reader import SAVED, Credential, Cursor, Grant, Reason
 from microsub.surface import Services
 from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table
-from microsub.timelines.arrivals import Arrivals
 from microsub.timelines.pages import mark, mark_all, mark_before
 from microsub.timelines.remove import Leaving, move_items, take_out
 from microsub.timelines.saved import move_to_saved
 from microsub.timelines.saved import save as put_into_saved
 from microsub.timelines.saved import unsave as take_out_of_saved
+from microsub.timelines.sync.arrivals import Arrivals
 
 EVERYTHING = "everything"
 

@@ -1,4 +1,4 @@
--- What a user's open event streams are to say (timelines/live_events.py), written by the step that changes it: so an event is
+-- What a user's open event streams are to say (timelines/sync/live_events.py), written by the step that changes it: so an event is
 -- there exactly if its change is.
 --
 -- changed(sets): items of that channel came, left, or changed their state; came_unread(sets, id): this one came as unread.

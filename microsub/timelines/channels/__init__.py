@@ -32,7 +32,7 @@ from microsub.redis.replies import fields as text_fields
 from microsub.redis.replies import reading, texts
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
-from microsub.timelines.follows import Follows
+from microsub.timelines.channels.follows import Follows
 from microsub.timelines.timelinekeys import shown_keys
 
 LONGEST_NAME = 300
