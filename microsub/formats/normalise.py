@@ -17,7 +17,7 @@ from microsub.formats.entry_id import bounded, fold, is_beginning, post_type, sa
 from microsub.formats.html.sanitise import clean_html, text_to_html, without_images
 from microsub.formats.html.text import html_to_text, without_controls
 from microsub.formats.xml.media import kind_of
-from microsub.kit.urls import EXECUTABLE, MAX_URL, safe_url, without_secrets, without_tracking
+from microsub.kit.urls import EXECUTABLE, MAX_URL, safe_url, without_secret_path, without_secrets, without_tracking
 from microsub.model.jf2 import Card, Content, Entry, Feed
 
 MAX_ENTRIES = 300
@@ -148,7 +148,7 @@ class Finishing:
         self._authors: dict[tuple[Card | None, bool], Card] = {}
         self._home = safe_url(feed.home)
         self.surroundings = (self._fallback, self._alone, self._writer, self._home)
-        self._address = OwnAddress(feed.url)
+        self._address = OwnAddress(feed.url, is_page=feed.format == "h-feed")
         head = replace(
             feed,
             name=feed.name and without_controls(feed.name[: 4 * MAX_NAME])[:MAX_NAME],
@@ -190,11 +190,12 @@ class OwnAddress:
 
     A fragment, or an empty address, on a page means the page, key included; some feeds name their address as their
     site's. Posts are passed on, so there the address has no secrets. Other addresses with keys stay: files need them.
+    So does what looks random in the path of a page, whose fragments may be posts; of all other documents it goes.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, is_page: bool) -> None:
         page = url.partition("#")[0]
-        self._public = without_secrets(page)
+        self._public = without_secrets(page) if is_page else without_secret_path(without_secrets(page))
         written = {page, page.replace("&", "&amp;")}
         self._secret = (
             re.compile(f"(?:{'|'.join(map(re.escape, written))}){_ADDRESS_ENDS}") if page != self._public else None

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, wraps
 from ipaddress import IPv6Address
+from itertools import takewhile
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 
 import idna
@@ -281,6 +282,16 @@ def without_secrets(url: str) -> str:
     path, _, query = rest.partition("?")
     kept = "&".join(pair for pair in query.split("&") if not _holds_secret(pair))
     return f"{path}?{kept}{mark}{fragment}" if kept else f"{path}{mark}{fragment}"
+
+
+def without_secret_path(url: str) -> str:
+    """`url` up to the first part of its path that looks random, where one does: what stands behind it goes too."""
+    found = _PARTS.fullmatch(url)
+    if found is None:
+        return url
+    kept = list(takewhile(lambda part: not _looks_random(unquote(part)), found[2].split("/")))
+    path = "/".join(kept)
+    return url if path == found[2] else f"{found[1]}{path}/"
 
 
 def _holds_secret(pair: str) -> bool:

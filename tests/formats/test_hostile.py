@@ -271,6 +271,22 @@ def test_the_key_of_a_private_feed_stays_out_of_its_posts(name: str) -> None:
     assert feed.url == PRIVATE, "it is asked at its own address"
 
 
+KEY = "9f86d081884c7d659a2feaa0c55ad015"
+
+
+@pytest.mark.parametrize("path", [f"/feed/{KEY}/", f"/feed/{KEY}.rss", f"/feed/{KEY}/rss?format=full"])
+@pytest.mark.parametrize("name", [name for name in OF_PRIVATE_FEEDS if "page" not in name])
+def test_a_key_in_the_path_of_a_private_feed_stays_out_of_its_posts(name: str, path: str) -> None:
+    """Podcasts and calendars have it there. What stands behind the key goes with it."""
+    url = f"https://blog.example{path}"
+    document = OF_PRIVATE_FEEDS[name].replace(AS_XML, url).replace(PRIVATE, url)
+    feed = parse(document.encode(), url, None)
+    assert feed.entries
+    assert KEY not in repr((feed.entries, feed.home, feed.author, identities(feed.entries)))
+    assert "https://blog.example/feed/" in repr(feed.entries), "the rest of the address stays"
+    assert feed.url == url, "it is asked at its own address"
+
+
 @pytest.mark.parametrize(
     ("query", "left"),
     [
@@ -279,9 +295,11 @@ def test_the_key_of_a_private_feed_stays_out_of_its_posts(name: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_secret_stays_in_the_address_of_a_post(query: str, left: str) -> None:
-    """A post at a fragment of a page is found there."""
+    """A post at a fragment of a page is found there, whatever the page's path looks like."""
     page = b'<div class="h-feed"><div class="h-entry"><a class="u-url" href="#one">1</a></div></div>'
-    assert parse(page, f"https://blog.example/{query}", None).entries[0].url == f"https://blog.example/{left}#one"
+    for path in ("", f"{KEY}/"):
+        entry = parse(page, f"https://blog.example/{path}{query}", None).entries[0]
+        assert entry.url == f"https://blog.example/{path}{left}#one"
 
 
 def test_links_to_files_keep_their_keys() -> None:

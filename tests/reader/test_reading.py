@@ -234,6 +234,16 @@ async def test_posts_are_fitted_into_a_page_beside_the_loop(
     assert threading.current_thread() not in threads
 
 
+async def test_a_post_of_endless_markup_is_shown_in_part(ann: ReadingVisitor) -> None:
+    """And says so: to take forty thousand elements apart held up everybody for half a second, beside the loop too."""
+    html = "<b>a</b><i>1</i>" * 20_000
+    id_ = await ann.publish_entry(Entry(guid="1", name="One", url="https://blog.example/1", content=Content(html)))
+    page = await ann.get(f"/post/{id_}")
+    assert len(page.tree.css(".content b")) == 2500
+    assert "The rest is at the original" in page.text
+    assert "The rest is at the original" not in (await ann.get("/channel/home")).text
+
+
 async def test_a_post_that_several_feeds_carry(ann: ReadingVisitor) -> None:
     """Its page names the others that she follows, and none that she doesn't."""
     for feed, title in ((OTHER, "The other blog"), ("https://third.example/feed", "A stranger's blog")):

@@ -13,7 +13,7 @@ from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire
 from microsub.kit.urls import mask_credentials
 from microsub.model.jf2 import Card, Entry
-from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, body_fitter, excerpt
+from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of, body_fitter, excerpt
 
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
 _MOST_TARGETS, _MOST_PHOTOS, _MOST_FILES, _MOST_CATEGORIES = 3, 12, 6, 12
@@ -46,7 +46,7 @@ class FileView:
 class PostView:
     """A post in somebody's timeline. Addresses are of the web, those of pictures ours; `body` is safe HTML.
 
-    `published` is Unix time, 0 for none; `is_cut`: the body goes on, on the post's own page.
+    `published` is Unix time, 0 for none; `is_cut`: the body goes on, on the post's own page, or behind that at its `url`.
     """
 
     id: str
@@ -133,7 +133,10 @@ class PostForms:
         text = (content.text if content is not None else None) or entry.summary or ""
         if html is None:
             html = "".join(f"<p>{Markup.escape(part)}</p>" for part in text.split("\n\n") if part.strip())
-        if self.whole or len(html) <= MOST_SHOWN:
+        if self.whole:
+            shown = beginning_of(html)
+            return fit(shown), len(shown) < len(html)
+        if len(html) <= MOST_SHOWN:
             return fit(html), False
         beginning = excerpt(entry.summary or text or html_to_text(html))
         return f"<p>{Markup.escape(beginning)}</p>", True
