@@ -117,8 +117,14 @@ class Following:
         return await self._one(user, uid, record)
 
     async def join(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
-        """The second half of `follow`: count the channel among the feed's followers, and have it filled and polled."""
+        """The second half of `follow`: count the channel among the feed's followers, and have it filled and polled.
+
+        Not where the follow or the channel has ended meanwhile: nobody else would take it out of the followers.
+        """
         await self._feeds.subscribe(record.id, user, uid)
+        if not await self._is_held(user, uid, record.id):
+            await unsubscribe(self._channels, self._feeds, user, uid, record.id)
+            return
         # Once more: what was stored in the meantime, perhaps by the feed's very first poll, may have found neither the
         # one list nor the other.
         await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
@@ -270,6 +276,12 @@ class Following:
         found = {uid: sub for uid, subs in everywhere.items() if (sub := _named(subs, url, known))}
         feeds = {sub.feed for sub in found.values()}
         return found if len(feeds) < 2 else {uid: sub for uid, sub in found.items() if sub.feed == known}
+
+    async def _is_held(self, user: str, uid: str, feed_id: str) -> bool:
+        """Whether the channel is there and follows the feed; also of a user who is just being restored."""
+        with suppress(NotFound):
+            return await self._channels.subscription(user, uid, feed_id) is not None
+        return False
 
     async def _one(self, user: str, uid: str, record: FeedRecord) -> Followed:
         found = await self._channels.subscription(user, uid, record.id)

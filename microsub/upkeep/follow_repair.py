@@ -86,13 +86,15 @@ class FollowRepair:
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now), ahead)
 
     async def run_for(self, name: str, now: float) -> RepairedFollows | None:
-        """Look at one user's follows: what broke off is finished.
+        """Look at one user's follows: what broke off is finished, and a disabled user follows nothing.
 
         None while a move of theirs may be under way.
         """
         user = await self._accounts.user(name)
-        if user is None or user.disabled is not None:
+        if user is None:
             return RepairedFollows()
+        if user.disabled is not None:
+            return RepairedFollows(surplus=await self._drop_all(user, now))
         if any(now - UNDER_WAY < move.begun <= now for move in user.moves):
             return None
         await self._finish_moves(user, now)
@@ -161,6 +163,13 @@ class FollowRepair:
             for place in places - wanted.keys():
                 surplus += await self._drop(place, feed_id)
         return missing, surplus
+
+    async def _drop_all(self, user: User, now: float) -> int:
+        """Take a disabled user out of all followers: a follow that was under way came in after the removal."""
+        surplus = 0
+        for batch in _batches([*await self._truth([user])]):
+            surplus += (await self._bring_together(batch, {}, now, user.name))[1]
+        return surplus
 
     async def _follow_again(self, place: Place, subscription: Subscription, now: float) -> bool:
         """Subscribe, and fill in what came meanwhile."""

@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 
+from microsub.feeds.record import Feeds
 from microsub.kit.periodic import RoundTiming
 from microsub.kit.urls import host_of
 from microsub.redis import keys
@@ -108,3 +109,32 @@ async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World,
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
+
+
+@pytest.mark.parametrize("ending", ["channel deleted", "unfollowed", "user removed"])
+async def test_a_follow_whose_channel_or_user_ends_meanwhile(
+    server: World, alice: Reader, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Leaves the feed without a follower whom nobody would take out of it, at once or within minutes."""
+    following, subscribe = server.services.following, Feeds.subscribe
+
+    async def end() -> None:
+        if ending == "channel deleted":
+            await following.delete_channel("alice", "home")
+        elif ending == "unfollowed":
+            await following.unfollow("alice", "home", FEED, server.now)
+        else:
+            await server.accounts.disable_user("alice", server.now)
+
+    async def late(feeds: Feeds, feed_id: str, user: str, uid: str) -> None:
+        await end()
+        await subscribe(feeds, feed_id, user, uid)
+
+    feed = await server.publish(FEED, *posts("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Feeds, "subscribe", late)
+        status = 404 if ending == "channel deleted" else 200
+        await alice.post(status=status, action="follow", channel="home", url=FEED)
+    if ending == "user removed":
+        assert await follow_repair(server).run_for("alice", server.now) == RepairedFollows(surplus=1)
+    assert await server.feeds.subscribers(feed.id) == []
