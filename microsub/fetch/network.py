@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from weakref import WeakKeyDictionary
 
-from microsub.fetch.values import HopError, Network
+from microsub.fetch.values import HopError, Network, Reason
 from microsub.logs import LibraryLogger
 
 log = LibraryLogger(__name__)
@@ -280,7 +280,7 @@ class Guard:
     async def addresses(
         self, host: str, port: int, *, all_must_pass: bool = False, inside: bool = False, web_ports: bool = False
     ) -> list[Address]:
-        """The permitted addresses of `host`, a few at most. Raises HopError (`dns`, `blocked`).
+        """The permitted addresses of `host`, a few at most. Raises HopError (`dns`, `private`, `blocked`).
 
         `all_must_pass` refuses a name as soon as one of its addresses is forbidden: for a proxy, which will choose
         among them itself. `inside` permits only what the admin lists and isn't public, for what nobody else on the way
@@ -295,13 +295,8 @@ class Guard:
             raise HopError("blocked", f"this isn't sent to {host} in the clear: https is needed")
         if not good or (all_must_pass and len(good) < len(found)):
             bad = next(address for address in found if address not in good)
-            # The reason is shown to the user who gave the URL, who must not learn where internal names lead.
             log.info("a forbidden address was not connected to", host=host, address=str(bad))
-            raise HopError(
-                "blocked",
-                f"{host} has no public address (see MICROSUB_ALLOW_PRIVATE_NETWORKS, or, in a program, "
-                "FetchSettings.allow_private_networks)",
-            )
+            raise _no_address("private" if literal is None else "blocked", host)
         if port in WEB_PORTS:
             return good[:_MOST_ATTEMPTS]
         strict = [address for address in good[:_MOST_ATTEMPTS] if not is_listed(address, self._allowed)]
@@ -337,19 +332,32 @@ class Guard:
         except (OSError, UnicodeError) as error:
             if isinstance(error, OSError) and out_of_descriptors(error):
                 raise nothing_left() from None
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise HopError("dns", f"the host name {host} can't be resolved: {reason}") from None
+            if isinstance(error, OSError) and error.errno == socket.EAI_AGAIN:
+                raise HopError("dns", f"the host name {host} can't be resolved: {error.strerror}") from None
+            raise _no_address("dns", host) from None
         finally:
             looking.add_done_callback(_seen)
         found = [address for address in map(parse_address, texts) if address is not None]
         if not found:
-            raise HopError("dns", f"the host name {host} has no address")
+            raise _no_address("dns", host)
         return found
 
     def _leave(self, asker: str) -> None:
         self._looked_up[asker] -= 1
         if not self._looked_up[asker]:
             del self._looked_up[asker]
+
+
+def _no_address(reason: Reason, host: str) -> HopError:
+    """The same words for a name that nobody knows and one that leads inside.
+
+    They are shown to the user who gave the URL, who must not learn which names there are.
+    """
+    return HopError(
+        reason,
+        f"{host} has no public address (for private ones see MICROSUB_ALLOW_PRIVATE_NETWORKS, or, in a program, "
+        "FetchSettings.allow_private_networks)",
+    )
 
 
 def _seen(looking: asyncio.Future[Sequence[str]]) -> None:

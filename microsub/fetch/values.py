@@ -31,6 +31,7 @@ Reason = Literal[
     "dns",
     "tls",
     "blocked",
+    "private",
     "too_large",
     "redirects",
     "http",
@@ -44,6 +45,7 @@ Reason = Literal[
 ]
 """What stands between an address and its document. Two say nothing of the host, because no request was sent:
 `local`, this process has no file descriptor left; `busy`, the share of the host, or of who asks, is used up.
+`private`: a name leads to addresses that aren't asked, which people are told as `dns`.
 """
 REASONS: frozenset[str] = frozenset(get_args(Reason))
 
@@ -159,7 +161,17 @@ class FetchFailed:
         """Whether asking again in an hour would come to the same: it is the address, not the day."""
         if self.status is not None and self.reason in {"http", "gone"}:
             return 400 <= self.status < 500 and self.status not in {408, 425, 429}
-        return self.reason in {"gone", "blocked", "too_large", "redirects", "encoding", "bad_url"}
+        return self.reason in {"gone", "blocked", "private", "too_large", "redirects", "encoding", "bad_url"}
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the settings of this process keep it from asking; another's may not."""
+        return self.reason in {"blocked", "private"}
+
+    @property
+    def told(self) -> Reason:
+        """The reason as people may read it: they don't learn which names there are inside."""
+        return "dns" if self.reason == "private" else self.reason
 
 
 FetchResult = Fetched | NotModified | FetchFailed

@@ -224,14 +224,14 @@ class Poller:
                 return left
             case FetchFailed(reason="gone"):
                 return await self._settle(due, Gone(reply.detail), {}, None)
-            case FetchFailed(reason="blocked") if self._on_refused is not None:
+            case FetchFailed(forbidden=True) if self._on_refused is not None:
                 return self._refused(due.feed, reply.detail)
             case FetchFailed(refused=True, retry_after=None) if left := await self._go_over(
                 due, instead_of_page(due.feed, feeds_by_address(due.feed.url))
             ):
                 return left
             case FetchFailed():
-                return await self._settle(due, Failed(reply.reason, reply.detail, reply.retry_after), {}, None)
+                return await self._settle(due, Failed(reply.told, reply.detail, reply.retry_after), {}, None)
             case NotModified():
                 fields = {"etag": reply.etag, "last_modified": reply.last_modified}
                 answer = FeedAnswered(max_age=reply.max_age, not_modified=True)
@@ -287,7 +287,7 @@ class Poller:
 
     async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
         """Follow the next of the feeds that a page named; None when it stays."""
-        if failure is not None and failure.reason == "blocked" and self._on_refused is not None:
+        if failure is not None and failure.forbidden and self._on_refused is not None:
             return None
         return await self._go_over(due, instead_of_failure(due.feed, failure))
 

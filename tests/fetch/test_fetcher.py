@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -188,8 +189,28 @@ async def test_odd_names_of_loopback(site: Publisher, host: str) -> None:
     """The system's resolver turns them into 127.0.0.1, and that is what is checked."""
     result = await Fetcher(FetchSettings()).fetch(FetchRequest(site.url("/", host)))
     assert isinstance(result, FetchFailed)
-    assert result.reason in {"blocked", "dns", "bad_url"}
+    assert result.told in {"dns", "bad_url"}
     assert site.asked == []
+
+
+async def test_names_inside_look_as_if_nobody_knew_them() -> None:
+    """Who gives an address learns by no answer which names there are: reason and words are the same."""
+
+    async def resolver(host: str, _port: int) -> list[str]:
+        if host == "inside.test":
+            return ["10.0.0.1"]
+        if host == "empty.test":
+            return []
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    client = Fetcher(FetchSettings(), resolver=resolver)
+    told = set()
+    for name in ("inside", "empty", "nobody"):
+        result = await client.fetch(FetchRequest(f"http://{name}.test/"))
+        assert isinstance(result, FetchFailed)
+        told.add((result.told, result.detail.replace(name, "")))
+    assert len(told) == 1
+    await client.aclose()
 
 
 @pytest.mark.parametrize("port", [22, 81, 6379, 9200])
@@ -408,7 +429,7 @@ async def test_an_outgoing_proxy(site: Publisher) -> None:
     for host in ("inside.test", "mixed.test"):
         refused = await client.fetch(FetchRequest(f"http://{host}/"))
         assert isinstance(refused, FetchFailed)
-        assert refused.reason == "blocked"
+        assert (refused.reason, refused.told) == ("private", "dns")
     assert len(site.asked) == 1
     assert looked_up == ["blog.test", "inside.test", "mixed.test"]
     through = await client.fetch(FetchRequest("https://blog.test/"))

@@ -46,7 +46,7 @@ class FileView:
 class PostView:
     """A post in somebody's timeline. Addresses are of the web, those of pictures ours; `body` is safe HTML.
 
-    `published` is Unix time, 0 for none; `is_cut`: the body goes on, on the post's own page, or behind that at its `url`.
+    `published` is Unix time, 0 for none; `is_cut`: the body goes on at the post's own page, or behind that at `url`.
     """
 
     id: str
