@@ -37,7 +37,7 @@ from microsub.timelines.following import Following
 from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
 from microsub.timelines.sync.live_events import Listeners
-from microsub.transfer import FeedLists
+from microsub.transfer import FeedLists, ListImports, UserExport
 from microsub.upkeep.figures import Figures
 from microsub.webmention.receiver import MentionReceiver
 
@@ -70,7 +70,8 @@ class Services:
 
     `clock` gives the Unix time in seconds; tests put their own there. `post_search` is missing where it is off.
     `changed` is called after a change of what backend.json declares, so that it is soon written back; it mustn't block.
-    `public_url` is the server's address as far as it is known; `topics` are those of the hub, missing where it isn't.
+    `name_instance` gives the name of this server's data. `public_url` is the server's address as far as it is known;
+    `topics` are those of the hub, missing where it isn't.
     `topics_changed` is called with a user who did something that may change their topics, and the time.
     """
 
@@ -85,6 +86,8 @@ class Services:
     rules: Rules
     search: Search
     feed_lists: FeedLists
+    list_imports: ListImports
+    user_export: UserExport
     health: Health
     figures: Figures
     posts: Posts
@@ -99,6 +102,7 @@ class Services:
     posting: Posting
     media: Media
     settings_of: SettingsOf
+    name_instance: Callable[[], Awaitable[str]]
     public_url: str = ""
     clock: Callable[[], float] = time.time
     post_search: PostSearch | None = None

@@ -144,7 +144,7 @@ async def user_export(settings: Settings, stores: Stores, user_name: str, file: 
     found = await stores.accounts.user(user_name)
     if found is None:
         fail(f"there is no user '{user_name}'")
-    lines = wiring.backend.user_export(stores).lines(found, await stores.applied.name_instance(), time.time())
+    lines = wiring.stores.user_export(stores).lines(found, await stores.applied.name_instance(), time.time())
     if file is None:
         async for line in lines:
             say(line.decode(), nl=False)

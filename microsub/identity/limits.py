@@ -77,6 +77,9 @@ LISTS_OF_USER = RateLimit("lists of feeds imported", "user", 10)
 LISTS_AT_ONCE = RateLimit("lists of feeds imported", "user", 1, AT_ONCE)
 LISTS_IN_ALL = RateLimit("lists of feeds imported", "all together", 4, AT_ONCE)
 """Each may be of 16 MiB, and is followed for up to a minute or two."""
+EXPORTS_OF_USER = RateLimit("exports of everything", "user", 4)
+EXPORTS_AT_ONCE = RateLimit("exports of everything", "user", 1, AT_ONCE)
+EXPORTS_IN_ALL = RateLimit("exports of everything", "all together", 4, AT_ONCE)
 LARGE_BODIES_OF_USER = RateLimit("bytes of large request bodies", "user", 16 * 1024 * 1024)
 """Those of multipart bodies count eight times. A thousand items to be marked are large in none but these: 1 MB."""
 SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from starlette.datastructures import Headers, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Scope
 
 from microsub.errors import (
@@ -42,9 +40,11 @@ from microsub.kit.http.params import (
     MAX_PAIRS,
     UNCHECKED_BODY,
     UNCHECKED_PARTS,
+    FormWithFiles,
     Params,
     RequestBody,
     collect,
+    form_with_files,
     is_multipart,
     missing,
     read_body,
@@ -104,18 +104,6 @@ class SourceAccess:
         """Raise PostingScopeMissing where the token has none of these."""
         if self.scopes.isdisjoint(scopes):
             raise PostingScopeMissing(scopes[0])
-
-
-@dataclass(frozen=True, slots=True)
-class FormWithFiles:
-    """A form as it was sent: its fields and files in their order."""
-
-    fields: tuple[tuple[str, str], ...] = ()
-    files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
-
-    def text(self, name: str) -> str | None:
-        """The one value of a field."""
-        return collect(pair for pair in self.fields if pair[0] == name).text(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,33 +366,12 @@ async def read_form(body: RequestBody) -> FormWithFiles:
     """The fields and files of a form; without a declared type it is urlencoded. Raises InvalidRequest."""
     kind = body.content_type.partition(";")[0].strip().lower()
     if is_multipart(body):
-        # In a thread, since ten megabytes take some tenths of a second to be taken apart.
-        return await asyncio.to_thread(lambda: asyncio.run(_multipart(body)))
+        return await form_with_files(body, MOST_FILES)
     if kind not in {"", "application/x-www-form-urlencoded", "text/plain"}:
         raise InvalidRequest(
             f"the Content-Type of the body can't be used: found '{shown(kind)}', expected JSON or a form"
         )
     return FormWithFiles(tuple(urlencoded(body.content.strip())))
-
-
-async def _multipart(body: RequestBody) -> FormWithFiles:
-    async def stream() -> AsyncGenerator[bytes, None]:
-        yield body.content
-
-    headers = Headers({"content-type": body.content_type[:1000]})
-    parser = MultiPartParser(headers, stream(), max_files=MOST_FILES, max_fields=MAX_PAIRS, max_part_size=MAX_BODY)
-    try:
-        form = await parser.parse()
-    except (MultiPartException, KeyError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"the body is not multipart/form-data as its Content-Type says: {error}") from None
-    fields, files = [], []
-    for name, value in form.multi_items():
-        if isinstance(value, UploadFile):
-            files.append((name.partition("[")[0], await value.read()))
-        elif value:
-            fields.append((name, value))
-    await form.close()
-    return FormWithFiles(tuple(fields), tuple(files))
 
 
 # --- /media and /posts -----------------------------------------------------------------------------------------------

@@ -11,18 +11,21 @@ from microsub.kit.http.pages import N_
 from microsub.reader.channels import pages as channels
 from microsub.reader.follow import pages as follow
 from microsub.reader.reading import actions, pages
+from microsub.reader.settings import lists, menu
 
-FOLDERS = tuple(Path(__file__).parent / name for name in ("reading", "follow", "channels"))
+FOLDERS = tuple(Path(__file__).parent / name for name in ("reading", "follow", "channels", "settings"))
 """Templates, static files and texts, see `kit.http.pages`."""
 
 NAVIGATION = (
     NavigationLink("/", N_("Reading")),
     NavigationLink(follow.FOLLOW, N_("Following")),
     NavigationLink(channels.CHANNELS, N_("Channels")),
+    NavigationLink(menu.SETTINGS, N_("Settings")),
 )
 """What stands in the head of all pages."""
 
 
 def reader_routes(site: PageSite) -> list[Route]:
     """Every route of the web interface."""
-    return [*pages.routes(site), *actions.routes(site), *follow.routes(site), *channels.routes(site)]
+    features = (pages, actions, follow, channels, menu, lists)
+    return [route for feature in features for route in feature.routes(site)]

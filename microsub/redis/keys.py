@@ -521,6 +521,13 @@ def undo(name: str) -> str:
     return f"user:{{{name}}}:undo"
 
 
+def list_import(name: str) -> str:
+    """String, JSON: the user's last import of a list of feeds on a page: how far it is, its report. Lifetime: an hour.
+    `transfer.list_imports`.
+    """
+    return f"user:{{{name}}}:list_import"
+
+
 def mentions(name: str) -> str:
     """Hash: id of a webmention (a digest of source and target) → JSON: source, target, its state, what the source says
     of itself. Permanent, 2,000 at most. `webmention.store`.
@@ -677,7 +684,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 """All keys that belong to one channel, for its deletion."""
 
 USER_KEYS: tuple[Callable[[str], str], ...] = (
-    *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, live_events),
+    *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, list_import, live_events),
     *(mentions, mentions_waiting, mentions_by_time),
     *(media, outputs, output_addresses, sources, tokens, undo, user),
 )

@@ -2,6 +2,7 @@
 
 FeedLists       OPML in and out                 UserExport, UserImport    all that is a user's, as JSON lines
 OtherReaders    files of other readers          ImportReport              what an import did, for people and as JSON
+ListImports     lists of feeds that come in while somebody watches
 api             /opml, for apps with a token
 """
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from microsub.transfer.feed_lists import FeedLists as FeedLists
     from microsub.transfer.feed_lists import ListReport as ListReport
     from microsub.transfer.feed_lists import adapted as adapted
+    from microsub.transfer.list_imports import ListImport as ListImport
+    from microsub.transfer.list_imports import ListImports as ListImports
     from microsub.transfer.other_readers import BroughtReport as BroughtReport
     from microsub.transfer.other_readers import OtherReaders as OtherReaders
     from microsub.transfer.outlines import MOST_BYTES as MOST_BYTES
@@ -28,6 +31,8 @@ __getattr__ = late_names(
         "FeedLists": "feed_lists",
         "ListReport": "feed_lists",
         "adapted": "feed_lists",
+        "ListImport": "list_imports",
+        "ListImports": "list_imports",
         "BroughtReport": "other_readers",
         "OtherReaders": "other_readers",
         "MOST_BYTES": "outlines",

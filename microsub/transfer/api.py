@@ -7,8 +7,6 @@ endpoint. Addresses go out without their passwords and keys, as in the list of f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import orjson
 from starlette.types import Scope
 
@@ -19,14 +17,11 @@ from microsub.errors import (
     ParseError,
     ParsingStopped,
     TooLarge,
-    TooManyRequests,
 )
 from microsub.fetch import asking_for
 from microsub.identity.api import RequestCredentials
-from microsub.identity.limits import LISTS_AT_ONCE, LISTS_IN_ALL, LISTS_OF_USER
-from microsub.kit.http.params import Params, collect, read_body, urlencoded, wrong
+from microsub.kit.http.params import TRUTHS, Params, collect, read_body, urlencoded, wrong
 from microsub.kit.http.responses import CORS, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
-from microsub.kit.rate_limits import RateLimiter
 from microsub.model.reader import READ
 from microsub.surface import Services
 from microsub.transfer.feed_lists import LOOSE, adapted
@@ -36,7 +31,6 @@ PATH = "/opml"
 PATHS = (PATH, f"{PATH}/")
 
 _WRITING = ("follow", "channels")
-_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 _AS_LIST: list[Header] = [
     (b"content-type", b"text/x-opml; charset=utf-8"),
     (b"content-disposition", b'attachment; filename="feeds.opml"'),
@@ -53,7 +47,6 @@ class FeedListEndpoint(HttpEndpoint):
         super().__init__()
         self._services = services
         self._credentials = RequestCredentials(services.accounts, services.identity.verification)
-        self._limiter = RateLimiter()
 
     async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
         """See `HttpEndpoint`."""
@@ -77,13 +70,8 @@ class FeedListEndpoint(HttpEndpoint):
         return grant.user
 
     async def _import(self, exchange: HttpExchange, params: Params, user: str, now: float) -> bytes:
-        dry_run = _TRUTHS.get((params.text("dry_run") or "false").lower())
-        if dry_run is None:
-            raise wrong("dry_run", params.text("dry_run") or "", "'true' or 'false'")
-        loose = params.text("name") or LOOSE
-        if loose != adapted(loose):
-            raise wrong("name", loose, "a name that a channel can have")
-        give_back = self._admit(user)
+        dry_run, loose = _dry_run(params), _loose(params)
+        give_back = self._services.list_imports.admit(user)
         try:
             body = await read_body(exchange.scope, exchange.receive, MOST_BYTES)
             # The sender decides how long that takes: a token that has ended meanwhile does nothing.
@@ -103,11 +91,18 @@ class FeedListEndpoint(HttpEndpoint):
             self._services.changed()
         return orjson.dumps(report.as_dict())
 
-    def _admit(self, user: str) -> Callable[[], None]:
-        """Take a place among the imports that run; what gives it back. Raises TooManyRequests."""
-        limiter = self._limiter
-        if not (limiter.has_room(LISTS_AT_ONCE, user) and limiter.has_room(LISTS_IN_ALL)):
-            raise TooManyRequests("another list of feeds is being imported; try again when it is done", 10)
-        if not limiter.count(LISTS_OF_USER, user):
-            raise TooManyRequests(f"you may import {LISTS_OF_USER.most} lists a minute; wait a minute", 60)
-        return limiter.take([(LISTS_AT_ONCE, user), (LISTS_IN_ALL, "")])
+
+def _dry_run(params: Params) -> bool:
+    """Whether nothing is to be changed."""
+    text = params.text("dry_run") or "false"
+    if text.lower() not in TRUTHS:
+        raise wrong("dry_run", text, "'true' or 'false'")
+    return TRUTHS[text.lower()]
+
+
+def _loose(params: Params) -> str:
+    """The name of the channel for feeds in no folder."""
+    name = params.text("name") or LOOSE
+    if name != adapted(name):
+        raise wrong("name", name, "a name that a channel can have")
+    return name

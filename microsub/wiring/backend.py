@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `config check` needs none of it where there is no data
     from microsub.configuration.document import BackendDocument
     from microsub.configuration.sync import Configuration
     from microsub.identity.page_check.findings import PageReport
-    from microsub.transfer import BroughtReport, ImportReport, UserExport
+    from microsub.transfer import BroughtReport, ImportReport
     from microsub.wiring.stores import Stores
 
 log = structlog.get_logger(__name__)
@@ -245,14 +245,6 @@ async def examine(settings: Settings, address: str) -> PageReport:
             return await doctor.examine(address, here)
     finally:
         parser.close()
-
-
-def user_export(stores: Stores) -> UserExport:
-    """What writes all that is a user's."""
-    from microsub.transfer import UserExport
-
-    kept = (stores.channels, stores.rules, stores.feeds, stores.items, stores.outputs)
-    return UserExport(stores.redis, *kept, sources(stores))
 
 
 async def import_user(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.timelines.channels import Channels
     from microsub.timelines.following import Following
     from microsub.timelines.rules import Rules
-    from microsub.transfer import FeedLists
+    from microsub.transfer import FeedLists, UserExport
 
 log = structlog.get_logger(__name__)
 
@@ -181,6 +181,14 @@ def feed_lists(settings: Settings, stores: Stores, parser: ParsePool) -> FeedLis
 
     private = settings.allow_private_networks
     return FeedLists(stores.channels, stores.feeds, following(stores), parser, private)
+
+
+def user_export(stores: Stores) -> UserExport:
+    """What writes all that is a user's."""
+    from microsub.transfer import UserExport
+
+    kept = (stores.channels, stores.rules, stores.feeds, stores.items, stores.outputs)
+    return UserExport(stores.redis, *kept, sources(stores))
 
 
 async def unlimited(_user: str) -> int:

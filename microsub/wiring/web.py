@@ -52,7 +52,7 @@ from microsub.surface import IdentityServices, Services
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from microsub.timelines.sync.live_events import Listeners
-from microsub.transfer import FeedLists
+from microsub.transfer import FeedLists, ListImports
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
@@ -67,6 +67,7 @@ from microsub.wiring.stores import (
     output_contents,
     sources,
     tell_failure,
+    user_export,
 )
 from microsub.wiring.worker import can_search, figures, follower
 
@@ -96,8 +97,11 @@ async def open_app(
         reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
             lists = feed_lists(settings, stores, parser)
+            imports = ListImports(stores.redis, lists, identity.quotas, config.touched)
             images = Images(stores.redis, plain)
-            services = _services(settings, stores, reading, fetcher, parser, config, identity, lists, listeners, images)
+            services = _services(
+                settings, stores, reading, fetcher, parser, config, identity, lists, imports, listeners, images
+            )
             services = replace(services, token_use=used, public_url=settings.public_url)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _index(settings, stores) as index:
@@ -115,6 +119,7 @@ async def open_app(
                 yield create_app(services, base_url=settings.base_url, monitors=monitors), stop
         finally:
             stop()
+            await imports.aclose()
             identity.local.close()
             await reading.aclose()
             await used.aclose()
@@ -172,6 +177,7 @@ def _services(
     config: Configuration,
     identity: IdentityServices,
     lists: FeedLists,
+    imports: ListImports,
     listeners: Listeners,
     images: Images,
 ) -> Services:
@@ -188,6 +194,8 @@ def _services(
         rules=stores.rules,
         search=Search(fetcher, directory, parser),
         feed_lists=lists,
+        list_imports=imports,
+        user_export=user_export(stores),
         health=Health(stores.presence, lambda: config.status, _push_state(settings, stores)),
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
@@ -204,6 +212,7 @@ def _services(
         posting=Posting(stores.redis, stores.feeds, stores.items, ingest(stores), parser, post_store(stores).delete),
         media=Media(stores.redis),
         settings_of=stores.in_force.of,
+        name_instance=stores.applied.name_instance,
         changed=config.touched,
     )
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
+from tests.browser.accessibility import DESK, violations
 from tests.browser.tab import Tab, tab
 from tests.browser.techniques import as_markup, techniques
 from tests.support.own_server import PASSWORD, enrolled
@@ -29,7 +29,6 @@ AT_ONCE = 6
 """Techniques in one post."""
 COUNT = 45
 LONG = f"<p>{'A long story. ' * 400}</p><p>The end of it.</p>"
-PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
 
 
 @dataclass
@@ -342,8 +341,6 @@ async def test_what_a_page_costs(browser: Browser, library: Library) -> None:
         assert await page.evaluate("window.shifts") < 0.01
 
 
-AXE = Path(__file__).parent / "axe" / "axe.min.js"
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 PATHS = ("/", "/channel/home?show=all", "/saved", "/search?q=post", "/display", "/account", "/connect")
 
 
@@ -351,15 +348,7 @@ async def test_axe_finds_nothing(browser: Browser, library: Library) -> None:
     """On each page, in both schemes, at a desk and on a telephone."""
     context = await browser.new_context(bypass_csp=True)
     page = await library.sign_in(Tab(context, await context.new_page()), "axe")
-    found = []
-    for scheme, size in (("light", DESK), ("dark", PHONE)):
-        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        await page.set_viewport_size(size)  # type: ignore[arg-type]
-        for path in PATHS:
-            await page.goto(library.url + path)
-            await page.add_script_tag(path=AXE)
-            result = await page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
-            found += [(scheme, path, one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]
+    found = await violations(page, library.url, PATHS)
     await context.close()
     assert found == []
 

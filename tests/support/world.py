@@ -85,12 +85,13 @@ from microsub.timelines.pages import ItemCache
 from microsub.timelines.reading import ReaderViews
 from microsub.timelines.sync.live_events import Listeners
 from microsub.transfer.feed_lists import FeedLists
+from microsub.transfer.list_imports import ListImports
 from microsub.upkeep.figures import Figures
 from microsub.upkeep.follow_repair import FollowRepair
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.webmention.verification import MentionVerifier
-from microsub.wiring.stores import Stores, following, hub_topics, output_contents, sources
+from microsub.wiring.stores import Stores, following, hub_topics, output_contents, sources, user_export
 from microsub.wiring.web import make_identity
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
@@ -495,6 +496,9 @@ class World(Stores):
             following=self.following,
             rules=self.rules,
             feed_lists=self.feed_lists,
+            list_imports=ListImports(self.redis, self.feed_lists, self.identity.quotas, clock=self.clock),
+            user_export=user_export(self),
+            name_instance=self.applied.name_instance,
             search=Search(self.web, Directory(self.feeds, lambda: self.settings), self.parser),
             health=Health(self.presence, push=partial(push_state, self.redis) if self.base_url else None),
             figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),

@@ -37,7 +37,16 @@ from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_p
 from microsub.identity.passwords import repeated_password
 from microsub.identity.store.sessions import SignedIn, SignedInPerson
 from microsub.kit.http.display import Display
-from microsub.kit.http.forms import FIELD, SentForm, check_form, cookie_value, form_token, new_secret, read_form
+from microsub.kit.http.forms import (
+    FIELD,
+    SentForm,
+    check_form,
+    cookie_value,
+    form_token,
+    new_secret,
+    read_form,
+    read_upload,
+)
 from microsub.kit.http.headers import PublicAddress, client_address, page_headers
 from microsub.kit.http.pages import Templates, preferred_language
 from microsub.surface import IdentityServices, Services
@@ -244,6 +253,18 @@ class PageVisit:
         browser = self._browser if self.had_browser else ""
         check_form(self.request, self.form, self.base, browser, self._session_id, self.request.url.path)
 
+    async def uploaded(self, name: str, most: int) -> bytes:
+        """The file in that field of a form, of at most `most` bytes, which is read now. For routes of `upload`.
+
+        Raises SignInNeeded, also where the session ended meanwhile, and RequestError as `check` does.
+        """
+        self.require_session()
+        self.form, file = await read_upload(self.request, name, most)
+        await self.look()
+        self.require_session()
+        self.check()
+        return file
+
     def require_session(self, **about: str) -> SignedIn:
         """Who is signed in. Raises SignInNeeded."""
         if self.session is None:
@@ -430,6 +451,20 @@ def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None =
 
     async def handle(visit: PageVisit) -> Response:
         visit.check()
+        return await handler(visit)
+
+    return Route(path, _endpoint(site, _corrected(handle, again), is_form=True), methods=["POST"])
+
+
+def upload(site: PageSite, path: str, handler: Handler, again: ShownAgain) -> Route:
+    """What a form with a file does, by POST; the handler reads it by `visit.uploaded`, once there is room for it."""
+    return Route(path, _endpoint(site, _corrected(handler, again)), methods=["POST"])
+
+
+def _corrected(handler: Handler, again: ShownAgain | None) -> Handler:
+    """The handler, and the page `again` where there is one for what people can correct."""
+
+    async def handle(visit: PageVisit) -> Response:
         try:
             return await handler(visit)
         except (ConfirmationNeeded, NotRecognised, InvalidRequest, SignInFailed, TooManyRequests) as problem:
@@ -437,7 +472,7 @@ def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None =
                 raise
             return await again(visit, problem)
 
-    return Route(path, _endpoint(site, handle, is_form=True), methods=["POST"])
+    return handle
 
 
 def is_form(route: Route) -> bool:

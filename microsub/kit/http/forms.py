@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from microsub.errors import Forbidden, InvalidRequest, TooLarge
 from microsub.kit.http.headers import origin
+from microsub.kit.http.params import form_with_files, is_multipart, read_body
 
 FIELD = "form_token"
 MAX_BODY = 1 << 16
@@ -59,6 +60,18 @@ async def read_form(request: Request) -> SentForm:
     except ValueError:
         raise InvalidRequest("the form can't be read: found other than UTF-8, or too many fields") from None
     return SentForm(pairs)
+
+
+async def read_upload(request: Request, name: str, most: int) -> tuple[SentForm, bytes]:
+    """The fields of a form with a file, and the file in the field `name`, of at most `most` bytes; empty for none.
+
+    Raises TooLarge, and InvalidRequest for anything else.
+    """
+    body = await read_body(request.scope, request.receive, most + MAX_BODY)
+    if not is_multipart(body):
+        raise InvalidRequest("a form with a file was expected, sent as multipart/form-data")
+    sent = await form_with_files(body, 1)
+    return SentForm(sent.fields), dict(sent.files).get(name, b"")
 
 
 def form_token(browser: str, session: str, path: str) -> str:

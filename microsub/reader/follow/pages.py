@@ -16,6 +16,7 @@ from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.reader.reading.pages import ChannelLink, links, reader_of, views
 from microsub.reader.reading.places import ITEM_ID
+from microsub.reader.settings.lists import LISTS
 
 FOLLOW, PREVIEW, UNFOLLOW = "/follow", "/follow/preview", "/follow/end"
 NEW = "+"
@@ -80,6 +81,7 @@ async def _found(visit: PageVisit, problem: RequestError | None = None) -> Respo
         followed=await _just_followed(visit, user),
         channels=await links(visit),
         bookmarklet=_bookmarklet(visit),
+        lists=LISTS,
     )
 
 

@@ -1,0 +1,1 @@
+"""What a user sets beside channels: lists of feeds, output feeds, mutes, sources, webmentions."""

@@ -1,0 +1,96 @@
+"""The pages on which lists of feeds come in, and on which they, or everything, are taken along."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from microsub.errors import NotFound, RequestError, TooManyRequests
+from microsub.identity.limits import EXPORTS_AT_ONCE, EXPORTS_IN_ALL, EXPORTS_OF_USER
+from microsub.identity.pages.visit import Handler, PageSite, PageVisit, page, upload
+from microsub.kit.http.headers import page_headers
+from microsub.kit.rate_limits import RateLimiter
+from microsub.reader.reading.pages import links, reader_of
+from microsub.reader.settings.menu import SETTINGS
+from microsub.transfer import MOST_BYTES
+
+LISTS = f"{SETTINGS}/lists"
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [
+        page(site, LISTS, _lists),
+        upload(site, LISTS, _import, _lists),
+        page(site, f"{LISTS}/feeds.opml", _export_list),
+        page(site, f"{LISTS}/everything.jsonl", _exporting(RateLimiter())),
+    ]
+
+
+async def _lists(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    """How far the last import is, what it has come to, and the field for another."""
+    user = await reader_of(visit)
+    latest = await visit.site.services.list_imports.latest(user)
+    return visit.page(
+        "lists.html",
+        problem=problem,
+        latest=latest,
+        is_stale=latest is not None and latest.is_stale(visit.now),
+        channels=await links(visit),
+    )
+
+
+async def _import(visit: PageVisit) -> Response:
+    user, imports = await reader_of(visit), visit.site.services.list_imports
+    with ExitStack() as place:
+        place.callback(imports.admit(user))
+        body = await visit.uploaded("list", MOST_BYTES)
+        await imports.begin(user, body, visit.now, place.pop_all().close)
+    return visit.go(LISTS)
+
+
+async def _export_list(visit: PageVisit) -> Response:
+    user = await reader_of(visit)
+    body = await visit.site.services.feed_lists.export(user, visit.now, masked=True)
+    return Response(body, headers=_as_file("text/x-opml; charset=utf-8", "feeds.opml"))
+
+
+def _exporting(limiter: RateLimiter) -> Handler:
+    """The handler that sends everything that is a user's, a few at the same time."""
+
+    async def export(visit: PageVisit) -> Response:
+        user, services = await reader_of(visit), visit.site.services
+        found = await services.accounts.user(user)
+        if found is None:
+            raise NotFound("There is no such account any more.")
+        lines = services.user_export.lines(found, await services.name_instance(), visit.now)
+        day = f"{datetime.fromtimestamp(visit.now, UTC):%Y-%m-%d}"
+        headers = _as_file("application/jsonl; charset=utf-8", f"{user}-{day}.jsonl")
+        return StreamingResponse(_whole(lines, _admit(limiter, user)), headers=headers)
+
+    return export
+
+
+def _admit(limiter: RateLimiter, user: str) -> Callable[[], None]:
+    """Take a place among the exports that are sent; what gives it back. Raises TooManyRequests."""
+    if not (limiter.has_room(EXPORTS_AT_ONCE, user) and limiter.has_room(EXPORTS_IN_ALL)):
+        raise TooManyRequests("Another export is being sent. Try again when it is done.", 10)
+    if not limiter.count(EXPORTS_OF_USER, user):
+        raise TooManyRequests(f"You may export everything {EXPORTS_OF_USER.most} times a minute. Wait a minute.", 60)
+    return limiter.take([(EXPORTS_AT_ONCE, user), (EXPORTS_IN_ALL, "")])
+
+
+async def _whole(lines: AsyncIterator[bytes], give_back: Callable[[], None]) -> AsyncIterator[bytes]:
+    try:
+        async for line in lines:
+            yield line
+    finally:
+        give_back()
+
+
+def _as_file(kind: str, name: str) -> dict[str, str]:
+    return {**page_headers(), "content-type": kind, "content-disposition": f'attachment; filename="{name}"'}

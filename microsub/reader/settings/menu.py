@@ -1,0 +1,33 @@
+"""The page that leads to all others on which somebody sets something."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.identity.pages.visit import NavigationLink, PageSite, PageVisit, page
+from microsub.kit.http.pages import N_
+from microsub.reader.reading.pages import DISPLAY, links, reader_of
+
+SETTINGS = "/settings"
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [page(site, SETTINGS, _menu)]
+
+
+async def _menu(visit: PageVisit) -> Response:
+    await reader_of(visit)
+    return visit.page("settings.html", entries=_ENTRIES, channels=await links(visit))
+
+
+_ENTRIES = (
+    (
+        NavigationLink(f"{SETTINGS}/lists", N_("Feeds in and out")),
+        N_("Bring lists of feeds, take them or everything along."),
+    ),
+    (NavigationLink(DISPLAY, N_("Display and language")), N_("Colours, size of text, reading by scrolling.")),
+    (NavigationLink("/account", N_("Account")), N_("Apps, tokens, browsers, password and passkeys.")),
+)
+"""Each page with a line about it."""

@@ -1,0 +1,154 @@
+"""Imports of lists of feeds that go on by themselves: how far one is, and what it has come to, for an hour.
+
+One that its process didn't outlive stands still; the same list imported again finishes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+import orjson
+import structlog
+
+from microsub.errors import MicrosubError, ParseError, ParsingStopped, TooManyRequests
+from microsub.fetch import asking_for
+from microsub.identity.limits import LISTS_AT_ONCE, LISTS_IN_ALL, LISTS_OF_USER
+from microsub.kit.rate_limits import RateLimiter
+from microsub.redis import keys
+from microsub.redis.replies import reading
+from microsub.transfer.feed_lists import ListedChannel, ListReport
+from microsub.transfer.outlines import ListProblem
+
+if TYPE_CHECKING:
+    from microsub.identity.quotas import UserQuotas
+    from microsub.redis.protocol import Redis
+    from microsub.transfer.feed_lists import FeedLists
+
+SECONDS = 3600
+STALE = 60.0
+"""Seconds without a word after which an import is taken to have ended with its process."""
+_EVERY = 100
+"""Feeds between two words of how far it is."""
+_AT_FIRST = 1.0
+"""Seconds in which most lists are done, so that nobody sees them on their way."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListImport:
+    """An import: `done` of `count` feeds; its `report`, or the `problem` that ended it. `at`: Unix time of the last
+    word.
+    """
+
+    at: float = 0.0
+    done: int = 0
+    count: int = 0
+    report: ListReport | None = None
+    problem: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.report is not None or bool(self.problem)
+
+    def is_stale(self, now: float) -> bool:
+        """Whether it broke off."""
+        return not self.is_over and now - self.at > STALE
+
+
+class ListImports:
+    """Imports lists, several at once. `changed` is called after each; `clock` gives Unix seconds."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        lists: FeedLists,
+        quotas: UserQuotas,
+        changed: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._redis = redis
+        self._lists = lists
+        self._quotas = quotas
+        self._changed = changed
+        self._clock = clock
+        self._limiter = RateLimiter()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def admit(self, user: str) -> Callable[[], None]:
+        """Take a place among the imports that run; what gives it back. Raises TooManyRequests."""
+        limiter = self._limiter
+        if not (limiter.has_room(LISTS_AT_ONCE, user) and limiter.has_room(LISTS_IN_ALL)):
+            raise TooManyRequests("another list of feeds is being imported; try again when it is done", 10)
+        if not limiter.count(LISTS_OF_USER, user):
+            raise TooManyRequests(f"you may import {LISTS_OF_USER.most} lists a minute; wait a minute", 60)
+        return limiter.take([(LISTS_AT_ONCE, user), (LISTS_IN_ALL, "")])
+
+    async def begin(self, user: str, body: bytes, now: float, give_back: Callable[[], None]) -> None:
+        """Import the list, which goes on when this returns, after a second at most; then `give_back` is called."""
+        await self._note(user, ListImport())
+        task = asyncio.create_task(self._run(user, body, now, give_back), name=f"list of {user}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.wait([task], timeout=_AT_FIRST)
+
+    async def latest(self, user: str) -> ListImport | None:
+        """The user's last import, for an hour."""
+        key = keys.list_import(user)
+        found = await self._redis.command("GET", key)
+        if found is None:
+            return None
+        with reading(key):
+            return _import(orjson.loads(found))
+
+    async def aclose(self) -> None:
+        """End what is under way."""
+        running = [*self._running]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _run(self, user: str, body: bytes, now: float, give_back: Callable[[], None]) -> None:
+        state = ListImport()
+        try:
+            state = await self._imported(user, body, now)
+        except (ParseError, ParsingStopped) as error:
+            state = replace(state, problem=f"the list can't be used: {error.detail}")
+        except MicrosubError:
+            log.exception("a list could not be imported", user=user)
+            state = replace(state, problem="the server failed; import the list again, which doubles nothing")
+        finally:
+            give_back()
+        await self._note(user, state)
+        self._changed()
+
+    async def _imported(self, user: str, body: bytes, now: float) -> ListImport:
+        said: set[asyncio.Task[None]] = set()
+
+        def progress(done: int, count: int) -> None:
+            if done // _EVERY > len(said):
+                said.add(asyncio.create_task(self._note(user, ListImport(done=done, count=count))))
+
+        quotas = await self._quotas.of(user)
+        with asking_for(f"user {user}"):
+            report = await self._lists.import_list(user, body, now, quotas=quotas, progress=progress)
+        await asyncio.gather(*said)
+        return ListImport(report=report)
+
+    async def _note(self, user: str, state: ListImport) -> None:
+        said = orjson.dumps(asdict(replace(state, at=self._clock())))
+        await self._redis.command("SET", keys.list_import(user), said, "EX", SECONDS)
+
+
+def _import(found: dict[str, object]) -> ListImport:
+    report = found.pop("report")
+    if not isinstance(report, dict):
+        return ListImport(**found)  # type: ignore[arg-type]
+    channels = [ListedChannel(**one) for one in report.pop("channels")]
+    problems = [ListProblem(**one) for one in report.pop("problems")]
+    return ListImport(**found, report=ListReport(**report, channels=channels, problems=problems))  # type: ignore[arg-type]

@@ -1,0 +1,31 @@
+"""What axe-core finds on pages, in both colour schemes, at a desk and on a telephone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from playwright.async_api import Page
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
+
+
+async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[str, str, str, str]]:
+    """Scheme, path, rule and markup of each. The page's context bypasses the policy, which lets no script of others in.
+
+    What is wider than a telephone counts too.
+    """
+    found = []
+    for scheme, size in (("light", DESK), ("dark", PHONE)):
+        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        await page.set_viewport_size(size)  # type: ignore[arg-type]
+        for path in paths:
+            await page.goto(url + path)
+            if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+                found.append((scheme, path, "wider than the screen", ""))
+            await page.add_script_tag(path=AXE)
+            result = await page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
+            found += [(scheme, path, one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]
+    return found

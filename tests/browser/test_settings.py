@@ -1,0 +1,98 @@
+"""People bring feeds along, pass posts on and keep things out in Chromium: by drag, by buttons, without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.browser.accessibility import violations
+from tests.browser.tab import Tab, tab
+from tests.support.own_server import PASSWORD, enrolled
+from tests.support.polling import dated, rss
+from tests.support.process import Installation, installation
+from tests.support.waiting import wait_until
+from tests.support.web import publisher
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+PEOPLE = ("bringer", "plain", "axe")
+PAGES = ("/settings", "/settings/lists", "/follow")
+LIST = "".join(f"<outline text='Feed {n}' xmlUrl='http://f{n}.invalid/feed'/>" for n in range(1, 41))
+OPML = (
+    f"<opml version='2.0'><body><outline text='Far'>{LIST}</outline><outline htmlUrl='http://a.invalid'/></body></opml>"
+)
+DROPPED = """(text) => {
+  const files = new DataTransfer();
+  files.items.add(new File([text], "feeds.opml", { type: "text/x-opml" }));
+  document.querySelector("[data-drop]").dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true }));
+}"""
+
+
+@dataclass
+class Server:
+    """A running server at `url`, where everybody follows one blog of five posts in `home`."""
+
+    own: Installation
+    url: str
+
+    async def sign_in(self, here: Tab, user: str, path: str) -> Page:
+        await here.page.goto(f"{self.url}/sign-in?next={path}")
+        await here.fill(who=user, password=PASSWORD)
+        await here.press("Sign in")
+        return here.page
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """The server as `microsub serve` starts it."""
+    async with publisher() as feeds:
+        address = feeds.serve_document("/feed", rss(dated(5)))
+        users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in PEOPLE}
+        settings = {"polling": {"host_interval": 0}}
+        async with installation(tmp_path_factory.mktemp("set"), {"users": users, "settings": settings}) as own:
+            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
+            await enrolled(own, url, *PEOPLE)
+            await wait_until(lambda: '"feed polled"' in own.log)
+            yield Server(own, url)
+
+
+async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Server) -> None:
+    """The page shows what came of it, without being loaded again."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "bringer", "/follow")
+        async with page.expect_navigation():
+            await page.evaluate(DROPPED, OPML)
+        await page.get_by_role("heading", name="You follow 40 new feeds").wait_for()
+        assert "1 line could not be taken over" in await here.text()
+        async with page.expect_download() as download:
+            await page.get_by_role("link", name="Your feeds as OPML").click()
+        assert "http://f40.invalid/feed" in (await (await download.value).path()).read_text()
+
+
+async def test_without_scripts(browser: Browser, server: Server) -> None:
+    """A list comes in by the field."""
+    async with tab(browser, scripts=False) as here:
+        page = await server.sign_in(here, "plain", "/settings")
+        await page.get_by_role("link", name="Feeds in and out").click()
+        file = {"name": "feeds.opml", "mimeType": "text/x-opml", "buffer": OPML.encode()}
+        await page.get_by_label("A list of feeds").set_input_files(file)  # type: ignore[arg-type]
+        await here.press("Import")
+
+        async def is_over() -> bool:
+            await page.reload()
+            return "You follow 40 new feeds" in await here.text()
+
+        await wait_until(is_over)
+
+
+async def test_axe_finds_nothing(browser: Browser, server: Server) -> None:
+    """On each page, in both schemes, at a desk and on a telephone."""
+    context = await browser.new_context(bypass_csp=True)
+    page = await server.sign_in(Tab(context, await context.new_page()), "axe", "/settings")
+    found = await violations(page, server.url, PAGES)
+    await context.close()
+    assert found == []

@@ -1,0 +1,120 @@
+"""Lists of feeds, and everything else, in and out on the pages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+
+from microsub.transfer.list_imports import STALE
+from microsub.transfer.outlines import MOST_BYTES
+from tests.reader.conftest import ReadingVisitor
+from tests.support.readers import FEED
+from tests.support.visitor import Shown, fields_of
+from tests.support.waiting import wait_until
+
+LISTS = "/settings/lists"
+LIST = b"""<opml version="2.0"><body><outline text="Far">
+<outline text="One" xmlUrl="https://one.example/feed"/>
+<outline text="Two" xmlUrl="https://two.example/feed"/></outline>
+<outline text="No &lt;b&gt;feed" htmlUrl="https://three.example/"/></body></opml>"""
+
+
+async def send(ann: ReadingVisitor, body: bytes, path: str = LISTS, **fields: str) -> httpx.Response:
+    """Choose this file in the page's form, and press the button."""
+    form = fields_of((await ann.get(path)).form(LISTS)) | fields
+    files = {"list": ("feeds.opml", body, "text/x-opml")}
+    headers = {"origin": ann.browser.origin, "sec-fetch-site": "same-origin"}
+    return await ann.browser.client.post(LISTS, data=form, files=files, headers=headers)
+
+
+async def over(ann: ReadingVisitor) -> Shown:
+    """The page, once the import is over."""
+
+    async def is_over() -> bool:
+        return "data-running" not in (await ann.get(LISTS)).response.text
+
+    await wait_until(is_over)
+    return await ann.get(LISTS)
+
+
+async def followed(ann: ReadingVisitor, channel: str) -> list[str]:
+    return [one["url"] for one in (await ann.reader.get(action="follow", channel=channel))["items"]]
+
+
+async def test_a_list_comes_in_from_the_follow_page(ann: ReadingVisitor) -> None:
+    """The page says what was followed, what was there, and which line could not be taken over; twice is once."""
+    sent = await send(ann, LIST, "/follow")
+    assert (sent.status_code, sent.headers["location"]) == (303, LISTS)
+    page = await over(ann)
+    assert "You follow 2 new feeds" in page.text
+    assert "1 line could not be taken over" in page.text
+    assert "Line 4: No <b>feed" in page.text
+    assert await followed(ann, "far") == ["https://one.example/feed", "https://two.example/feed"]
+    await send(ann, LIST)
+    assert "2 feeds were there already." in (await over(ann)).text
+
+
+async def test_what_is_no_list_is_said(ann: ReadingVisitor) -> None:
+    """On the page, and nothing has changed."""
+    for body in (b"", b"<html>no list", b"<!DOCTYPE a [<!ENTITY b 'c'>]><opml/>"):
+        await send(ann, body)
+        assert "The list can't be used" in (await over(ann)).text
+    names = [one["name"] for one in (await ann.reader.get(action="channels"))["channels"]]
+    assert names == ["Notifications", "Home", "Later", "Saved"]
+
+
+async def test_an_import_that_broke_off_is_named(ann: ReadingVisitor) -> None:
+    """While one is under way the page says how far it is; after a minute without a word, what to do."""
+    imports = ann.server.services.list_imports
+    stays = ann.server.feed_lists.import_list
+    try:
+        ann.server.feed_lists.import_list = _never  # type: ignore[method-assign, assignment]
+        await send(ann, LIST)
+    finally:
+        ann.server.feed_lists.import_list = stays  # type: ignore[method-assign]
+    assert "The list is being imported" in (await ann.get(LISTS)).text
+    busy = await send(ann, LIST)
+    assert (busy.status_code, "is being imported; try again" in busy.text) == (429, True)
+    await imports.aclose()
+    ann.server.clock.advance(STALE + 1)
+    assert "The import broke off." in (await ann.get(LISTS)).text
+    await send(ann, LIST)
+    assert "You follow 2 new feeds" in (await over(ann)).text
+
+
+async def _never(*_: object, **__: object) -> None:
+
+    await asyncio.Event().wait()
+
+
+async def test_who_may_send_a_list(ann: ReadingVisitor) -> None:
+    """Who is signed in, by our own form, and no more than a list may have; else nothing is imported."""
+    forged = await send(ann, LIST, form_token="0.0")
+    assert forged.status_code == 403
+    large = await send(ann, b"x" * (MOST_BYTES + (1 << 17)))
+    assert large.status_code == 413
+    plain = await ann.browser.post(LISTS, fields_of((await ann.get(LISTS)).form(LISTS)))
+    assert (plain.status, "a form with a file was expected" in plain.text.lower()) == (400, True)
+    headers = {"origin": ann.browser.origin, "sec-fetch-site": "same-origin"}
+    ann.browser.client.cookies.clear()
+    stranger = await ann.browser.client.post(LISTS, files={"list": ("l", LIST)}, headers=headers)
+    assert stranger.headers["location"].startswith("/sign-in")
+    assert await followed(ann, "home") == [FEED]
+    assert await ann.server.services.list_imports.latest("ann") is None
+
+
+async def test_lists_and_everything_go_out(ann: ReadingVisitor) -> None:
+    """As files; the list comes back as it was."""
+    await ann.publish("a")
+    listed = await ann.get(f"{LISTS}/feeds.opml")
+    assert listed.response.headers["content-disposition"] == 'attachment; filename="feeds.opml"'
+    assert FEED in listed.response.text
+    whole = await ann.get(f"{LISTS}/everything.jsonl")
+    assert whole.response.headers["content-disposition"].startswith('attachment; filename="ann-')
+    lines = whole.response.text.splitlines()
+    assert json.loads(lines[-1])["lines"] == len(lines)
+    for _ in range(3):
+        assert (await ann.get(f"{LISTS}/everything.jsonl")).status == 200
+    assert (await ann.get(f"{LISTS}/everything.jsonl")).status == 429
