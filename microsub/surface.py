@@ -20,7 +20,7 @@ from microsub.identity.quotas import UserQuotas
 from microsub.identity.sign_in import SignInClient
 from microsub.identity.store.accounts import Accounts, ActivityNotes, ServiceTokens
 from microsub.identity.store.sessions import Sessions
-from microsub.library.reading import Posts
+from microsub.library.posts import Posts
 from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.micropub.sources import Sources
@@ -34,9 +34,9 @@ from microsub.redis.protocol import Redis
 from microsub.search import PostSearch
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
-from microsub.timelines.reading import ReaderViews
 from microsub.timelines.rules import Rules
 from microsub.timelines.sync.live_events import Listeners
+from microsub.timelines.views import ReaderViews
 from microsub.transfer import FeedLists, ListImports, UserExport
 from microsub.upkeep.figures import Figures
 from microsub.webmention.receiver import MentionReceiver

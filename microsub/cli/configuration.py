@@ -20,7 +20,7 @@ from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendReport
-    from microsub.ekster.importing import OldFile
+    from microsub.ekster.imports import OldFile
     from microsub.transfer import ImportReport
 
 
@@ -161,7 +161,7 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
     Example: microsub import ekster --backend old.json --redis redis://localhost:6379/0 --user alice --dry-run
     """
 
-    from microsub.ekster.importing import read_old
+    from microsub.ekster.imports import read_old
 
     async def work(old: OldFile) -> ImportReport:
         async with wiring.stores.open_stores(settings, create=True) as stores:

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 import httpx
 
 from microsub.conformance.client import Client, Trail
-from microsub.conformance.library import publish
-from microsub.conformance.publisher import FeedServer
 from microsub.conformance.requirement import Need, Requirement
+from microsub.conformance.site.library import publish
+from microsub.conformance.site.publisher import FeedServer
 from microsub.conformance.verdict import Result, Skip, Unready, Violation, shorten
 from microsub.conformance.world import Surroundings, World
 

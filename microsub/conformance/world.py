@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import httpx
 
-from microsub.conformance.blogs import SampleBlog
 from microsub.conformance.client import Client
-from microsub.conformance.library import Library
-from microsub.conformance.publisher import FeedServer
+from microsub.conformance.site.blogs import SampleBlog
+from microsub.conformance.site.library import Library
+from microsub.conformance.site.publisher import FeedServer
 from microsub.conformance.timeline import Item, ids, unread_ids, walk
 from microsub.conformance.verdict import Skip, Unready, Violation, expect
 

@@ -46,7 +46,7 @@ MAX_PATHS = 9
 """How many usual places of feeds are tried on a site whose page names none."""
 
 MAX_TRIED = 3
-"""How many of the feeds that a page names a preview tries; a follow tries as many (`polling.moving`)."""
+"""How many of the feeds that a page names a preview tries; a follow tries as many (`polling.move`)."""
 
 log = structlog.get_logger(__name__)
 

@@ -21,7 +21,7 @@ from microsub.kit.http.headers import bearer
 from microsub.kit.http.params import Params, collect, empty_names, missing, urlencoded, wrong
 from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
 from microsub.kit.urls import mask_credentials, redacted
-from microsub.library.reading import NEWEST, Post, Posts, is_id
+from microsub.library.posts import NEWEST, Post, Posts, is_id
 from microsub.library.saved import dumps
 from microsub.model.plaintext import shown
 from microsub.model.reader import Cursor

@@ -25,7 +25,7 @@ from microsub.feeds.events import Event, Events, describe
 from microsub.feeds.record import FeedRecord
 from microsub.kit.digests import short_digest
 from microsub.kit.urls import is_usable, mask_credentials, normalise_url
-from microsub.library.reading import (
+from microsub.library.posts import (
     EventPage,
     FeedPage,
     Post,

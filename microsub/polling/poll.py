@@ -26,7 +26,7 @@ from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchRe
 from microsub.kit.urls import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.notices import FeedMoved
-from microsub.polling.moving import instead_of_failure, instead_of_page
+from microsub.polling.move import instead_of_failure, instead_of_page
 from microsub.polling.plan import (
     Failed,
     FeedAnswered,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from microsub.model.jf2 import Feed
     from microsub.notices import Trouble
     from microsub.parsing.pool import ParsePool
-    from microsub.polling.moving import Mover
+    from microsub.polling.move import Mover
     from microsub.posts.entries import PostsRead
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items

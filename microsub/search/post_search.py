@@ -35,7 +35,7 @@ from microsub.search.replica import IndexReader
 from microsub.search.words import expression
 from microsub.timelines.channels import Channels
 from microsub.timelines.pages import ShownItems, item_ids, shown
-from microsub.timelines.reading import ReaderViews
+from microsub.timelines.views import ReaderViews
 
 DEPTHS = (200, 1000)
 """Matches that are looked at first, and then at a time, each in one round trip: mostly the first ones are enough."""

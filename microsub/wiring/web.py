@@ -35,7 +35,7 @@ from microsub.identity.store.credentials import AttemptCounts
 from microsub.identity.store.foreign import ForeignTokens
 from microsub.identity.store.sessions import PendingStore, Sessions
 from microsub.library.post_store import post_store
-from microsub.library.reading import Posts
+from microsub.library.posts import Posts
 from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.parsing.pool import ParsePool
@@ -50,8 +50,8 @@ from microsub.search import STANDING_BY, IndexFolder, IndexReader, PostSearch
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
 from microsub.timelines.pages import ItemCache
-from microsub.timelines.reading import ReaderViews
 from microsub.timelines.sync.live_events import Listeners
+from microsub.timelines.views import ReaderViews
 from microsub.transfer import FeedLists, ListImports
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore

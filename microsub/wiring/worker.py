@@ -32,7 +32,7 @@ from microsub.wiring.stores import (
 if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
     from microsub.check.command import Checking
     from microsub.delivery.delivery import Rebuilding
-    from microsub.ekster.importing import OldFile
+    from microsub.ekster.imports import OldFile
     from microsub.parsing.pool import ParsePool
     from microsub.polling.on_demand import PollReport
     from microsub.polling.poll import PollResult
@@ -80,7 +80,7 @@ async def open_worker(
     from microsub.delivery.stage import Stages
     from microsub.feeds.events import Events
     from microsub.notices import FeedTrouble
-    from microsub.polling.moving import Mover
+    from microsub.polling.move import Mover
     from microsub.polling.poll import Poller
     from microsub.polling.worker import Turn, Worker, worker_name
     from microsub.push.deliveries import STAGE, Deliveries
@@ -295,7 +295,7 @@ def _finding(settings: Settings, stores: Stores) -> Iterator[PostSearch | None]:
         return
     from microsub.search import IndexFolder, IndexReader, PostSearch
     from microsub.timelines.pages import ItemCache
-    from microsub.timelines.reading import ReaderViews
+    from microsub.timelines.views import ReaderViews
 
     index = IndexReader(IndexFolder(settings.index))
     reading = ReaderViews(stores.redis, stores.channels, stores.feeds, stores.items, ItemCache(stores.items, None, 0))
@@ -435,7 +435,7 @@ def follow_repair(stores: Stores) -> FollowRepair:
 
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
     """Import the older Go server's file and Redis for a user. Raises what `open_old` raises."""
-    from microsub.ekster.importing import Importing
+    from microsub.ekster.imports import Importing
     from microsub.ekster.store import open_old
     from microsub.parsing.pool import ParsePool
     from microsub.posts.imported import Imported

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from microsub.cli import running
+from microsub.cli.serving import running
 from microsub.kit.http import headers
 from microsub.settings import Network
 

@@ -17,7 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from microsub import wiring
-from microsub.cli import main, running, serving
+from microsub.cli import main, serving
+from microsub.cli.serving import running
 from microsub.errors import NotFound, Unauthorized
 from microsub.library.post_store import open_post_store
 from microsub.redis.embedded.server import start_embedded

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from microsub.cli import running, webport
+from microsub.cli.serving import running, webport
 from microsub.settings import Network
 from tests.support.waiting import PATIENCE, wait_until
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from microsub.delivery.delivery import Delivery
-from microsub.polling.moving import Mover
+from microsub.polling.move import Mover
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured

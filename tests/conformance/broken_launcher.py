@@ -59,15 +59,15 @@ def read_items_come_back() -> None:
 @variant("isolation.timeline", "isolation.global")
 def pages_of_another_user() -> None:
     """Every page is one of alice's."""
-    from microsub.timelines import reading
+    from microsub.timelines import views
 
-    read_page = reading.read_page
+    read_page = views.read_page
 
     async def of_alice(redis: Any, user: str, uid: str, query: Any, now: float, credential: Any, *rest: Any) -> Any:
         scope = (await read_page(redis, user, "global", query, now, credential, *rest))[0]
         return scope, (await read_page(redis, "alice", uid, query, now, None, *rest))[1]
 
-    reading.read_page = of_alice  # type: ignore[assignment]
+    views.read_page = of_alice  # type: ignore[assignment]
 
 
 @variant("channels.unread", "reading.count", "muting.count")
@@ -109,7 +109,8 @@ def main() -> None:
     """Patch, then run the command as always, but with the worker inside: one beside it wouldn't be broken."""
     VARIANTS[sys.argv.pop(1)][0]()
     from microsub.cli import main as command
-    from microsub.cli import running, serving
+    from microsub.cli import serving
+    from microsub.cli.serving import running
 
     serving.start = lambda settings, parts: running.start(settings, replace(parts, worker="inside"))
     command()

@@ -19,9 +19,9 @@ from click.testing import Result as Invoked
 from microsub.conformance.catalogue import REQUIREMENTS, pick
 from microsub.conformance.command import conformance
 from microsub.conformance.exchange import mask
-from microsub.conformance.publisher import FeedServer, PublishedDocument
 from microsub.conformance.report import exit_code
 from microsub.conformance.runner import CouldNotRun, Target, run
+from microsub.conformance.site.publisher import FeedServer, PublishedDocument
 from microsub.conformance.verdict import Result, Violation
 from tests.conformance.reference_server import Server, serving
 from tests.conformance.variants import CharsetAdded

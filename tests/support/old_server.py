@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from microsub.ekster.importing import OldFile, read_old
+from microsub.ekster.imports import OldFile, read_old
 from microsub.redis.protocol import Command, Redis
 
 BEGIN = 1_600_000_000

@@ -48,7 +48,7 @@ from microsub.identity.store.accounts import ServiceTokens
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.urls import host_of
 from microsub.library.post_store import post_store
-from microsub.library.reading import Posts
+from microsub.library.posts import Posts
 from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.micropub.sources import Sources
@@ -57,7 +57,7 @@ from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.notices import FeedTrouble, Notifications
 from microsub.outputs import OutputContents
 from microsub.parsing.pool import ParsePool
-from microsub.polling.moving import Mover
+from microsub.polling.move import Mover
 from microsub.polling.on_demand import PollNow
 from microsub.polling.poll import Poller, PollResult
 from microsub.polling.worker import Turn, Worker, worker_name
@@ -82,8 +82,8 @@ from microsub.surface import IdentityServices, Services
 from microsub.timelines.channels import Channels
 from microsub.timelines.following import Following
 from microsub.timelines.pages import ItemCache
-from microsub.timelines.reading import ReaderViews
 from microsub.timelines.sync.live_events import Listeners
+from microsub.timelines.views import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
 from microsub.transfer.list_imports import ListImports
 from microsub.upkeep.figures import Figures

@@ -16,7 +16,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.add import Behind
 from microsub.timelines.catching_up import MOST_ITEMS, CatchingUp
 from microsub.timelines.pages import ItemCache
-from microsub.timelines.reading import ReaderViews
+from microsub.timelines.views import ReaderViews
 from microsub.wiring.stores import output_contents
 from tests.support.posts import NOON
 from tests.support.readers import Reader, instance, posts

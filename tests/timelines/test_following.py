@@ -10,7 +10,7 @@ import pytest
 
 from microsub.delivery.delivery import Delivery
 from microsub.errors import StoreUnavailable
-from microsub.polling.moving import Mover
+from microsub.polling.move import Mover
 from microsub.timelines import following
 from microsub.timelines.channels.follows import Follows, in_turns
 from tests.support.posts import NOON

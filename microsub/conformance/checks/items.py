@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from microsub.conformance.checks.replies import nulls
+from microsub.conformance.checks.requests.replies import nulls
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import Item
 from microsub.conformance.verdict import Violation, expect, same

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from microsub.conformance.checks.items import instant
-from microsub.conformance.publisher import Visit
 from microsub.conformance.requirement import DESIGN, Chapter
+from microsub.conformance.site.publisher import Visit
 from microsub.conformance.timeline import Item, each_once, ids, unread_ids, urls
 from microsub.conformance.verdict import Violation, expect, same
 from microsub.conformance.world import World

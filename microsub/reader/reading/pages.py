@@ -26,8 +26,8 @@ from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.places import CHANNEL, HOME, ITEM_ID, POST, SEARCH, TimelinePlace
 from microsub.reader.reading.posts import PostForms, PostView
 from microsub.timelines.pages import shown
-from microsub.timelines.reading import feed_name
 from microsub.timelines.sync.live_events import Listeners, open_events
+from microsub.timelines.views import feed_name
 
 DISPLAY = "/display"
 NEWS, LIVE = "/news", "/live"

@@ -15,7 +15,7 @@ from microsub.surface import Services
 from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table, instant
 from microsub.timelines.channels import ChannelNames
-from microsub.timelines.reading import SourceCount
+from microsub.timelines.views import SourceCount
 
 _SETTINGS_PAGE = "/account"
 """The user's own page; none changes settings of channels."""

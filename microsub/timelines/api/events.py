@@ -4,7 +4,7 @@ Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; the names 
 reads. Counts are absolute, so an app that has missed some is right after the next one.
 
 A stream holds its place and nothing else: what has changed is read from Redis when it can be sent, so a client that
-doesn't read costs no more than its connection's buffers, and the web port ends it (`cli.webport`).
+doesn't read costs no more than its connection's buffers, and the web port ends it (`cli.serving.webport`).
 """
 
 from __future__ import annotations

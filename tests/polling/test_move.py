@@ -7,7 +7,7 @@ import pytest
 from microsub.discovery.links import FeedLink
 from microsub.feeds.record import FeedRecord
 from microsub.fetch import FetchFailed
-from microsub.polling.moving import instead_of_failure, instead_of_page
+from microsub.polling.move import instead_of_failure, instead_of_page
 
 LINK = FeedLink("https://blog.example/atom", "atom", None, None, None)
 PAGE = "https://blog.example/"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from microsub.ekster.importing import ChannelImport, Importing, ImportReport, read_old
+from microsub.ekster.imports import ChannelImport, Importing, ImportReport, read_old
 from microsub.ekster.store import OldDatabase
 from microsub.errors import ConfigError, InvalidRequest
 from microsub.model.reader import STANDING

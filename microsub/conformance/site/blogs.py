@@ -10,7 +10,7 @@ from email.utils import format_datetime
 from html import escape
 from typing import Any, Literal
 
-from microsub.conformance.publisher import PublishedDocument
+from microsub.conformance.site.publisher import PublishedDocument
 
 Format = Literal["rss", "atom", "json", "h-feed"]
 

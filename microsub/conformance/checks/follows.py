@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from microsub.conformance.blogs import Format
 from microsub.conformance.checks.items import instant
-from microsub.conformance.library import FORMATS
 from microsub.conformance.requirement import DESIGN, SPEC, Chapter, Check, client
+from microsub.conformance.site.blogs import Format
+from microsub.conformance.site.library import FORMATS
 from microsub.conformance.timeline import each_once, ids, unread_ids, urls
 from microsub.conformance.verdict import NO_HEADER, expect, same
 from microsub.conformance.world import World

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from microsub.conformance.blogs import Format, Person, SampleBlog, SamplePost
-from microsub.conformance.publisher import FeedServer, PublishedDocument
+from microsub.conformance.site.blogs import Format, Person, SampleBlog, SamplePost
+from microsub.conformance.site.publisher import FeedServer, PublishedDocument
 
 FORMATS: tuple[Format, ...] = ("rss", "atom", "json", "h-feed")
 TIED = 60

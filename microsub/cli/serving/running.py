@@ -29,7 +29,7 @@ import uvicorn
 from microsub import metrics, wiring
 from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
-from microsub.cli.webport import bounded, look_at_all
+from microsub.cli.serving.webport import bounded, look_at_all
 from microsub.configuration.sync import first
 from microsub.errors import MicrosubError
 from microsub.kit.urls import parts_of
@@ -326,7 +326,7 @@ class WorkerBeside:
         """Run one process to its end; its exit code."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "microsub.cli.running"),
+            *("-m", "microsub.cli.serving.running"),
             env=os.environ | self._variables,
             stdin=PIPE,
             stdout=DEVNULL,
