@@ -319,13 +319,13 @@ class Configuration:
         version = str(self._file.versions / name)
         if declarations(backend) == declarations(file):
             log.warning(
-                "backend.json says what it said in an earlier version; what apps changed since is undone",
+                "backend.json is an older version again; what apps have changed since is undone",
                 file=str(self.path),
                 version=version,
             )
             return last
         log.warning(
-            "backend.json was edited in an earlier version; what apps changed since stays",
+            "the edit of backend.json began from an older version; what apps have changed since is kept",
             file=str(self.path),
             version=version,
         )

@@ -121,7 +121,7 @@ class Search:
             trouble = f"no answer in time: the search took more than {SEARCH_SECONDS:g} seconds"
         except ParsingStopped as error:
             log.info("search found a document that can't be read", url=error.url, error=error.detail)
-            trouble = f"{error.detail}: {error.url}"
+            trouble = f"{error.detail} ({error.url})"
         listed = [] if "://" in query else [_link(feed) for feed in await self._directory.find(query, now)]
         return SearchAnswer(listed, None if listed else trouble)
 
@@ -268,7 +268,7 @@ def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:
     if not failed or len(failed) < len(failures):
         return None
     told = next((failure for failure in reversed(failed) if failure.status is not None), failed[-1])
-    return f"{mask_credentials(told.url)}: {told.detail}"
+    return f"{told.detail} ({mask_credentials(told.url)})"
 
 
 def _link(feed: ListedFeed) -> FeedLink:

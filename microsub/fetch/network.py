@@ -355,8 +355,8 @@ def _no_address(reason: Reason, host: str) -> HopError:
     """
     return HopError(
         reason,
-        f"{host} has no public address (for private ones see MICROSUB_ALLOW_PRIVATE_NETWORKS, or, in a program, "
-        "FetchSettings.allow_private_networks)",
+        f"{host} isn't known, or has no public address (to allow a private network, list it in "
+        "MICROSUB_ALLOW_PRIVATE_NETWORKS; in a program, in FetchSettings.allow_private_networks)",
     )
 
 

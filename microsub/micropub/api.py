@@ -87,7 +87,6 @@ _SHARED: list[Header] = [
     (b"x-robots-tag", b"noindex"),
     *CORS,
 ]
-_EXPOSED: Header = (b"access-control-expose-headers", b"Location, WWW-Authenticate, Retry-After, X-Request-Id")
 _POST_TYPES = ("note", "article", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "rsvp", "event")
 
 Reply = HttpReply | bytes
@@ -319,7 +318,7 @@ def _whole(item: PostedItem) -> Mapping[str, Any]:
 
 def _created(address: str) -> HttpReply:
     """That something is at an address now, which some clients read in the body."""
-    return HttpReply(orjson.dumps({"url": address}), [*JSON, _EXPOSED, (b"location", address.encode())], 201)
+    return HttpReply(orjson.dumps({"url": address}), [*JSON, (b"location", address.encode())], 201)
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------------

@@ -55,7 +55,9 @@ async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -
 
 async def test_what_can_not_be_found_or_followed_is_said(ann: ReadingVisitor) -> None:
     """On the same page, with what was typed still there."""
-    assert "No feed was found." in (await ann.get("/follow?q=https://absent.example/")).text
+    absent = (await ann.get("/follow?q=https://absent.example/")).text
+    assert "No feed was found." in absent
+    assert "look for such a link" not in absent  # there is no site
     refused = await ann.get("/follow?q=ftp://files.example/feed")
     assert (refused.status, "'query' can't be used" in refused.text) == (400, True)
     page = await ann.get("/follow")

@@ -14,7 +14,7 @@ from microsub.model.jf2 import Card, Content, Enclosure, Entry
 from microsub.reader.reading.posts import PostForms, PostView
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
-from tests.support.readers import OTHER, posts
+from tests.support.readers import FEED, OTHER, posts
 from tests.support.visitor import Visitor
 
 
@@ -47,6 +47,16 @@ async def test_unread_and_all(ann: ReadingVisitor) -> None:
     assert await ann.titles("/channel/home?show=all") == ["b", "a"]
     await ann.mark_all(await ann.get("/channel/home"))
     assert "You have read everything." in (await ann.get("/channel/home")).text
+
+
+async def test_an_empty_page_says_what_is_missing(ann: ReadingVisitor) -> None:
+    """Posts of what is followed, or feeds: then there is the field in which one looks for some."""
+    assert "There are no posts yet." in (await ann.get("/channel/home")).text
+    assert "who replies to your pages" in (await ann.get("/channel/notifications")).text
+    await ann.reader.post(action="unfollow", channel="home", url=FEED)
+    page = await ann.get("/")
+    assert "You follow nothing yet." in page.text
+    assert page.tree.css_first("form[action='/follow'] input[name=q]") is not None
 
 
 async def test_every_place_has_an_address(ann: ReadingVisitor) -> None:

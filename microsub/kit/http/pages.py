@@ -136,8 +136,10 @@ def iso(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """A text with a capital letter and a full stop, where it has none."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
+    """A text with a capital letter and a full stop, where it has none. A host name at its beginning stays as it is."""
+    begins_with_name = "." in text.partition(" ")[0].rstrip(".")
+    begun = text if begins_with_name else text[:1].upper() + text[1:]
+    return begun + ("" if begun.endswith((".", "?", "!")) else ".")
 
 
 def preferred_language(accepted: str) -> str:

@@ -47,7 +47,7 @@ CORS: list[Header] = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", METHODS.encode()),
     (b"access-control-allow-headers", b"Authorization, Content-Type, Accept, Cache-Control, Last-Event-ID"),
-    (b"access-control-expose-headers", b"WWW-Authenticate, Retry-After, X-Request-Id"),
+    (b"access-control-expose-headers", b"Location, WWW-Authenticate, Retry-After, X-Request-Id"),
 ]
 PREFLIGHT: list[Header] = [*CORS, (b"access-control-max-age", b"86400"), (b"allow", METHODS.encode())]
 JSON: list[Header] = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *CORS]

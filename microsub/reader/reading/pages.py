@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from starlette.responses import Response, StreamingResponse
@@ -33,6 +33,8 @@ DISPLAY = "/display"
 NEWS, LIVE = "/news", "/live"
 _WEEK = 604_800
 _LIVE_SECONDS, _PING_SECONDS, _REST_SECONDS = 300.0, 15.0, 1.0
+Lack = Literal["", "unread", "posts", "feeds"]
+"""What is missing where a page is empty: posts that are unread, any posts, feeds that they could come from."""
 _MOST_NEW = 100
 """Posts that have come since a page was made, of which are counted no more."""
 
@@ -85,7 +87,13 @@ async def _timeline(visit: PageVisit, place: TimelinePlace, *, is_home: bool = F
     reply = orjson.loads(await visit.site.services.reading.page(user, place.uid, place.page_query(), visit.now))
     source = reply.get("source", {})
     return await _posts_page(
-        visit, place, reply, newest=await _newest(visit, place, reply), source=source, home=is_home
+        visit,
+        place,
+        reply,
+        newest=await _newest(visit, place, reply),
+        source=source,
+        home=is_home,
+        lack="" if reply["items"] else await _lack(visit, user, place),
     )
 
 
@@ -111,6 +119,7 @@ async def _posts_page(
     newest: str = "",
     source: dict[str, str] | None = None,
     home: bool = False,
+    lack: Lack = "",
     problem: RequestError | None = None,
 ) -> Response:
     user = visit.require_session().user
@@ -126,6 +135,7 @@ async def _posts_page(
         name=(source or {}).get("name") or named,
         source=source,
         home=home,
+        lack=lack,
         older=paging.get("after", ""),
         newer=paging.get("before", "") if place.before or place.after else "",
         top=paging.get("before", ""),
@@ -135,6 +145,15 @@ async def _posts_page(
         undo=await undo.find(visit.site.services.redis, user, visit.query.get("undo", "")),
         back=place.path,
     )
+
+
+async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
+    """What is missing where a page is empty."""
+    services = visit.site.services
+    everything = PageQuery(limit=1, source=place.source or None)
+    if (await services.reading.rows(user, place.uid, everything, visit.now)).rows:
+        return "unread"
+    return "posts" if any((await services.channels.all_subscriptions(user)).values()) else "feeds"
 
 
 async def _post(visit: PageVisit) -> Response:
