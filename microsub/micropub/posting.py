@@ -133,7 +133,7 @@ class Posting:
     async def update(self, source: Source, address: str, document: Mapping[str, Any], base: str) -> str:
         """Change a post as `document` says (`properties.updated`); its address."""
         feed = await self._feed(source)
-        token = self._token_in(feed, address)
+        token = await self._token_in(source, feed, address)
         async with leased_in_turn(self._redis, f"saving:{feed.id}"):
             before = await self._items.by_guid(feed.id, token)
             item = _item_of(before)
@@ -145,7 +145,7 @@ class Posting:
     async def delete(self, source: Source, address: str) -> None:
         """Delete a post everywhere; it can be restored for thirty days. One that is deleted is no error."""
         feed = await self._feed(source)
-        token = self._token_in(feed, address)
+        token = await self._token_in(source, feed, address)
         row = await self._items.by_guid(feed.id, token)
         item = _item_of(row)
         if row is not None and item is not None:
@@ -157,12 +157,9 @@ class Posting:
     async def undelete(self, source: Source, address: str, base: str) -> str:
         """Restore a deleted post, which gets another address; that of a post that is there."""
         feed = await self._feed(source)
-        token = self._token_in(feed, address)
+        token = await self._token_in(source, feed, address)
         if await self._items.by_guid(feed.id, token):
             return base + path_of(feed, token)
-        current = await self._restored(source, token)
-        if current != token:
-            return base + path_of(feed, current)
         kept = await self._redis.command("GET", _deleted(source, token))
         if kept is None:
             raise _unknown(address)
@@ -171,7 +168,7 @@ class Posting:
     async def item(self, source: Source, address: str) -> PostedItem:
         """What was sent, with all changes since."""
         feed = await self._feed(source)
-        item = _item_of(await self._items.by_guid(feed.id, self._token_in(feed, address)))
+        item = _item_of(await self._items.by_guid(feed.id, await self._token_in(source, feed, address)))
         if item is None:
             raise _unknown(address)
         return item
@@ -236,13 +233,12 @@ class Posting:
         version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
         await self._ingest.add(feed, [post], now, version)
 
-    @staticmethod
-    def _token_in(feed: FeedRecord, address: str) -> str:
-        """The token in the address of a post of that feed, whatever server it names. Raises InvalidRequest."""
+    async def _token_in(self, source: Source, feed: FeedRecord, address: str) -> str:
+        """The token of the post at any address that it has had, whatever server it names. Raises InvalidRequest."""
         found = _parted(address[address.find(f"{PATH}/") :] if f"{PATH}/" in address else "")
         if found is None or found[0] != feed.id:
             raise _unknown(address)
-        return found[1]
+        return await self._restored(source, found[1])
 
 
 def _to_store(entry: Entry, item: PostedItem, token: str, own: str, source: Source, now: float) -> ItemToStore:

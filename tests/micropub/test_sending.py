@@ -111,6 +111,22 @@ async def test_a_deleted_post_that_is_sent_again_is_there_again(sender: SourceCl
         await sender.send(204, data={"action": "delete", "url": second})
 
 
+async def test_a_post_is_restored_by_each_address_that_it_has_had(
+    sender: SourceClient, alice: Reader, server: World
+) -> None:
+    """Restored, deleted again and restored by its first address: it is there, and known by that address."""
+    first = await sender.note("here")
+    await sender.send(204, data={"action": "delete", "url": first})
+    second = await sender.post(data={"action": "undelete", "url": first})
+    await sender.send(204, data={"action": "delete", "url": second})
+    restored = await sender.post(data={"action": "undelete", "url": first})
+    assert (await server.client.get(restored)).status_code == 200
+    assert [item["url"] for item in await items(alice)] == [restored]
+    assert await sender.stored(first) == await sender.stored(restored)
+    await sender.send(204, data={"action": "delete", "url": first})
+    assert await items(alice) == []
+
+
 async def test_a_source_has_no_hold_on_anothers_posts(
     sender: SourceClient, server: World, alice: Reader, bob: Reader
 ) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import orjson
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive, Scope
@@ -314,7 +315,9 @@ async def _multipart(body: bytes, content_type: str, most: int = 10) -> FormWith
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
-    headers = Headers({"content-type": content_type})
+    # UTF-8 whatever charset is named: some decode to what nothing can store.
+    _, options = parse_options_header(content_type)
+    headers = Headers(raw=[(b"content-type", b'multipart/form-data; boundary="%b"' % options.get(b"boundary", b""))])
     parser = MultiPartParser(headers, stream(), max_files=most, max_fields=MAX_PAIRS, max_part_size=MAX_BODY)
     try:
         form = await parser.parse()
