@@ -12,6 +12,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from microsub.errors import TooManyRequests
+
 MINUTE = 60.0
 AT_ONCE = 0.0
 """As the time of a limit: what is under way at the same time is counted."""
@@ -93,6 +95,11 @@ class RateLimiter:
     def count(self, limit: RateLimit, subject: str = "", weight: int = 1) -> bool:
         """Count one more, or `weight`, for the subject; whether it is within the limit."""
         return self._window(limit).allows(subject, self._clock(), weight)
+
+    def require(self, limit: RateLimit, subject: str) -> None:
+        """Count one more for the subject. Raises TooManyRequests beyond the limit."""
+        if not self.count(limit, subject):
+            raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
 
     def has_room(self, limit: RateLimit, subject: str = "") -> bool:
         """Whether one more would be within the limit; nothing is counted."""

@@ -52,7 +52,7 @@ from microsub.kit.http.params import (
     wrong,
 )
 from microsub.kit.http.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
-from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
+from microsub.kit.rate_limits import RateLimiter, is_public, network_of
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.media import PATH as MEDIA
 from microsub.micropub.posting import PATH as POSTS
@@ -150,12 +150,7 @@ class MicropubServices:
         """Count a request of the source, and of its user. Raises TooManyRequests."""
         source = sender.source
         await self.services.identity.quotas.count(source.user, self.services.clock())
-        self.count(POSTS_OF_SOURCE, f"{source.user}/{source.id}")
-
-    def count(self, limit: RateLimit, subject: str) -> None:
-        """Count one more. Raises TooManyRequests."""
-        if not self.limits.count(limit, subject):
-            raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
+        self.limits.require(POSTS_OF_SOURCE, f"{source.user}/{source.id}")
 
     def admit(self, user: str) -> Callable[[], None]:
         """Take a place among the requests with files; what gives it back. Raises TooManyRequests."""
@@ -170,7 +165,7 @@ class MicropubServices:
             raise InvalidRequest("the file is empty")
         if len(data) > MOST_BYTES:
             raise InvalidRequest(f"the file is too large: expected at most {MOST_BYTES} bytes")
-        self.count(FILES_OF_USER, user)
+        self.limits.require(FILES_OF_USER, user)
         most = (await services.identity.quotas.of(user)).media or 0
         return self.base + await services.media.add(user, data, services.clock(), most)
 
@@ -479,7 +474,7 @@ class _Guesses:
         client = (scope.get("client") or ("",))[0]
         self._network = network_of(client)
         if is_public(client):
-            micropub.count(POSTED_OF_NETWORK, self._network)
+            micropub.limits.require(POSTED_OF_NETWORK, self._network)
 
     def __enter__(self) -> None:
         if not self._micropub.limits.has_room(POSTED_GUESSES_OF_NETWORK, self._network):

@@ -132,9 +132,11 @@ class MentionReceiver:
         return self._pages
 
     def _count(self, limit: RateLimit, subject: str) -> None:
-        if not self._limiter.count(limit, subject):
+        try:
+            self._limiter.require(limit, subject)
+        except TooManyRequests:
             WEBMENTIONS.labels("limited").inc()
-            raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
+            raise
 
 
 def check_pair(source: str, target: str) -> None:

@@ -118,6 +118,7 @@ async def test_stored_feeds_are_topics_where_the_admin_allows_it(redis: Redis) -
         assert b'"second"' in sent
         private = "https://blog.example/feed?token=abcdefgh12345678"
         await client.server.publish(private, *posts("secret"))
+        assert (await client.get(topic.replace("feed.json", "feed.jsonx"))).status_code == 404
         for url in (private, "https://nobody.example/feed", ""):
             assert (await client.server.client.get(f"{BASE}/topics/feed.json", params={"url": url})).status_code == 404
             assert (await client.ask(app.url, f"{BASE}/topics/feed.json?url={url}")).status_code == 404

@@ -76,6 +76,44 @@ async def test_pages_and_json_feeds_are_subscribed_too(push: Push) -> None:
     assert "two" in await push.shown()
 
 
+async def test_atom_feeds_are_subscribed_too(push: Push) -> None:
+    """4: an Atom feed names hub and topic in its own links."""
+    topic = push.site.url("/atom", "blog.test")
+    links = f'<link rel="hub" href="{push.hub.url}"/><link rel="self" href="{topic}"/>'
+    body = f'<feed xmlns="http://www.w3.org/2005/Atom"><title>A</title><id>urn:a</id>{links}</feed>'
+    push.site.serve_document("/atom", body.encode(), "application/atom+xml")
+    await push.poll(await push.it.follow(topic))
+    await push.look()
+    assert [form["hub.topic"] for form in push.hub.requests] == [topic]
+
+
+@pytest.mark.parametrize("status", ["302 Found", "301 Moved Permanently"])
+async def test_a_topic_that_redirects_is_subscribed_where_it_leads(push: Push, status: str) -> None:
+    """4: what the document behind the redirect names is hub and topic."""
+    push.site.serve("/old", lambda asked: asked.redirect("/feed", status))
+    push.publish()
+    await push.poll(await push.it.follow(push.site.url("/old", "blog.test")))
+    await push.look()
+    assert [form["hub.topic"] for form in push.hub.requests] == [push.topic]
+    assert await push.deliver(push.document("second")) == [202]
+    assert (await push.shown())[0] == "second"
+
+
+async def test_a_subscription_migrates_by_a_redirect(push: Push) -> None:
+    """6.1: a topic that leads elsewhere is subscribed there, and left here."""
+    feed = await push.subscribe()
+    new = push.site.url("/new", "blog.test")
+    push.site.serve("/feed", lambda asked: asked.redirect("/new", "301 Moved Permanently"))
+    push.site.serve_document("/new", push.hub.document(new, "first"))
+    await push.poll(feed)
+    await push.look()
+    await push.look()
+    assert [one.topic for one in push.hub.subscriptions.values()] == [new]
+    assert await push.hub.publish(new, push.hub.document(new, "second", "first")) == [202]
+    await push.it.stages.run_once()
+    assert (await push.shown())[0] == "second"
+
+
 async def test_each_request_has_a_callback_and_a_secret_of_its_own(push: Push) -> None:
     """5.1: unguessable, and unique for each subscription."""
     for name in ("a", "b", "c"):

@@ -46,7 +46,7 @@ from microsub.kit.digests import short_digest
 from microsub.kit.http.headers import PublicAddress, header
 from microsub.kit.http.params import collect, urlencoded
 from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply, client_left
-from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
+from microsub.kit.rate_limits import RateLimiter, is_public, network_of
 from microsub.outputs.store import Reservation
 from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
 from microsub.surface import Services
@@ -159,7 +159,7 @@ class OutputEndpoint(HttpEndpoint):
             raise MethodNotAllowed(scope["method"], METHODS)
         feed, form = await self._found(scope)
         subject = f"{feed.user}/{feed.name}"
-        self._count(OUTPUTS_OF_FEED, subject)
+        self._limits.require(OUTPUTS_OF_FEED, subject)
         places = [(OUTPUTS_SENT_OF_FEED, subject), (OUTPUTS_SENT_IN_ALL, "")]
         client = (scope.get("client") or ("",))[0]
         if is_public(client):
@@ -239,7 +239,7 @@ class OutputEndpoint(HttpEndpoint):
         client = (scope.get("client") or ("",))[0]
         network = network_of(client)
         if is_public(client):
-            self._count(OUTPUTS_OF_NETWORK, network)
+            self._limits.require(OUTPUTS_OF_NETWORK, network)
         try:
             address = OutputAddress.of(scope["path"])
             if address is None:
@@ -249,12 +249,8 @@ class OutputEndpoint(HttpEndpoint):
                 return await outputs.find(address.user, address.secret), address.form
             return await outputs.find_public(address.user, address.name), address.form
         except RequestError:
-            self._count(OUTPUT_GUESSES_OF_NETWORK, network)
+            self._limits.require(OUTPUT_GUESSES_OF_NETWORK, network)
             raise
-
-    def _count(self, limit: RateLimit, subject: str) -> None:
-        if not self._limits.count(limit, subject):
-            raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
 
     async def deliver(self, exchange: HttpExchange, send: Send, reply: HttpReply) -> None:
         """Send a reply; of one that is an impression, count it or give it back."""

@@ -24,7 +24,7 @@ from microsub.identity.limits import (
 from microsub.kit.digests import short_digest
 from microsub.kit.http.params import read_body, urlencoded
 from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
-from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
+from microsub.kit.rate_limits import RateLimiter, is_public, network_of
 from microsub.kit.urls import host_of
 from microsub.push.hub.store import HubStore, HubWork
 from microsub.push.hub.subscriptions import request_of
@@ -77,7 +77,7 @@ class HubEndpoint(HttpEndpoint):
             raise NotFound(_OFF)
         network = _network(exchange)
         if network is not None:
-            self._count(HUB_REQUESTS_OF_NETWORK, network)
+            self._limits.require(HUB_REQUESTS_OF_NETWORK, network)
         body = await read_body(scope, exchange.receive, LARGEST)
         if body.content_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
             raise InvalidRequest("the body can't be used: expected application/x-www-form-urlencoded")
@@ -93,7 +93,7 @@ class HubEndpoint(HttpEndpoint):
     async def _subscribe(self, topics: Topics, form: Mapping[str, str], network: str | None) -> tuple[int, str]:
         """Note what is asked, to be verified."""
         asked = request_of(form, secrets.token_hex(8))
-        self._count(HUB_REQUESTS_TO_HOST, host_of(asked.callback))
+        self._limits.require(HUB_REQUESTS_TO_HOST, host_of(asked.callback))
         topic = await self._found(topics, asked.topic, network)
         if asked.mode == "subscribe":
             await topics.refresh(topic)
@@ -112,7 +112,7 @@ class HubEndpoint(HttpEndpoint):
             raise InvalidRequest(f"expected 1 to {MOST_PUBLISHED} topics in 'hub.url' or 'hub.topic'")
         found = [await self._found(topics, url, network) for url in urls]
         for url in urls:
-            self._count(HUB_PUBLISHES_OF_TOPIC, url)
+            self._limits.require(HUB_PUBLISHES_OF_TOPIC, url)
         owners = await self._store.among_owners(list(dict.fromkeys(topic.owner for topic in found)))
         await self._work.note(dict.fromkeys(owners, self._clock()), sooner=True)
         return 202, "the topics will be looked at"
@@ -121,12 +121,9 @@ class HubEndpoint(HttpEndpoint):
         topic = await topics.find(url)
         if topic is None:
             if network is not None:
-                self._count(HUB_UNKNOWN_OF_NETWORK, network)
+                self._limits.require(HUB_UNKNOWN_OF_NETWORK, network)
             raise NotFound("that is no topic of this hub")
         return topic
-
-    def _count(self, limit: RateLimit, subject: str) -> None:
-        _count(self._limits, limit, subject)
 
 
 class TopicEndpoint(HttpEndpoint):
@@ -148,7 +145,7 @@ class TopicEndpoint(HttpEndpoint):
         if scope["method"] not in {"GET", "HEAD"}:
             raise MethodNotAllowed(scope["method"], "GET, HEAD")
         if (network := _network(exchange)) is not None:
-            _count(self._limits, TOPICS_OF_NETWORK, network)
+            self._limits.require(TOPICS_OF_NETWORK, network)
         query = scope["query_string"].decode("latin-1")
         topic = None if topics is None else await topics.find_at(scope["path"] + (f"?{query}" if query else ""))
         if topics is None or topic is None:
@@ -176,11 +173,6 @@ def _network(exchange: HttpExchange) -> str | None:
     """The network that asks; None for addresses that may be a proxy's."""
     client = (exchange.scope.get("client") or ("",))[0]
     return network_of(client) if is_public(client) else None
-
-
-def _count(limits: RateLimiter, limit: RateLimit, subject: str) -> None:
-    if not limits.count(limit, subject):
-        raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
 
 
 # --- the action `topics` ---

@@ -192,7 +192,7 @@ class Topics:
     async def find_at(self, place: str) -> Topic | None:
         """The same by path and query."""
         path, _, query = place.partition("?")
-        if path.startswith(f"{PATH}{_FEED}"):
+        if path == f"{PATH}{_FEED}":
             return await self._stored(query)
         if query:
             return None
