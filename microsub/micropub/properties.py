@@ -77,11 +77,15 @@ def of_form(pairs: Iterable[tuple[str, str]]) -> PostedItem:
 def _put(values: dict[str, Any], keys: Sequence[str], value: str) -> None:
     """Put a value where the keys behind its name say: a number or none is a place, any other a part of a value."""
     at, part = (keys[0], keys[1:]) if keys and (keys[0].isdigit() or not keys[0]) else ("", keys)
-    if part:
-        whole = values.setdefault(f"parts {at}", {})
-        whole[part[0]] = value
-    else:
+    if not part:
         values[at if at and at not in values else f"next {len(values)}"] = value
+        return
+    whole = values.setdefault(f"parts {at}", {})
+    for key in part[:-1]:
+        whole = whole.setdefault(key, {})
+        if not isinstance(whole, dict):  # a text has no parts
+            return
+    whole[part[-1]] = value
 
 
 def _members(values: Mapping[str, Any]) -> list[Any]:

@@ -157,6 +157,13 @@ async def test_the_page_of_a_post(sender: SourceClient, server: World) -> None:
     assert address.rpartition(".")[2] not in str((await server.client.get(address[:-1] + "!")).json())
 
 
+async def test_each_text_has_its_own_direction(sender: SourceClient, server: World) -> None:
+    """The first letter that has one decides it for the name, the summary and the content of a page."""
+    page = await server.client.get(await sender.note("שלום world", name="عنوان", summary="plain"))
+    for element in ('<h2 dir="auto">', '<p class="p-summary" dir="auto">', '<div class="e-content" dir="auto">'):
+        assert element in page.text
+
+
 async def test_the_latest_posts(sender: SourceClient) -> None:
     """`q=source` without an address lists them, the latest first."""
     first, second = await sender.note("one"), await sender.note("two")
@@ -295,6 +302,7 @@ def nested(depth: int) -> Any:
     [
         {"json": {"type": ["h-entry"], "properties": {f"p{n}": ["x"] for n in range(10_000)}}},
         {"data": {f"p{n}": "x" for n in range(9_000)}},
+        {"data": {f"x{'[y]' * 5_000}": "x"}},
         {"data": {f"p{n}": "x" for n in range(20_000)}},
         {"json": {"properties": {"category": ["x"] * 5_000}}},
         {"json": {"properties": {"x": [nested(60)]}}},

@@ -44,6 +44,14 @@ async def test_107_one_category_by_form(sender: SourceClient, alice: Reader) -> 
     assert (await items(alice))[0]["category"] == ["test1"]
 
 
+async def test_106_an_item_within_a_form(sender: SourceClient, alice: Reader) -> None:
+    """It is kept; a part of what is a text already is no error."""
+    fields = {"x-weight[type]": "h-measure", "x-weight[properties][num]": "70.64", "x-weight[properties][unit]": "kg"}
+    address = await sender.post(data={"summary": "Weighed", **fields, "x-weight[type][of]": "x"})
+    measure = {"type": "h-measure", "properties": {"num": "70.64", "unit": "kg"}}
+    assert (await sender.stored(address))["x-weight"] == [measure]
+
+
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 

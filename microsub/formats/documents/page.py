@@ -69,15 +69,15 @@ def _entry(entry: Entry) -> Iterator[str]:
     address, name = link(entry), escape(title(entry))
     heading = "p-name" if entry.name else ""
     if address:
-        yield f'<h2><a class="{f"{heading} u-url".strip()}" href="{escape(address)}">{name}</a></h2>'
+        yield f'<h2 dir="auto"><a class="{f"{heading} u-url".strip()}" href="{escape(address)}">{name}</a></h2>'
     else:
-        yield f'<h2 class="{heading}">{name}</h2>' if heading else f"<h2>{name}</h2>"
+        yield f'<h2 class="{heading}" dir="auto">{name}</h2>' if heading else f'<h2 dir="auto">{name}</h2>'
     yield f'<data class="u-uid" value="{escape(entry.guid or "")}"></data>'
     yield f"<p>{' · '.join(_byline(entry))}</p>"
     if entry.summary:
-        yield f'<p class="p-summary">{escape(entry.summary)}</p>'
+        yield f'<p class="p-summary" dir="auto">{escape(entry.summary)}</p>'
     if content := body(entry):
-        yield f'<div class="e-content">{content}</div>'
+        yield f'<div class="e-content" dir="auto">{content}</div>'
     if entry.featured:
         yield f'<p><a class="u-featured" href="{escape(entry.featured)}">Picture</a></p>'
     for target in entry.in_reply_to:
