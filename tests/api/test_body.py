@@ -62,7 +62,7 @@ async def test_broken_multipart_is_an_error_of_the_request(content_type: str) ->
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-7", "unicode_escape", "punycode", "undefined", "none such"])
 async def test_a_multipart_body_is_utf_8(charset: str) -> None:
-    """Whatever charset it names: some decode to half characters, which nothing can store, or fail in ways of their own."""
+    """Whatever charset it names: some decode to half characters, which nothing can store, or fail."""
     body = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="name"\r\n\r\n+2AA-\\ud800\r\n--{BOUNDARY}--'
     kind = f"multipart/form-data; boundary={BOUNDARY}; charset={charset}"
     assert await read(body.encode(), content_type=kind) == {"name": ["+2AA-\\ud800"]}
