@@ -17,7 +17,7 @@ from microsub.feeds.queue import HostLease
 from microsub.fetch import FetchLimits
 from microsub.polling.worker import GRACE_SECONDS, HAND_BACK_SECONDS, STAGES_END_SECONDS, Worker
 from microsub.redis.protocol import Redis
-from tests.support.polling import FAST, World, dated, rss, world
+from tests.support.polling import FAST, World, dated, next_time, rss, world
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, Publisher, publisher
 
@@ -214,6 +214,31 @@ async def test_a_lost_lease_ends_the_poll(site: Publisher, real: World) -> None:
     assert await turn == 0
     assert (await real.record(feed)).last_poll is None
     go_on.set()
+
+
+async def test_a_worker_that_comes_too_late_doubles_and_undoes_nothing(site: Publisher, real: World) -> None:
+    """A busy machine kept it from renewing: another one has polled the host meanwhile, whose plan and posts stay."""
+    go_on = asyncio.Event()
+
+    async def answer(_asked: Asked) -> Answer:
+        if site.count("/feed") == 1:
+            await go_on.wait()
+            return Answer(rss(dated(1)))
+        return Answer(rss(dated(2)))
+
+    site.serve("/feed", answer)
+    feed = await real.follow(site.url("/feed", "blog.test"))
+    late = asyncio.create_task(real.make_worker(lease_seconds=1000).run_once())
+    await wait_until(lambda: site.count("/feed") == 1)
+    real.clock.advance(1001)
+    assert await real.make_worker().run_once() == 1
+    planned = await next_time(real.redis)
+    stored = await real.items.newest(feed.id, 10)
+    go_on.set()
+    await late
+    assert await next_time(real.redis) == planned
+    assert await real.items.newest(feed.id, 10) == stored
+    assert len(stored) == 2
 
 
 async def test_a_lease_is_renewed_while_a_publisher_is_slow(
