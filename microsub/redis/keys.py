@@ -515,8 +515,9 @@ def live_events(name: str) -> str:
 
 
 def undo(name: str) -> str:
-    """Hash: `id` of what the user did last to many posts, `count` of them, and `in <uid>` → ids of those that it marked
-    as read, as 8 bytes each. Lifetime: 10 minutes. `reader.reading.undo`.
+    """Hash: `id` of what the user did last to many posts, `count` of them, `in <uid>` → ids of those that it marked
+    as read, as 8 bytes each, and `follow <uid>` → the follow that it ended, as JSON. Lifetime: 10 minutes.
+    `reader.reading.undo`.
     """
     return f"user:{{{name}}}:undo"
 

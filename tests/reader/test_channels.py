@@ -6,7 +6,8 @@ import pytest
 
 from microsub.model.settings import Filters, OwnChannelSettings
 from tests.reader.conftest import ReadingVisitor
-from tests.support.readers import FEED
+from tests.support.readers import FEED, posts
+from tests.support.world import World
 
 
 async def _names(ann: ReadingVisitor) -> list[str]:
@@ -66,9 +67,26 @@ async def test_an_ended_follow_is_undone_with_what_was_unread(ann: ReadingVisito
     page = await ann.get(ended.location)
     assert "You don’t follow" in page.text
     assert await ann.reader.unread("home") == 0
-    await ann.browser.submit(page, "/channels/home/again", feed="1")
+    undo = page.tree.css_first("button[name=undo]").attributes["value"]
+    await ann.browser.submit(page, "/channels/home/again", undo=undo)
     assert await ann.reader.ids("home") == ids
     assert await ann.reader.unread("home") == 2
+
+
+async def test_nobody_comes_to_feeds_of_others_by_counting_their_ids(ann: ReadingVisitor, server: World) -> None:
+    """What brings a follow back names what was the user's own: the address of a private feed is its key."""
+    private = "https://private.example/feed/9f86d081884c7d659a2feaa0"
+    await server.reader("bob", "home")
+    feed = await server.publish(private, *posts("secret"), title="Bob's private feed")
+    await server.follow_unscheduled(private, "bob", "home")
+    assert "rivate" not in (await ann.get(f"/channels/home?ended={feed.id}")).text
+    page = await ann.get("/channels/home")
+    assert (await ann.browser.submit(page, "/channels/home/end", feed=feed.id)).status == 404
+    page = await ann.get((await ann.browser.submit(page, "/channels/home/end", feed="1")).location)
+    assert (await ann.browser.submit(page, "/channels/home/again", feed=feed.id, undo=feed.id)).status == 404
+    undo = page.tree.css_first("button[name=undo]").attributes["value"]
+    await ann.browser.submit(page, "/channels/home/again", feed=feed.id, undo=undo)
+    assert [one.feed for one in await server.channels.subscriptions("ann", "home")] == ["1"]
 
 
 async def test_a_feed_moves_to_another_channel(ann: ReadingVisitor) -> None:

@@ -14,17 +14,17 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.feeds.push_health import push_health
-from microsub.feeds.record import FeedRecord
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.http.pages import N_
 from microsub.kit.urls import mask_credentials
 from microsub.model.filters import Filter, FilterPart, Searched
-from microsub.model.reader import GLOBAL, NAME, SAVED, STANDING, Channel, PageQuery
+from microsub.model.reader import GLOBAL, NAME, SAVED, STANDING, Channel, PageQuery, Subscription
 from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
 from microsub.reader.reading import undo
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.reading.places import ITEM_ID
 from microsub.timelines.following import Followed
+from microsub.timelines.views import feed_name
 
 CHANNELS = "/channels"
 MOST_REMOVED = 20
@@ -169,8 +169,9 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
     channel = await _asked(visit, user)
     everywhere = await links(visit)
     followed = [] if channel.uid == SAVED else await services.following.feeds(user, channel.uid)
-    ended = visit.query.get("ended", "")
-    record = await services.feeds.get(ended) if ITEM_ID.fullmatch(ended) else None
+    name = visit.query.get("ended", "")
+    ended = await undo.ended_follow(services.redis, user, channel.uid, name)
+    record = await services.feeds.get(ended.feed) if ended is not None else None
     return visit.page(
         "channel.html",
         problem=problem,
@@ -180,7 +181,7 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
         targets=[one for one in everywhere if one.uid not in {GLOBAL, *STANDING, channel.uid}],
         in_force=await services.settings_of(user, channel.uid),
         styles=_STYLES,
-        ended=_ended(visit, record) if record is not None else None,
+        ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
         is_done="done" in visit.query,
         channels=everywhere,
     )
@@ -188,16 +189,10 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
 
 @dataclass(frozen=True, slots=True)
 class EndedFollow:
-    """A follow that was just ended, and what brings it back: `undo` names the posts that were unread."""
+    """A follow that was just ended, and by which name it comes back."""
 
-    feed: str
     name: str
     undo: str
-
-
-def _ended(visit: PageVisit, record: FeedRecord) -> EndedFollow:
-    name = visit.query.get("name", "") or record.title or mask_credentials(record.url)
-    return EndedFollow(record.id, name, visit.query.get("undo", ""))
 
 
 async def _rename(visit: PageVisit) -> Response:
@@ -211,10 +206,10 @@ async def _move(visit: PageVisit) -> Response:
     """Let another channel follow a feed instead; its posts move along."""
     user, uid = await _writer(visit)
     services, target = visit.site.services, visit.form.text("to")
-    url = await _followed(visit, user, uid)
+    followed = await _followed(visit, user, uid)
     if not NAME.match(target):
         raise InvalidRequest("The form names no channel to which the feed is to move.")
-    await services.following.move(user, target, url, visit.now)
+    await services.following.move(user, target, followed.url, visit.now)
     services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 
@@ -222,37 +217,35 @@ async def _move(visit: PageVisit) -> Response:
 async def _unfollow(visit: PageVisit) -> Response:
     """End a follow; its unread posts leave, and come back where this is undone."""
     user, uid = await _writer(visit)
-    services, feed = visit.site.services, visit.form.text("feed")
-    url = await _followed(visit, user, uid)
-    subscription = await services.channels.subscription(user, uid, feed)
-    unread = await services.reading.unread_of(user, uid, feed, visit.now)
-    kept = await undo.remember(services.redis, user, {uid: unread})
-    await services.following.unfollow(user, uid, url, visit.now)
+    services = visit.site.services
+    followed = await _followed(visit, user, uid)
+    unread = await services.reading.unread_of(user, uid, followed.feed, visit.now)
+    kept = await undo.remember_follow(services.redis, user, uid, followed, unread)
+    await services.following.unfollow(user, uid, followed.url, visit.now)
     services.changed()
-    name = (subscription.name if subscription is not None else None) or ""
-    return visit.go(f"{CHANNELS}/{uid}", ended=feed, name=name, undo=kept.id if kept is not None else "")
+    return visit.go(f"{CHANNELS}/{uid}", ended=kept.id)
 
 
 async def _follow_again(visit: PageVisit) -> Response:
     user, uid = await _writer(visit)
-    services, feed, name = visit.site.services, visit.form.text("feed"), visit.form.text("name")
-    record = await services.feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
-    if record is None:
-        raise NotFound("There is no such feed any more.")
+    services, name = visit.site.services, visit.form.text("undo")
+    ended = await undo.ended_follow(services.redis, user, uid, name)
+    if ended is None:
+        raise NotFound("There is nothing to undo any more.")
     most = (await services.identity.quotas.of(user)).feeds or 0
-    await services.following.follow(user, uid, record.url, visit.now, name or None, most=most)
-    await undo.undo(services.redis, user, visit.form.text("undo"), visit.now)
+    await services.following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
+    await undo.undo(services.redis, user, name, visit.now)
     services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 
 
-async def _followed(visit: PageVisit, user: str, uid: str) -> str:
-    """The address of the feed that the form names, as the channel follows it."""
+async def _followed(visit: PageVisit, user: str, uid: str) -> Subscription:
+    """The feed that the form names, as the channel follows it."""
     feed = visit.form.text("feed")
     found = await visit.site.services.channels.subscription(user, uid, feed) if ITEM_ID.fullmatch(feed) else None
     if found is None:
         raise NotFound("The channel doesn't follow this feed any more.")
-    return found.url
+    return found
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
