@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from microsub.identity.api import OAuthEndpoint
 from microsub.identity.pages import page_routes
 from microsub.identity.pages.visit import PageSite, missing_page
 from microsub.identity.protocol.documents import WEBMENTION
-from microsub.kit.http.headers import is_loopback
+from microsub.kit.http.headers import is_of_this_machine, is_passed_on
 from microsub.kit.http.responses import CORS
 from microsub.kit.rate_limits import client_address
 from microsub.library.api import PATH as POST_STORE
@@ -55,9 +54,6 @@ from microsub.transfer.api import PATHS as LIST_PATHS
 from microsub.transfer.api import FeedListEndpoint
 from microsub.webmention.receiver import WebmentionEndpoint
 
-_FORWARDED = re.compile(r"(x-)?(original-)?forwarded(-.*)?|via|cdn-loop|cf-.*|(.*-)?(client|connecting|real|remote)-ip")
-"""What web servers and content networks add to the requests that they pass on."""
-
 
 @dataclass(frozen=True, slots=True)
 class Monitors:
@@ -78,14 +74,9 @@ class Monitors:
         address = client_address(request.client.host if request.client else "")
         if address is None or not _within(address, self.networks):
             return False
-        # Some servers write the names that their programs set with underscores.
-        forwarded = any(_FORWARDED.fullmatch(name.replace("_", "-")) for name in request.headers)
         if address.is_loopback:
-            # HTTP/1.0 is what nginx speaks to the servers behind it; unconfigured, it adds no header, and its Host is
-            # the address that it passes requests on to.
-            hosts = request.headers.getlist("host") if request.scope["http_version"] != "1.0" else []
-            return not forwarded and bool(hosts) and all(map(is_loopback, hosts))
-        return not forwarded or self._is_told_by_proxy(request, address)
+            return is_of_this_machine(request)
+        return not is_passed_on(request) or self._is_told_by_proxy(request, address)
 
     def _shows_token(self, request: Request) -> bool:
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")

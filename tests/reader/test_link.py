@@ -61,6 +61,16 @@ async def test_the_link_is_for_this_machine(server: World, address: str, client:
         await visitor.aclose()
 
 
+@pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "via", "x-real-ip"])
+async def test_the_link_is_not_passed_on(server: World, header: str) -> None:
+    """By a web server on this machine, behind which anybody may be; and who asks what it is doesn't use it up."""
+    path, visitor = await link(server), Visitor(server.app, HERE)
+    assert (await visitor.get(path, **{header: "203.0.113.9"})).status == 404
+    assert (await visitor.client.head(path)).status_code == 404
+    assert (await visitor.get(path)).location == "/"
+    await visitor.aclose()
+
+
 async def test_made_up_codes(server: World) -> None:
     """Nothing is signed in by what nobody was given; a passkey's challenge is no link."""
     asked = await server.identity.local.passkeys.ask_to_use("http://localhost:8080")

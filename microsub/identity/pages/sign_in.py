@@ -24,8 +24,7 @@ from microsub.identity.protocol.documents import microsub_line
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.grants import owner_in
-from microsub.kit.http.headers import is_loopback, own_path, page_headers
-from microsub.kit.rate_limits import is_local
+from microsub.kit.http.headers import is_of_this_machine, own_path, page_headers
 from microsub.model.reader import NAME as ACCOUNT
 
 SIGN_IN_PATH = "/sign-in"
@@ -59,8 +58,9 @@ def routes(site: PageSite) -> list[Route]:
 
 async def _by_link(visit: PageVisit) -> Response:
     """Sign in who opens the link that the server showed at its start, on this machine, from nowhere else."""
-    is_here = is_local(visit.where.address) and is_loopback(visit.request.headers.get("host", ""))
-    if not is_here or visit.request.headers.get("sec-fetch-site", "none") != "none":
+    is_followed = visit.request.headers.get("sec-fetch-site", "none") != "none"
+    # HEAD asks what a link is, as previews do, and opens nothing.
+    if is_followed or visit.request.method != "GET" or not is_of_this_machine(visit.request):
         raise NotFound("This link is opened on the machine itself, from the terminal or the address bar.")
     return await visit.sign_in(await _local(visit).by_link(visit.query.get("code", "")), next_="/", known=False)
 

@@ -23,6 +23,7 @@ import structlog
 from starlette.requests import Request
 from starlette.types import Scope
 
+from microsub.kit.rate_limits import is_local
 from microsub.kit.urls import ascii_host, parts_of
 
 
@@ -138,6 +139,27 @@ def is_loopback(host: str) -> bool:
         return found["name"] == "localhost" or ipaddress.ip_address(found["name"] or found["v6"]).is_loopback
     except ValueError:
         return False
+
+
+_FORWARDED = re.compile(r"(x-)?(original-)?forwarded(-.*)?|via|cdn-loop|cf-.*|(.*-)?(client|connecting|real|remote)-ip")
+"""What web servers and content networks add to the requests that they pass on."""
+
+
+def is_passed_on(request: Request) -> bool:
+    """Whether a web server in front says that it has passed the request on."""
+    # Some servers write the names that their programs set with underscores.
+    return any(_FORWARDED.fullmatch(name.replace("_", "-")) for name in request.headers)
+
+
+def is_of_this_machine(request: Request) -> bool:
+    """Whether a program on this machine has sent the request to this server, which it names, and no web server between.
+
+    HTTP/1.0 is what nginx speaks to the servers behind it; unconfigured, it adds no header, and its `Host` is the
+    address that it passes requests on to.
+    """
+    hosts = request.headers.getlist("host") if request.scope["http_version"] != "1.0" else []
+    is_near = is_local(request.client.host if request.client else "")
+    return is_near and not is_passed_on(request) and bool(hosts) and all(map(is_loopback, hosts))
 
 
 def origin(url: str) -> str:
