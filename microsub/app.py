@@ -45,6 +45,7 @@ from microsub.push.hub.topics import PATH as TOPICS
 from microsub.push.hubs import PATH as WEBSUB
 from microsub.reader import FOLDERS as READER_FOLDERS
 from microsub.reader import NAVIGATION, reader_routes
+from microsub.reader.first.pages import StarterFeed
 from microsub.settings import METRICS_NETWORKS, Network
 from microsub.surface import Services
 from microsub.timelines.api.arguments import Table
@@ -112,7 +113,9 @@ Page = Callable[[Request], Awaitable[Response]]
 class Application(Starlette):
     """Starlette, with the shortest way to the Microsub endpoint."""
 
-    def __init__(self, services: Services, base_url: str | None, monitors: Monitors) -> None:
+    def __init__(
+        self, services: Services, base_url: str | None, monitors: Monitors, starters: Sequence[StarterFeed]
+    ) -> None:
         self._endpoint = MicrosubEndpoint(services, TABLE, ENDPOINT)
         site = PageSite.at(services, base_url, READER_FOLDERS, NAVIGATION)
         oauth = OAuthEndpoint(services, site.address.base)
@@ -132,7 +135,7 @@ class Application(Starlette):
             Route(f"{TOPICS}/{{path:path}}", TopicEndpoint(services.topics)),
             *(Route(f"{WEBMENTION}{path}", mentions) for path in ("", "/", "/{user}", "/{user}/")),
             *page_routes(site),
-            *reader_routes(site),
+            *reader_routes(site, starters),
             *(Route(path, oauth) for path in OAUTH_PATHS),
             *(Route(path, lists) for path in LIST_PATHS),
         ]
@@ -153,12 +156,18 @@ class Application(Starlette):
                     await _json({"error": "server_error", "error_description": _ENDING}, 503)(scope, receive, send)
 
 
-def create_app(services: Services, *, base_url: str | None = None, monitors: Monitors | None = None) -> Starlette:
+def create_app(
+    services: Services,
+    *,
+    base_url: str | None = None,
+    monitors: Monitors | None = None,
+    starters: Sequence[StarterFeed] = (),
+) -> Starlette:
     """The ASGI application at `base_url`, or at the address of the request where there is none.
 
-    `monitors` are who may see metrics, by default this machine.
+    `monitors` are who may see metrics, by default this machine; `starters` the feeds that newcomers are offered.
     """
-    return Application(services, base_url, monitors or Monitors())
+    return Application(services, base_url, monitors or Monitors(), starters)
 
 
 def is_endpoint(path: str) -> bool:

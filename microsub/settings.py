@@ -314,6 +314,14 @@ class Settings:
         "Whether anybody may read what is stored of followed feeds at `/topics/feed.json?url=…`, and subscribe to it "
         "at the hub. Feeds whose address looks like a secret are left out.",
     )
+    starter_feeds: Path | None = setting(
+        "file",
+        _path,
+        None,
+        "the path of a file",
+        "The file with the feeds that an account without any is offered to start with, as `[[feed]]` tables of TOML "
+        "with `name`, `url` and `about`; an empty file offers none. By default some sites of the IndieWeb.",
+    )
     log_format: str = setting(
         "word",
         _one_of(*LOG_FORMATS),

@@ -2,8 +2,8 @@
 
 Each folder with pages has a catalogue for each language, `texts/<language>.po`, which people edit; `.mo` beside it is
 what the server reads. English is what stands in the code. Texts are found in templates (`_("…")`, `{% trans %}`) and in
-Python (`N_("…")`, `translate_count`). New ones are added without a translation, unused ones go; with `--missing` the
-texts without one are printed, and nothing is written.
+Python (`N_("…")`, `Sentence("…")`, `translate_count`), and in tables of sentences (`*.toml`). New ones are added
+without a translation, unused ones go; with `--missing` the texts without one are printed, and nothing is written.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import gettext
 import sys
+import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,10 @@ from jinja2 import Environment
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "microsub"
 LANGUAGES = ("de",)
-FURTHER = {"identity/pages": ("kit/http",), "reader/reading": ("reader",)}
+FURTHER = {
+    "identity/pages": ("kit", "kit/http", "identity", "identity/store", "identity/page_check"),
+    "reader/reading": ("reader",),
+}
 """Folders whose modules say texts of another folder's catalogue."""
 
 Text = tuple[str, str]
@@ -36,10 +40,9 @@ def texts(folder: Path) -> dict[Text, list[str]]:
     """The texts of a folder, each with the files that say it."""
     found: dict[Text, list[str]] = {}
     beside = [PACKAGE / name for name in FURTHER.get(str(folder.relative_to(PACKAGE)), ())]
-    for path in sorted(
-        [*(folder / "templates").glob("*.html"), *(m for f in (folder, *beside) for m in f.glob("*.py"))]
-    ):
-        said = _in_template(path) if path.suffix == ".html" else _in_module(path)
+    written = [path for place in (folder, folder / "templates", *beside) for path in place.glob("*.*")]
+    for path in sorted(path for path in written if path.suffix in _READERS):
+        said = _READERS[path.suffix](path)
         for text in said:
             files = found.setdefault(text, [])
             if (place := str(path.relative_to(ROOT))) not in files:
@@ -66,12 +69,23 @@ def _in_module(path: Path) -> Iterator[Text]:
             one, many = node.args[0], node.args[1]
             plural |= {id(one), id(many)}
             yield _marked(one), _marked(many)
-        elif name == "N_" and id(node) not in plural:
+        elif name in {"N_", "Sentence"} and id(node) not in plural and isinstance(node.args[0], ast.Constant):
             yield _marked(node), ""
+
+
+def _in_table(path: Path) -> Iterator[Text]:
+    """What a table of sentences says, in the columns that people read."""
+    for row in tomllib.loads(path.read_text("utf-8")).values():
+        if not isinstance(row, dict):  # no sentences, but a list of things
+            continue
+        yield from ((row[column], "") for column in ("about", "text", "fix") if row.get(column))
 
 
 def _marked(node: ast.expr) -> str:
     return str(ast.literal_eval(node.args[0])) if isinstance(node, ast.Call) else ""
+
+
+_READERS = {".html": _in_template, ".py": _in_module, ".toml": _in_table}
 
 
 def write(folder: Path, language: str) -> list[str]:

@@ -24,6 +24,7 @@ from microsub.identity.limits import USER_ADDRESSES
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.links import known_me, path_of_me, site_of_me
 from microsub.identity.store.accounts import Accounts, User
+from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import domain, parts_of, within
 from microsub.model.reader import NAME, RESERVED
 
@@ -113,8 +114,8 @@ class Admission:
         refusal = registration_refused(settings, person.me, users, private=self._private)
         if refusal is not None:
             return refusal
-        no_name = "Ask the admin of this server: there is no name left for you."
-        return await self._register(person, users) or Refusal("No account could be made", no_name, 503)
+        no_name = N_("Ask the admin of this server: there is no name left for you.")
+        return await self._register(person, users) or Refusal(N_("No account could be made"), no_name, 503)
 
     async def _among(self, users: list[User], person: ConfirmedPerson) -> Admitted | Refusal:
         found = [user for user in users if is_named(user, person.names)] or await self._by_their_pages(users, person)
@@ -126,9 +127,13 @@ class Admission:
             case several:
                 names = " and ".join(f"“{user.name}”" for user in several)
                 return Refusal(
-                    "That is more than one account",
-                    f"The accounts {names} of this server have the same address, {person.me}. Ask its admin to give "
-                    "each user an address of their own.",
+                    N_("That is more than one account"),
+                    Sentence(
+                        "The accounts {names} of this server have the same address, {me}. Ask its admin to give "
+                        "each user an address of their own.",
+                        names=names,
+                        me=person.me,
+                    ),
                 )
 
     async def _by_their_pages(self, users: list[User], person: ConfirmedPerson) -> list[User]:
@@ -253,7 +258,10 @@ def bare(me: str) -> str:
 
 
 def _disabled(me: str) -> Refusal:
-    return Refusal("Your account is disabled", f"The account of {me} was disabled. Ask the admin of this server.")
+    return Refusal(
+        N_("Your account is disabled"),
+        Sentence("The account of {me} was disabled. Ask the admin of this server.", me=me),
+    )
 
 
 def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
@@ -262,22 +270,34 @@ def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
     me, account = person.me, person.entered
     if account in known and site_of_me(account) != site_of_me(me):
         return Refusal(
-            "Your provider says that you are somebody else",
-            f"There is an account for {account}, but your provider says that you are {me}, and the page of the account "
-            f"doesn't name that address. If both are yours, redirect {account} to {me} for good, or link to {me} with "
-            f"rel=me in its head. To be {me}, begin with {me}.",
+            N_("Your provider says that you are somebody else"),
+            Sentence(
+                "There is an account for {account}, but your provider says that you are {me}, and the "
+                "page of the account doesn't name that address. If both are yours, redirect {account} to "
+                "{me} for good, or link to {me} with rel=me in its head. To be {me}, begin with {me}.",
+                account=account,
+                me=me,
+            ),
         )
     alike = next((other for other in known if bare(other) == bare(me)), None)
     if alike is not None:
         return Refusal(
-            "That is nearly the address of an account",
-            f"You have shown that you are {me}. There is an account for {alike}. The two count as one "
-            "if one redirects to the other for good. Sign in with the address of the account, or ask the admin.",
+            N_("That is nearly the address of an account"),
+            Sentence(
+                "You have shown that you are {me}. There is an account for {alike}. The two count as one "
+                "if one redirects to the other for good. Sign in with the address of the account, or ask "
+                "the admin.",
+                me=me,
+                alike=alike,
+            ),
         )
     return Refusal(
-        "You have no account here",
-        f"You have shown that you are {me}, but this server has no account for that address. If you should have one, "
-        "ask the admin to add it, written exactly like that.",
+        N_("You have no account here"),
+        Sentence(
+            "You have shown that you are {me}, but this server has no account for that address. If "
+            "you should have one, ask the admin to add it, written exactly like that.",
+            me=me,
+        ),
         stranger=True,
     )
 
@@ -291,20 +311,27 @@ def registration_refused(
     """
     if not private and not me.startswith("https:"):
         return Refusal(
-            "Your address isn't safe enough",
-            f"{me} is not reached by https, so anybody on the way could take your account. Begin with the https "
-            "address of your page.",
+            N_("Your address isn't safe enough"),
+            Sentence(
+                "{me} is not reached by https, so anybody on the way could take your account. Begin with "
+                "the https address of your page.",
+                me=me,
+            ),
         )
     host = parts_of(me).hostname or ""
     allowed = settings.open == "everybody" or (settings.open == "domains" and _is_within(host, settings.domains))
     if not allowed or _is_within(host, settings.refuse) or _is_one_of(me, settings.refuse):
         return Refusal(
-            "There is no account for you here",
-            f"You have shown that you are {me}. People may make accounts on this server, but not with that address.",
+            N_("There is no account for you here"),
+            Sentence(
+                "You have shown that you are {me}. People may make accounts on this server, but not with that address.",
+                me=me,
+            ),
         )
     if settings.most and sum(user.registered for user in users) >= settings.most:
         return Refusal(
-            "This server is full", f"It has {settings.most} people, the most it takes. Ask its admin for a place."
+            N_("This server is full"),
+            Sentence("It has {most} people, the most it takes. Ask its admin for a place.", most=settings.most),
         )
     return None
 

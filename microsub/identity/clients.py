@@ -27,6 +27,7 @@ from microsub.identity.protocol.links import same_origin, shown
 from microsub.identity.store.credentials import AttemptCounts
 from microsub.kit.identifiers import identifier
 from microsub.kit.rate_limits import Place, RateLimiter, is_public, network_of, wide_network_of
+from microsub.kit.texts import N_, Sentence, duration
 from microsub.kit.ttl_cache import TtlCache
 from microsub.parsing.pool import ParsePool
 
@@ -134,8 +135,8 @@ class ConsentLimit:
         """Count an app that has to be asked about itself. Raises TooManyRequests."""
         wait, _ = await self._counts.take(f"apps {user}", CONSENTS.pauses(), now)
         if wait:
-            seconds = f"{wait} second{'' if wait == 1 else 's'}"
-            raise TooManyRequests(f"Too many apps have sent you here in a short time. Wait {seconds}.", wait)
+            text = N_("Too many apps have sent you here in a short time. Wait {time}.")
+            raise TooManyRequests(Sentence(text, time=duration(wait)), wait)
 
 
 class ClientApps:
@@ -218,11 +219,11 @@ class ClientApps:
         places: list[Place] = [(bounds.at_once_of_asker, subject) for subject in asker.subjects]
         places += [(bounds.at_once_to_host, host), (bounds.at_once, "")]
         if not all(self._limiter.has_room(*place) for place in places):
-            raise TooManyRequests("Too many apps are being asked about themselves just now. Wait a few seconds.", 5)
+            raise TooManyRequests(N_("Too many apps are being asked about themselves just now. Wait a few seconds."), 5)
         within = all(self._limiter.count(bounds.of_asker, subject) for subject in asker.subjects)
         # What is refused for its asker doesn't count for the host, which isn't asked.
         if not within or not self._limiter.count(bounds.to_host, host):
-            raise TooManyRequests("Too many apps were asked about themselves within a minute. Wait a minute.", 60)
+            raise TooManyRequests(N_("Too many apps were asked about themselves within a minute. Wait a minute."), 60)
         return self._limiter.take(places)
 
     async def _ask(self, client: str) -> App:

@@ -38,6 +38,7 @@ from microsub.identity.store.credentials import AttemptCounts, InvitationSpent, 
 from microsub.identity.store.grants import owner_in
 from microsub.identity.store.sessions import Sessions, SignedInPerson
 from microsub.kit.rate_limits import GrowingPauses, network_of, wide_network_of
+from microsub.kit.texts import N_, Sentence, duration
 from microsub.metrics import LOCAL_SIGN_INS
 from microsub.redis.protocol import Redis
 
@@ -99,7 +100,7 @@ class LocalSignIn:
         """
         user = who if self._addresses is None else await self._addresses.meant(who)
         if not await self._is_right(user, password, where, now):
-            raise NotRecognised("The name or the password is not right.")
+            raise NotRecognised(N_("The name or the password is not right."))
         return await self._recognised(user, "with a password")
 
     async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
@@ -122,7 +123,7 @@ class LocalSignIn:
         """The user for whom `make_link` made the code. Raises NotRecognised."""
         about = await self.credentials.end_ceremony(code)
         if about is None or about["what"] != _LINK:
-            raise NotRecognised("This link has been used, or is older than five minutes. Start the server again.")
+            raise NotRecognised(N_("This link has been used, or is older than five minutes. Start the server again."))
         return await self._recognised(about["user"], "by the link of the server's start")
 
     async def confirm(self, user: str, session: str, password: str, where: SignInOrigin, now: float) -> None:
@@ -131,7 +132,7 @@ class LocalSignIn:
         Raises NotRecognised, TooManyRequests.
         """
         if not await self._is_right(user, password, where, now):
-            raise NotRecognised("The password is not right.")
+            raise NotRecognised(N_("The password is not right."))
         await self.credentials.confirm(user, session, CONFIRMATION)
 
     async def confirm_by_passkey(
@@ -139,7 +140,7 @@ class LocalSignIn:
     ) -> None:
         """The same by a passkey of that user. Raises NotRecognised, TooManyRequests."""
         if await self._passkey_of(base, answered, where, now) != user:
-            raise NotRecognised("This is not a passkey of yours.")
+            raise NotRecognised(N_("This is not a passkey of yours."))
         await self.credentials.confirm(user, session, CONFIRMATION)
 
     async def is_confirmed(self, user: str, session: str, since: float, now: float) -> bool:
@@ -195,7 +196,7 @@ class LocalSignIn:
 
         async def has_session() -> None:
             if but and all(session.id != but for session in await self._sessions.all(user)):
-                raise Unauthorized("You are not signed in any more.")
+                raise Unauthorized(N_("You are not signed in any more."))
 
         await self._attempts.hashed(user, now)
         await self._passwords.set(user, password, now, invitation=invitation, allowed=has_session)
@@ -249,7 +250,7 @@ class LocalSignIn:
         except RequestError as refused:
             LOCAL_SIGN_INS.labels("passkey", "wrong").inc()
             log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
-            raise NotRecognised(f"{refused.description[:1].upper()}{refused.description[1:]}.") from None
+            raise NotRecognised(refused.description) from None
         LOCAL_SIGN_INS.labels("passkey", "right").inc()
         await self._attempts.succeeded(attempt)
         return user
@@ -257,7 +258,7 @@ class LocalSignIn:
     async def _recognised(self, user: str, how: str) -> SignedInPerson:
         found = await self._accounts.user(user)
         if found is None or found.disabled is not None:
-            raise NotRecognised("The account is disabled.")
+            raise NotRecognised(N_("The account is disabled."))
         log.info("signed in", user=user, how=how)
         return SignedInPerson(user, found.me, how)
 
@@ -353,5 +354,5 @@ class LoginAttempts:
 
 def _too_many(wait: float) -> TooManyRequests:
     seconds = math.ceil(wait)
-    time = f"{-(-seconds // 60)} minutes" if seconds >= 120 else f"{seconds} second{'' if seconds == 1 else 's'}"
-    return TooManyRequests(f"too many attempts to sign in; the next one may be made in {time}", seconds)
+    text = N_("too many attempts to sign in; the next one may be made in {time}")
+    return TooManyRequests(Sentence(text, time=duration(seconds)), seconds)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from microsub.errors import InvalidRequest, NotImplementedHere
 from microsub.identity.store.credentials import LocalCredentials, Passkey
 from microsub.kit.digests import base64url
+from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import ascii_host, parts_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ LONGEST_KEY = 4096
 LONGEST_NAME = 64
 _CEREMONY_MILLISECONDS = 300_000
 _TRANSPORTS = frozenset({"usb", "nfc", "ble", "smart-card", "hybrid", "internal"})
-_INVALID = "the passkey's answer doesn't hold"
+_INVALID = N_("the passkey's answer doesn't hold")
 
 
 class PasskeyRefused(InvalidRequest):
@@ -120,7 +121,7 @@ def attested(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any], n
         data = _server(party).register_complete(_state(challenge), response)
         held = data.credential_data
         if held is None or isinstance(held.public_key, UnsupportedKey) or held.public_key[3] not in ALGORITHMS:
-            raise PasskeyRefused("the passkey has a key of a kind that isn't known here")
+            raise PasskeyRefused(N_("the passkey has a key of a kind that isn't known here"))
         sizes_fit = 0 < len(held.credential_id) <= LONGEST_ID and len(held) <= LONGEST_KEY
         if response.raw_id != held.credential_id or not sizes_fit:
             raise PasskeyRefused(_INVALID)
@@ -160,7 +161,7 @@ def verified_count(party: RelyingParty, challenge: bytes, key: bytes, count: int
     except _unreadable():
         raise PasskeyRefused(_INVALID) from None
     if (counter or count) and counter <= count:
-        raise PasskeyRefused("the passkey's counter doesn't grow: there may be a copy of it")
+        raise PasskeyRefused(N_("the passkey's counter doesn't grow: there may be a copy of it"))
     return counter
 
 
@@ -193,7 +194,7 @@ def _state(challenge: bytes) -> dict[str, Any]:
 def _refuse_frames(cross_origin: object) -> None:
     """Our pages are never shown inside another site's."""
     if cross_origin is not False:
-        raise PasskeyRefused("the passkey was used inside another site's page")
+        raise PasskeyRefused(N_("the passkey was used inside another site's page"))
 
 
 def _readable(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,7 +272,7 @@ class Passkeys:
         party, name = _party(base), passkey_name(name)
         asked_of, challenge = await self._asked("make", answered.secret)
         if asked_of != user:
-            raise PasskeyRefused("the passkey's answer came too late, or twice")
+            raise PasskeyRefused(N_("the passkey's answer came too late, or twice"))
         passkey = attested(party, challenge, answered.answer, name, now)
         await self._store.add_passkey(user, passkey, invitation=invitation)
         return passkey
@@ -294,10 +295,10 @@ class Passkeys:
         user = await self._store.user_of(handle) if handle else asked_of
         passkey = await self._store.passkey(user, id_) if user and asked_of in ("", user) else None
         if not user or passkey is None:
-            raise PasskeyRefused("this passkey isn't known here")
+            raise PasskeyRefused(N_("this passkey isn't known here"))
         count = verified_count(party, challenge, passkey.key, passkey.count, answered.answer)
         if not await self._store.change_passkey(user, passkey, replace(passkey, count=count, used=now)):
-            raise PasskeyRefused("this passkey was used or removed at the same moment")
+            raise PasskeyRefused(N_("this passkey was used or removed at the same moment"))
         return user
 
     async def rename(self, user: str, credential_id: str, name: str) -> bool:
@@ -317,7 +318,7 @@ class Passkeys:
         """
         about = await self._store.end_ceremony(secret)
         if about is None or about["what"] != what:
-            raise PasskeyRefused("the passkey's answer came too late, or twice")
+            raise PasskeyRefused(N_("the passkey's answer came too late, or twice"))
         return about["user"], _decode(about["challenge"])
 
 
@@ -325,7 +326,7 @@ def _party(base: str) -> RelyingParty:
     party = relying_party(base)
     if party is None:
         raise NotImplementedHere(
-            "there are no passkeys at this address: the server needs a name and https (MICROSUB_BASE_URL)"
+            N_("there are no passkeys at this address: the server needs a name and https (MICROSUB_BASE_URL)")
         )
     return party
 
@@ -334,5 +335,5 @@ def passkey_name(name: str) -> str:
     """A passkey's name as it is kept. Raises InvalidRequest."""
     text = " ".join(name.split())
     if not text or len(text) > LONGEST_NAME or not text.isprintable():
-        raise InvalidRequest(f"the name of a passkey has 1 to {LONGEST_NAME} characters")
+        raise InvalidRequest(Sentence("the name of a passkey has 1 to {most} characters", most=LONGEST_NAME))
     return text

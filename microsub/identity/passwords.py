@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.identity.limits import PASSWORDS_WAITING
 from microsub.identity.store.credentials import LocalCredentials
+from microsub.kit.texts import N_, Sentence
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -133,7 +134,7 @@ class Hasher:
 
 
 def _busy() -> TooManyRequests:
-    return TooManyRequests("many passwords are being checked just now; try again in a moment", BUSY_SECONDS)
+    return TooManyRequests(N_("many passwords are being checked just now; try again in a moment"), BUSY_SECONDS)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
@@ -183,20 +184,21 @@ def chosen_password(password: str, user: str) -> str:
     """
     text = normal_password(password)
     if len(password) > LONGEST_PASSWORD:
-        raise InvalidRequest(f"the password has more than {LONGEST_PASSWORD} characters")
+        raise InvalidRequest(Sentence("the password has more than {most} characters", most=LONGEST_PASSWORD))
     if text is None or len(text) < SHORTEST_PASSWORD:
-        raise InvalidRequest(f"the password has fewer than {SHORTEST_PASSWORD} characters; a few words will do")
+        few = N_("the password has fewer than {least} characters; a few words will do")
+        raise InvalidRequest(Sentence(few, least=SHORTEST_PASSWORD))
     if any(unicodedata.category(letter) == "Cc" for letter in text):
-        raise InvalidRequest("the password holds a line break, a tab or another control character")
+        raise InvalidRequest(N_("the password holds a line break, a tab or another control character"))
     plain = text.casefold()
     if len(set(plain)) < _FEWEST_DIFFERENT:
-        raise InvalidRequest("the password has too few different characters")
+        raise InvalidRequest(N_("the password has too few different characters"))
     if len(plain.replace(user.casefold(), "")) < _OWN_PART:
-        raise InvalidRequest("the password is little more than the name of the user")
+        raise InvalidRequest(N_("the password is little more than the name of the user"))
     if _is_common(plain):
-        raise InvalidRequest("the password is a run of keys or a word that everybody tries first")
+        raise InvalidRequest(N_("the password is a run of keys or a word that everybody tries first"))
     if _is_known(plain):
-        raise InvalidRequest("the password is a well-known phrase or example, which is tried first")
+        raise InvalidRequest(N_("the password is a well-known phrase or example, which is tried first"))
     return text
 
 
@@ -274,5 +276,5 @@ class Passwords:
 def repeated_password(password: str, again: str) -> str:
     """The password that was typed twice. Raises InvalidRequest where it differs."""
     if not hmac.compare_digest(password.encode("utf-8", "replace"), again.encode("utf-8", "replace")):
-        raise InvalidRequest("the two passwords differ")
+        raise InvalidRequest(N_("the two passwords differ"))
     return password

@@ -34,6 +34,7 @@ from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
 from microsub.identity.protocol.links import known_me
 from microsub.identity.store.accounts import Accounts, ServiceTokens, Token
 from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Spent
+from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
 
@@ -115,7 +116,7 @@ class IndieAuthProvider:
         Raises Forbidden where the account is disabled or gone, and QuotaReached.
         """
         if await self._me(user) is None:
-            raise Forbidden("Your account is disabled.")
+            raise Forbidden(N_("Your account is disabled."))
         scopes = understood(frozenset(asked.scopes).intersection(chosen))
         if scopes:
             await self._require_room(user)
@@ -123,7 +124,7 @@ class IndieAuthProvider:
         try:
             code = await self._codes.create(consent, now)
         except NotFound:
-            raise Forbidden("Your account is disabled.") from None
+            raise Forbidden(N_("Your account is disabled.")) from None
         metrics.GRANTS.labels("consent").inc()
         log.info("an app was authorized", user=user, client=asked.client, scope=" ".join(sorted(scopes)))
         return code
@@ -161,9 +162,10 @@ class IndieAuthProvider:
         """
         chosen = frozenset(scopes).intersection(ALL_SCOPES)
         if not name or len(name) > LONGEST_NAME:
-            raise InvalidRequest(f"a token needs a name of 1 to {LONGEST_NAME} characters, such as that of the app")
+            text = N_("a token needs a name of 1 to {most} characters, such as that of the app")
+            raise InvalidRequest(Sentence(text, most=LONGEST_NAME))
         if not chosen:
-            raise InvalidRequest("a token needs at least one permission")
+            raise InvalidRequest(N_("a token needs at least one permission"))
         await self._require_room(user)
         expires = None if days is None else now + days * 86_400
         token = await self._accounts.create_token(user, chosen, name, now, expires)

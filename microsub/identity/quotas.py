@@ -16,6 +16,7 @@ from microsub.errors import StoreError, TooManyRequests
 from microsub.identity.limits import REGISTERED
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts
+from microsub.kit.texts import Sentence
 from microsub.kit.ttl_cache import TtlCache
 
 STEPS = 10
@@ -90,8 +91,11 @@ def step_of(limit: int) -> int:
 def too_many_requests(limit: int, now: float) -> TooManyRequests:
     """The error for a user who has made `limit` requests in this minute."""
     return TooManyRequests(
-        f"the limit for requests is reached: this server allows you {limit} in a minute; "
-        "try again when the next minute begins",
+        Sentence(
+            "the limit for requests is reached: this server allows you {limit} in a minute; try "
+            "again when the next minute begins",
+            limit=limit,
+        ),
         math.ceil(_MINUTE - now % _MINUTE),
     )
 

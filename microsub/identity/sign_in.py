@@ -32,6 +32,7 @@ from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignI
 from microsub.kit.digests import base64url, sha256_hex
 from microsub.kit.identifiers import identifier
 from microsub.kit.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
+from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import parts_of
 
 log = structlog.get_logger(__name__)
@@ -41,7 +42,6 @@ CALLBACK_PATH = "/sign-in/callback"
 SCOPE = "profile"
 """All that is asked for: who somebody is, and how they want to be called. Some older servers refuse an empty scope."""
 
-_AGAIN = "Start the sign-in again."
 _CODE = re.compile(r"[\x20-\x7e]{1,4096}")
 _NOT_THERE = frozenset({404, 405, 501})
 _SINGLE = ("code", "state", "iss", "error", "error_description")
@@ -80,9 +80,12 @@ class SignInClient:
             me = canonical_me(entered, private=self._private)
         except InvalidRequest:
             raise SignInFailed(
-                "That is no web address to sign in with",
-                f"“{shown(entered)}” can't be used. Enter the address of your own site, such as "
-                "https://your-name.example/, without a port, a user name or a “#” in it.",
+                N_("That is no web address to sign in with"),
+                Sentence(
+                    "“{text}” can't be used. Enter the address of your own site, such as "
+                    "https://your-name.example/, without a port, a user name or a “#” in it.",
+                    text=shown(entered),
+                ),
             ) from None
         profile = authorization = None
         if not is_own(me, base):
@@ -137,15 +140,22 @@ class SignInClient:
         who = provider_name(sign_in.authorization_endpoint)
         check_issuer(sign_in, said.get("iss"), who)
         if said.get("error") == "access_denied":
-            text = f"You or {who} refused the sign-in. You can start again whenever you like."
-            raise SignInFailed("You were not signed in", text, 403)
+            text = Sentence("You or {who} refused the sign-in. You can start again whenever you like.", who=who)
+            raise SignInFailed(N_("You were not signed in"), text, 403)
         if "error" in said:
             reason = shown(said.get("error_description") or said["error"])
-            text = f"{who} says: “{reason}”. {_AGAIN} If it happens again, tell the people who run {who}."
-            raise SignInFailed("The provider did not sign you in", text, 502)
+            text = Sentence(
+                "{who} says: “{reason}”. Start the sign-in again. If it happens again, tell the people who run {who}.",
+                who=who,
+                reason=reason,
+            )
+            raise SignInFailed(N_("The provider did not sign you in"), text, 502)
         code = said.get("code", "")
         if not _CODE.fullmatch(code):
-            raise SignInFailed("The provider sent no code", f"{who} sent you back without the code it owes. {_AGAIN}")
+            raise SignInFailed(
+                N_("The provider sent no code"),
+                Sentence("{who} sent you back without the code it owes. Start the sign-in again.", who=who),
+            )
         async with self._limits.place(sign_in.me, address, who):
             found = await self._redeem(sign_in, code, _verifier(browser, state), now)
             profile = await self._confirmed(sign_in, found.me, who)
@@ -165,15 +175,22 @@ class SignInClient:
         found = profile.authorization_endpoint
         if found is None:
             raise SignInFailed(
-                "Your page names no provider to sign in with",
-                f"{profile.page} was read and names no authorization_endpoint. Add the links of your provider to the "
-                "page, then try again.",
+                N_("Your page names no provider to sign in with"),
+                Sentence(
+                    "{page} was read and names no authorization_endpoint. Add the links of your provider to "
+                    "the page, then try again.",
+                    page=profile.page,
+                ),
             )
         if parts_of(found).scheme != "https" and not self._private:
             raise SignInFailed(
-                "The provider isn't safe to use",
-                f"{profile.page} names the provider {provider_name(found)} without https, so anybody on the way could "
-                "sign in as you. Change the link on your page to one that begins with https.",
+                N_("The provider isn't safe to use"),
+                Sentence(
+                    "{page} names the provider {provider} without https, so anybody on the way could sign in "
+                    "as you. Change the link on your page to one that begins with https.",
+                    page=profile.page,
+                    provider=provider_name(found),
+                ),
             )
         return found
 
@@ -183,18 +200,29 @@ class SignInClient:
         sign_in = await self._pending.look(digest) if state else None
         if sign_in is None:
             raise SignInFailed(
-                "This sign-in is over",
-                f"It was not begun here, took longer than {SIGN_IN // 60} minutes, or was finished before. {_AGAIN}",
+                N_("This sign-in is over"),
+                Sentence(
+                    "It was not begun here, took longer than {number} minutes, or was finished before. Start "
+                    "the sign-in again.",
+                    number=SIGN_IN // 60,
+                ),
             )
         if not browser or not hmac.compare_digest(sign_in.browser, sha256_hex(browser)):
             raise SignInFailed(
-                "This sign-in was begun in another browser",
-                "For your safety it can only be finished where it was begun. If this is the browser, it keeps no "
-                f"cookies for {sign_in.base}, or you have signed in or out in between. {_AGAIN}",
+                N_("This sign-in was begun in another browser"),
+                Sentence(
+                    "For your safety it can only be finished where it was begun. If this is the browser, it "
+                    "keeps no cookies for {base}, or you have signed in or out in between. Start the sign-in "
+                    "again.",
+                    base=sign_in.base,
+                ),
                 403,
             )
         if not await self._pending.take(digest):
-            raise SignInFailed("This sign-in is over", f"It was finished before. {_AGAIN}")
+            raise SignInFailed(
+                N_("This sign-in is over"),
+                N_("It was finished before. Start the sign-in again."),
+            )
         return sign_in
 
     async def _redeem(self, sign_in: SignInUnderWay, code: str, verifier: str, now: float) -> CodeAnswer:
@@ -216,9 +244,13 @@ class SignInClient:
             found = read_code_answer(answer.body, answer.final_url, answer.content_type, now=now, private=self._private)
         except ParseError as problem:
             raise SignInFailed(
-                "The provider's answer can't be read",
-                f"{who} was asked who you are, and its answer makes no sense: {problem.detail}. Tell the people who "
-                f"run {who}, or name another provider on your page.",
+                N_("The provider's answer can't be read"),
+                Sentence(
+                    "{who} was asked who you are, and its answer makes no sense: {detail}. Tell the people "
+                    "who run {who}, or name another provider on your page.",
+                    who=who,
+                    detail=problem.detail,
+                ),
                 502,
             ) from None
         if found.access_token is not None and sign_in.revocation_endpoint is not None:
@@ -234,8 +266,12 @@ class SignInClient:
         answer = await self._sender.send(Sending(url, "POST", form=form))
         if isinstance(answer, FetchFailed):
             raise SignInFailed(
-                "The provider doesn't answer",
-                f"{who} was asked who you are, and could not be reached: {answer.detail}. Try again in a while.",
+                N_("The provider doesn't answer"),
+                Sentence(
+                    "{who} was asked who you are, and could not be reached: {detail}. Try again in a while.",
+                    who=who,
+                    detail=answer.detail,
+                ),
                 503,
             )
         return answer
@@ -247,9 +283,13 @@ class SignInClient:
             )
         except ProfileMismatch:
             raise SignInFailed(
-                "The provider spoke for somebody else",
-                f"{who} says that you are {returned}, but that page does not name {who} as its provider. You are not "
-                "signed in. If the page is yours, put the links of this provider on it.",
+                N_("The provider spoke for somebody else"),
+                Sentence(
+                    "{who} says that you are {returned}, but that page does not name {who} as its provider. "
+                    "You are not signed in. If the page is yours, put the links of this provider on it.",
+                    who=who,
+                    returned=returned,
+                ),
                 403,
             ) from None
         except (InvalidRequest, ProfileError) as problem:
@@ -265,7 +305,10 @@ def answer_parameters(answer: Iterable[tuple[str, str]]) -> dict[str, str]:
     for name, value in answer:
         if name in _SINGLE:
             if name in found:
-                raise SignInFailed("The provider's answer is ambiguous", f"It holds '{name}' twice. {_AGAIN}")
+                raise SignInFailed(
+                    N_("The provider's answer is ambiguous"),
+                    Sentence("It holds '{name}' twice. Start the sign-in again.", name=name),
+                )
             found[name] = value
     return found
 
@@ -281,11 +324,14 @@ def check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
     else:
         right = not sign_in.names_itself if iss is None else hmac.compare_digest(iss.encode(), sign_in.issuer.encode())
     if not right:
-        what = "does not say whose it is" if iss is None else f"is from {shown(iss)}"
         raise SignInFailed(
-            "The answer is from another provider",
-            f"You were sent to {who}, and the answer that came back {what}. Somebody may have tried to mix up two "
-            f"providers, so you are not signed in. {_AGAIN}",
+            N_("The answer is from another provider"),
+            Sentence(
+                "You were sent to {who}, and the answer that came back {what}. Somebody may have tried "
+                "to mix up two providers, so you are not signed in. Start the sign-in again.",
+                who=who,
+                what=Sentence("does not say whose it is") if iss is None else Sentence("is from {iss}", iss=shown(iss)),
+            ),
             403,
         )
 
@@ -297,17 +343,30 @@ def _origin(url: str) -> str:
 
 def _profile_failed(problem: InvalidRequest | ProfileError, me: str) -> SignInFailed:
     if isinstance(problem, InvalidRequest):
-        return SignInFailed("The provider's answer can't be used", f"{problem.description}. {_AGAIN}", 502)
+        return SignInFailed(
+            N_("The provider's answer can't be used"),
+            Sentence("{description}. Start the sign-in again.", description=problem.description),
+            502,
+        )
     if isinstance(problem, ProfileUnreachable):
         return SignInFailed(
-            "Your page can't be reached",
-            f"To find your provider, {problem.url} was asked: {problem.detail}. Check the address that you entered; "
-            "if it is right, try again in a while.",
+            N_("Your page can't be reached"),
+            Sentence(
+                "To find your provider, {url} was asked: {detail}. Check the address that you entered; "
+                "if it is right, try again in a while.",
+                url=problem.url,
+                detail=problem.detail,
+            ),
             503,
         )
     return SignInFailed(
-        "Your page doesn't say where you sign in",
-        f"To find the provider of {me}, {problem.url} was read: {problem.detail}. Correct that, then try again.",
+        N_("Your page doesn't say where you sign in"),
+        Sentence(
+            "To find the provider of {me}, {url} was read: {detail}. Correct that, then try again.",
+            me=me,
+            url=problem.url,
+            detail=problem.detail,
+        ),
     )
 
 
@@ -321,14 +380,25 @@ def _refused_code(answer: Answered, who: str) -> SignInFailed:
     said = read_error(answer.body, answer.final_url, answer.content_type)
     if answer.status >= 500 or answer.status == 429:
         return SignInFailed(
-            "The provider has a problem",
-            f"{who} was asked who you are, and failed with status {answer.status}. Try again in a while.",
+            N_("The provider has a problem"),
+            Sentence(
+                "{who} was asked who you are, and failed with status {status}. Try again in a while.",
+                who=who,
+                status=answer.status,
+            ),
             503,
         )
-    reason = f"“{said.description or said.error}”" if said else f"status {answer.status}"
+    reason: str = Sentence("status {status}", status=answer.status)
+    if said is not None:
+        reason = f"“{said.description or said.error}”"
     return SignInFailed(
-        "The provider does not confirm you",
-        f"{who} was asked who you are, and refused: {reason}. Its codes are good for a short time and once. {_AGAIN}",
+        N_("The provider does not confirm you"),
+        Sentence(
+            "{who} was asked who you are, and refused: {reason}. Its codes are good for a short time "
+            "and once. Start the sign-in again.",
+            who=who,
+            reason=reason,
+        ),
         403,
     )
 
@@ -395,15 +465,17 @@ class SignInLimits:
         by_network = _of_network(address, limits.SIGN_INS_OF_NETWORK, limits.SIGN_INS_OF_WIDE_NETWORK)
         if not all(self._limiter.count(*place) for place in by_network):
             raise SignInFailed(
-                "Too many sign-ins",
-                "From your network many sign-ins were begun within a minute. Wait a minute, then try again.",
+                N_("Too many sign-ins"),
+                N_("From your network many sign-ins were begun within a minute. Wait a minute, then try again."),
                 429,
             )
         if not self._limiter.count(limits.SIGN_INS_AT_SITE, site_of_me(me)) and not known:
             raise SignInFailed(
-                "That site was asked too often",
-                f"Too many people have begun to sign in with addresses at {site_of_me(me)}. Wait a minute, then try "
-                "again.",
+                N_("That site was asked too often"),
+                Sentence(
+                    "Too many people have begun to sign in with addresses at {site}. Wait a minute, then try again.",
+                    site=site_of_me(me),
+                ),
                 429,
             )
         if not self._limiter.count(limits.SIGN_INS_IN_ALL, _kind(known)):
@@ -428,9 +500,12 @@ class SignInLimits:
         ]
         if not all(self._limiter.has_room(*share) for share in shares):
             raise SignInFailed(
-                "Too many sign-ins at once",
-                f"Several sign-ins from your network, with your address or at {site} are under way and wait for an "
-                "answer. Wait a few seconds, then start the sign-in again.",
+                N_("Too many sign-ins at once"),
+                Sentence(
+                    "Several sign-ins from your network, with your address or at {site} are under way and "
+                    "wait for an answer. Wait a few seconds, then start the sign-in again.",
+                    site=site,
+                ),
                 429,
             )
         if not self._limiter.has_room(limits.WAITING_IN_ALL, kind):
@@ -455,4 +530,6 @@ def _kind(known: bool) -> str:
 
 
 def _full() -> SignInFailed:
-    return SignInFailed("Too many people sign in just now", "Wait a few seconds, then start the sign-in again.", 503)
+    return SignInFailed(
+        N_("Too many people sign in just now"), N_("Wait a few seconds, then start the sign-in again."), 503
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from starlette.routing import Route
@@ -9,11 +10,13 @@ from starlette.routing import Route
 from microsub.identity.pages.visit import NavigationLink, PageSite
 from microsub.kit.http.pages import N_
 from microsub.reader.channels import pages as channels
+from microsub.reader.first import pages as first
+from microsub.reader.first.pages import StarterFeed
 from microsub.reader.follow import pages as follow
 from microsub.reader.reading import actions, pages
 from microsub.reader.settings import lists, menu
 
-FOLDERS = tuple(Path(__file__).parent / name for name in ("reading", "follow", "channels", "settings"))
+FOLDERS = tuple(Path(__file__).parent / name for name in ("reading", "follow", "channels", "settings", "first"))
 """Templates, static files and texts, see `kit.http.pages`."""
 
 NAVIGATION = (
@@ -25,7 +28,7 @@ NAVIGATION = (
 """What stands in the head of all pages."""
 
 
-def reader_routes(site: PageSite) -> list[Route]:
-    """Every route of the web interface."""
+def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
+    """Every route of the web interface, on which newcomers are offered `starters`."""
     features = (pages, actions, follow, channels, menu, lists)
-    return [route for feature in features for route in feature.routes(site)]
+    return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]

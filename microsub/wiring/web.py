@@ -42,6 +42,7 @@ from microsub.parsing.pool import ParsePool
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.store import TopicChanges
 from microsub.push.store import Agreements, push_state
+from microsub.reader.first.pages import starter_feeds
 from microsub.reader.reading.images import Images
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -103,6 +104,7 @@ async def open_app(
                 settings, stores, reading, fetcher, parser, config, identity, lists, imports, listeners, images
             )
             services = replace(services, token_use=used, public_url=settings.public_url)
+            starters = starter_feeds(settings.starter_feeds)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _index(settings, stores) as index:
                 if index is not None:
@@ -116,7 +118,7 @@ async def open_app(
                 topics = hub_topics(settings, stores, services.output_contents, reading.fill)
                 if topics is not None:
                     services = replace(services, topics=topics, topics_changed=_noting(stores))
-                yield create_app(services, base_url=settings.base_url, monitors=monitors), stop
+                yield create_app(services, base_url=settings.base_url, monitors=monitors, starters=starters), stop
         finally:
             stop()
             await imports.aclose()

@@ -113,7 +113,7 @@ async def make_passkey(here: Tab, link: str) -> None:
     await here.page.goto(link)
     await here.fill(name="Telephone")
     await here.press("Make a passkey")
-    assert await here.title() == "Your account"
+    assert await here.title() == "Welcome"
 
 
 async def refused(here: Tab, button: str) -> str:

@@ -65,7 +65,7 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         async with Surfer(http=made.http()) as surfer:
             await surfer.goto(link.partition("#")[0])
             await surfer.submit(code=link.partition("#")[2], password=PASSWORD, again=PASSWORD)
-            assert surfer.title == "Your account", surfer.text
+            assert surfer.title == "Welcome", surfer.text
         yield made
 
 

@@ -404,3 +404,37 @@ async def test_guesses_at_a_confirmation_are_slowed(enrolled: World, ann: Visito
     assert set(statuses) == {403, 429}
     page = await ann.get(PAGE)
     assert (await ann.submit(page, f"{PAGE}/confirm", password=PASSWORD)).status == 429
+
+
+GERMAN = {
+    "/account": "Ihr Konto",
+    "/account/sign-in": "Wie Sie sich anmelden",
+    "/connect": "Dies ist ein Microsub-Server",
+    "/check": "Ihre Seite prüfen",
+    "/welcome": "Willkommen",
+    "/sign-in": "Anmelden",
+    "/enrol": "Wählen Sie, wie Sie sich anmelden",
+    "/absent": "Hier ist nichts",
+}
+
+
+@pytest.mark.parametrize(("path", "title"), GERMAN.items())
+async def test_the_pages_are_in_german_for_who_reads_german(ann: Visitor, signed_in, path: str, title: str) -> None:
+    """All of them by one catalogue, errors too; English stays for everybody else."""
+    await signed_in(ann)
+    page = await ann.get(path, **{"accept-language": "de", "accept": "text/html"})
+    assert page.title == title
+    assert page.tree.css_first("html").attributes["lang"] == "de"
+    assert page.tree.css_first("main [lang=en]") is None
+
+
+async def test_what_was_refused_is_said_in_the_language_of_the_page(ann: Visitor, signed_in) -> None:
+    """With its values."""
+    await signed_in(ann)
+    page = await ann.get("/account")
+    long = "x" * 101
+    refused = await ann.submit(page, "/account/tokens", name=long, days="30", scope=["read"])
+    assert "A token needs a name of 1 to 100 characters" in refused.text
+    fields = {**fields_of(page.form("/account/tokens")), "name": long, "days": "30", "scope": "read"}
+    refused = await ann.post("/account/tokens", fields, **{"accept-language": "de"})
+    assert "Ein Token braucht einen Namen von 1 bis 100 Zeichen" in refused.text

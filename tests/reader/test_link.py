@@ -28,10 +28,10 @@ async def link(server: World) -> str:
 
 
 async def test_the_link_signs_in_once(server: World) -> None:
-    """Within five minutes, and leads to what is unread."""
+    """Within five minutes, and leads to what a newcomer can read."""
     path, first, second = await link(server), Visitor(server.app, HERE), Visitor(server.app, HERE)
     assert (await first.get(path)).location == "/"
-    assert (await first.get("/")).title == "All"
+    assert (await first.get("/")).title == "What do you want to read?"
     assert (await second.get(path)).status == 403 or "used" in (await second.get(path)).text
     assert (await second.get("/account")).location.startswith("/sign-in")
     keys = await server.redis.command("KEYS", "identity:ceremony:*")

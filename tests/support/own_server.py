@@ -43,7 +43,7 @@ async def _use(url: str, link: str, password: str = PASSWORD) -> None:
     async with Surfer() as surfer:
         await surfer.goto(f"{url}{urlsplit(link).path}")
         await surfer.submit(code=urlsplit(link).fragment, password=password, again=password)
-        assert surfer.title == "Your account", surfer.text
+        assert surfer.title == "Welcome", surfer.text
 
 
 async def sign_in(surfer: Surfer, user: str, password: str = PASSWORD) -> Surfer:

@@ -29,6 +29,7 @@ from microsub.identity.protocol.documents import (
 )
 from microsub.identity.protocol.links import canonical_me, site_of_me, usable
 from microsub.kit.rate_limits import MINUTE, RateLimiter
+from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import mask_credentials, parts_of
 from microsub.parsing.pool import ParsePool
 
@@ -76,11 +77,13 @@ class PageDoctor:
         site = site_of_me(canonical_me(address, private=self._private))
         if not limiter.has_room(PAGE_CHECKS_OF_NETWORK, client):
             most = PAGE_CHECKS_OF_NETWORK.most
-            raise TooManyRequests(f"your network may check {most} pages a minute; wait a minute", wait)
+            raise TooManyRequests(
+                Sentence("your network may check {most} pages a minute; wait a minute", most=most), wait
+            )
         if not limiter.has_room(PAGE_CHECKS_OF_SITE, site):
-            raise TooManyRequests(f"{site} has been checked too often; wait a minute", wait)
+            raise TooManyRequests(Sentence("{site} has been checked too often; wait a minute", site=site), wait)
         if not limiter.has_room(PAGE_CHECKS_IN_ALL):
-            raise TooManyRequests("too many pages are being checked just now; try again in some seconds", 5)
+            raise TooManyRequests(N_("too many pages are being checked just now; try again in some seconds"), 5)
         limiter.count(PAGE_CHECKS_OF_NETWORK, client)
         limiter.count(PAGE_CHECKS_OF_SITE, site)
         give_back = limiter.take([(PAGE_CHECKS_IN_ALL, "")])

@@ -25,6 +25,7 @@ from microsub.identity.protocol.documents import (
 )
 from microsub.identity.protocol.links import WrittenLink, endpoint, shown, written_links
 from microsub.kit.identifiers import identifier
+from microsub.kit.texts import N_, Sentence, duration
 from microsub.model.reader import NAME
 
 FindingLevel = Literal["ok", "advice", "problem"]
@@ -61,10 +62,10 @@ class PageFinding:
     clients: tuple[str, ...] = ()
 
     @property
-    def concerns(self) -> str:
-        """The `clients` in words; empty for everybody."""
-        rest = [client for client in self.clients if client not in ALL]
-        return ", ".join(["all apps", *rest] if set(ALL) <= set(self.clients) else self.clients)
+    def concerned(self) -> tuple[str, ...]:
+        """The `clients`, all apps as one; none for everybody."""
+        rest = tuple(client for client in self.clients if client not in ALL)
+        return (N_("all apps"), *rest) if set(ALL) <= set(self.clients) else self.clients
 
 
 Findings = Iterator[PageFinding]
@@ -78,7 +79,7 @@ def _sentences() -> Mapping[str, Mapping[str, Any]]:
 def say(name: str, level: FindingLevel | None = None, **values: object) -> PageFinding:
     """The finding of that name in `findings.toml`, with these values in its sentences."""
     row = _sentences()[name]
-    about, text, fix = (row.get(part, "").format(**values) for part in ("about", "text", "fix"))
+    about, text, fix = (Sentence(row.get(part, ""), **values) for part in ("about", "text", "fix"))
     apps = (app for one in row.get("apps", ()) for app in (ALL if one == "all" else (one,)))
     return PageFinding(level or row["level"], about, text, fix, tuple(apps))
 
@@ -93,17 +94,18 @@ class PageReport:
     @property
     def is_complete(self) -> bool:
         """Whether nothing that is needed is missing."""
-        return not self._count("problem")
+        return not self.count("problem")
 
     @property
     def verdict(self) -> str:
         """It all in one sentence."""
-        if problems := self._count("problem"):
+        if problems := self.count("problem"):
             return f"{_counted(problems, 'problem')} to correct, then apps can sign you in."
-        advice = self._count("advice")
+        advice = self.count("advice")
         return "Nothing is missing." if not advice else f"Nothing is missing; {_counted(advice, 'piece')} of advice."
 
-    def _count(self, level: FindingLevel) -> int:
+    def count(self, level: FindingLevel) -> int:
+        """How many findings are of that level."""
         return sum(1 for one in self.findings if one.level == level)
 
     def as_dict(self) -> dict[str, object]:
@@ -125,7 +127,7 @@ def _printed(one: PageFinding) -> Iterable[str]:
     if one.fix:
         yield from _wrapped(f"-> {one.fix}")
     if one.clients:
-        yield from _wrapped(f"concerns {one.concerns}")
+        yield from _wrapped(f"concerns {', '.join(one.concerned)}")
 
 
 def _wrapped(text: str, begins: str = _INDENT) -> list[str]:
@@ -179,18 +181,13 @@ def scheme_findings(me: str, other: Answered | FetchFailed | None) -> Findings:
 
 def head_finding(page: Answered, head: Answered | FetchFailed) -> PageFinding:
     """Whether HEAD says what GET says."""
-    asks = "the app asks with HEAD first"
     if isinstance(head, FetchFailed):
-        text = f"HEAD fails ({head.detail}), GET answers {page.status}; {asks}"
-    elif not 200 <= head.status < 300:
-        text = f"HEAD answers {head.status}, GET answers {page.status}; {asks}"
-    elif head.final_url != page.final_url:
-        text = f"HEAD leads to {head.final_url}, GET to {page.final_url}; {asks}"
-    elif _in_header(head) != _in_header(page):
-        text = "the Link headers of HEAD and GET name different endpoints; the app believes those of HEAD"
-    else:
-        return say("head-agrees")
-    return say("head-differs", difference=text)
+        return say("head-fails", detail=head.detail, status=page.status)
+    if not 200 <= head.status < 300:
+        return say("head-answers", head=head.status, status=page.status)
+    if head.final_url != page.final_url:
+        return say("head-leads-elsewhere", head=head.final_url, url=page.final_url)
+    return say("head-agrees" if _in_header(head) == _in_header(page) else "head-names-others")
 
 
 def _in_header(answer: Answered) -> list[tuple[str, str]]:
@@ -204,8 +201,7 @@ def caching_findings(page: Answered) -> Findings:
     rules = page.headers.get("cache-control", "").lower()
     match = None if _NOT_KEPT.search(rules) else _AGE.search(rules)
     if match is not None and (seconds := int(match[1])) > LONG:
-        length, unit = (86_400, "day") if seconds >= 86_400 else (3600, "hour")
-        yield say("kept-for-long", duration=_counted(seconds // length, unit))
+        yield say("kept-for-long", duration=duration(seconds))
 
 
 # --- its links ------------------------------------------------------------------------------------------------------
@@ -219,8 +215,8 @@ def link_findings(rel: str, links: Sequence[WrittenLink], page: Answered, ours: 
     mine = [link for link in links if rel in link.rels]
     found = [(link, address) for link in mine if (address := endpoint(link.target, link.base)) is not None]
     if mine and not found:
-        instead = f" Write {ours.html}, if that is meant." if ours is not None else ""
-        yield say("link-unusable", rel=rel, target=shown(mine[0].target), instead=instead)
+        name, line = ("link-unusable-here", ours.html) if ours is not None else ("link-unusable", "")
+        yield say(name, rel=rel, target=shown(mine[0].target), line=line)
     if not found:
         return
     first, address = found[0]
@@ -230,7 +226,7 @@ def link_findings(rel: str, links: Sequence[WrittenLink], page: Answered, ours: 
         seen = found_on_android(rel, links, page.headers.get("link"), page.final_url)
         if seen != address:
             name = "android-joined-rel" if first.place == "page" else "android-header"
-            yield say(name, rel=rel, seen=seen or "none", written=shown(first.rel))
+            yield say(name, rel=rel, seen=seen or Sentence("none"), written=shown(first.rel))
 
 
 def found_on_android(rel: str, links: Iterable[WrittenLink], link_header: str | None, url: str) -> str | None:
@@ -263,7 +259,7 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
     if "microsub" not in has:
         yield say("no-microsub", line=microsub_line(ours, user or "YOUR-NAME").html)
     older = [rel for rel in ("authorization_endpoint", "token_endpoint") if rel not in has]
-    missing = " and no ".join(older)
+    missing: str = Sentence("{first} and no {second}", first=older[0], second=older[1]) if older[1:] else "".join(older)
     if older and "indieauth-metadata" in has:
         yield say("no-older-links", missing=missing)
     elif older:
@@ -416,7 +412,7 @@ def answering_findings(
     values: dict[str, Any] = {
         "rel": rel,
         "url": url,
-        "instead": f"Write {meant.html}, if that is meant. " if meant else "",
+        "instead": Sentence("Write {line}, if that is meant. ", line=meant.html) if meant is not None else "",
     }
     if isinstance(answer, FetchFailed):
         yield say(f"{kind}-silent", detail=answer.detail, **values)

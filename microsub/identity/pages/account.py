@@ -11,8 +11,9 @@ from starlette.routing import Route
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.pages.consent import token_scopes
-from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, passkey_question
-from microsub.identity.protocol.documents import ENDPOINT, is_own, profile_page
+from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, passkey_question
+from microsub.identity.protocol.documents import ENDPOINT, microsub_line
+from microsub.kit.texts import N_, Sentence
 
 ACCOUNT = "/account"
 TOKENS = "/account/tokens"
@@ -22,9 +23,9 @@ DAYS = {"30": 30, "90": 90, "365": 365, "": None}
 """For how many days a token may be good, as the form has it."""
 
 DONE = {
-    "app": "The app’s access is revoked.",
-    "token": "The token is revoked.",
-    "session": "That browser is signed out.",
+    "app": N_("The app’s access is revoked."),
+    "token": N_("The token is revoked."),
+    "session": N_("That browser is signed out."),
 }
 """What is said on the page after a form did it."""
 
@@ -62,8 +63,10 @@ async def _account(visit: PageVisit, problem: RequestError | None = None) -> Res
         sessions=await identity.sessions.all(session.user),
         apps=await identity.provider.apps(session.user),
         tokens=await identity.provider.given_tokens(session.user),
-        scopes=token_scopes(),
-        is_lent=session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base),
+        scopes=token_scopes(search=visit.site.services.post_search is not None),
+        is_lent=has_lent_page(visit),
+        line=microsub_line(visit.base, session.user).html,
+        endpoint=visit.base + ENDPOINT,
         done=DONE.get(visit.query.get("done", ""), ""),
         confirmed=await visit.is_confirmed(),
         confirming=CREDENTIALS,
@@ -73,7 +76,7 @@ async def _account(visit: PageVisit, problem: RequestError | None = None) -> Res
 async def _make_token(visit: PageVisit) -> Response:
     session, name = visit.require_session(), visit.form.text("name")
     if visit.form.text("days") not in DAYS:
-        raise InvalidRequest("choose for how long the token is good")
+        raise InvalidRequest(N_("choose for how long the token is good"))
     days = DAYS[visit.form.text("days")]
     if days is None:
         await visit.require_confirmed()
@@ -85,7 +88,7 @@ async def _make_token(visit: PageVisit) -> Response:
 async def _end_token(visit: PageVisit) -> Response:
     session = visit.require_session()
     if not await visit.site.identity.provider.end_token(session.user, visit.form.text("token")):
-        raise NotFound("That token has ended already.")
+        raise NotFound(N_("That token has ended already."))
     return visit.go(ACCOUNT, done="token")
 
 
@@ -97,13 +100,14 @@ async def _end_app(visit: PageVisit) -> Response:
 
 async def _sign_out(visit: PageVisit) -> Response:
     await visit.sign_out()
-    return visit.message("You are signed out", "This browser is signed out. Others are not.", "signed out")
+    text = N_("This browser is signed out. Others are not.")
+    return visit.message(N_("You are signed out"), text, "signed out")
 
 
 async def _end_one(visit: PageVisit) -> Response:
     session, id_ = visit.require_session(), visit.form.text("session")
     if not await visit.site.identity.sessions.end(session.user, id_):
-        raise NotFound("That session has ended already.")
+        raise NotFound(N_("That session has ended already."))
     return visit.go(ACCOUNT, done="session")
 
 
@@ -111,9 +115,12 @@ async def _end_all(visit: PageVisit) -> Response:
     session = visit.require_session()
     ended = await visit.site.identity.sessions.end_all(session.user)
     await visit.sign_out()
-    text = f"All {ended} browsers" if ended > 1 else "This browser, the only one,"
-    text += " signed out of your account. Apps that you allowed keep their access until you revoke it."
-    return visit.message("You are signed out everywhere", text, "signed out")
+    text = N_("This browser, the only one, signed out of your account.")
+    if ended > 1:
+        text = Sentence("All {number} browsers signed out of your account.", number=ended)
+    apps = N_("Apps that you allowed keep their access until you revoke it.")
+    both = f"{visit.translate(text)} {visit.translate(apps)}"
+    return visit.message(N_("You are signed out everywhere"), both, "signed out")
 
 
 # --- password and passkeys ------------------------------------------------------------------------------------------
@@ -151,8 +158,8 @@ async def _set_password(visit: PageVisit) -> Response:
     await _local(visit).set_password(session.user, visit.passwords(), visit.now, but=session.id)
     # A new session in place of this one too, so that a stolen cookie ends.
     await visit.sign_in_as(session.user, session.how)
-    text = "Your password is set. All other browsers had to sign out; apps that you have given access keep it."
-    return visit.message("New password", text, "done")
+    text = N_("Your password is set. All other browsers had to sign out; apps that you have given access keep it.")
+    return visit.message(N_("New password"), text, "done")
 
 
 async def _begin_passkey(visit: PageVisit) -> Response:
@@ -180,7 +187,7 @@ async def _remove_passkey(visit: PageVisit) -> Response:
 
 def _changed(visit: PageVisit, there: bool) -> Response:
     if not there:
-        raise NotFound("You have no such passkey any more.")
+        raise NotFound(N_("You have no such passkey any more."))
     return visit.go(CREDENTIALS)
 
 

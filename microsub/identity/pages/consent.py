@@ -7,7 +7,7 @@ button: not for errors either, which would make this server forward to whatever 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qs
 
 from starlette.responses import Response
@@ -31,56 +31,64 @@ from microsub.identity.protocol.documents import MICROPUB, is_own
 from microsub.identity.protocol.links import alike, known_me
 from microsub.identity.provider import LONGEST_NAME
 from microsub.kit.http.headers import origin
+from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import ALL_SCOPES, NAME, OTHER_NAMES, SAVED
 
 _HERE = {
-    "read": "Read your channels and posts, search, and mark posts as read.",
-    "follow": "Follow and unfollow feeds.",
-    "mute": "Mute and unmute people.",
-    "block": "Block and unblock people. The posts of blocked people are removed.",
-    "channels": "Make, rename, order and delete channels.",
+    "read": N_("Read your channels and posts, search, and mark posts as read."),
+    "follow": N_("Follow and unfollow feeds."),
+    "mute": N_("Mute and unmute people."),
+    "block": N_("Block and unblock people. The posts of blocked people are removed."),
+    "channels": N_("Make, rename, order and delete channels."),
 }
+_WITHOUT_SEARCH = {"read": N_("Read your channels and posts, and mark posts as read.")}
 _AT_ONES_SITE = {
-    "create": "Publish posts on your site.",
-    "draft": "Save drafts of posts on your site.",
-    "update": "Change posts on your site.",
-    "delete": "Delete posts on your site.",
-    "undelete": "Restore deleted posts on your site.",
-    "media": "Upload pictures and other files to your site.",
-    "post": "Publish posts on your site.",
+    "create": N_("Publish posts on your site."),
+    "draft": N_("Save drafts of posts on your site."),
+    "update": N_("Change posts on your site."),
+    "delete": N_("Delete posts on your site."),
+    "undelete": N_("Restore deleted posts on your site."),
+    "media": N_("Upload pictures and other files to your site."),
+    "post": N_("Publish posts on your site."),
 }
 _IN_A_CHANNEL = {
-    "create": "Post into the channel that you choose below.",
-    "update": "Change what it has posted there.",
-    "delete": "Delete what it has posted there.",
-    "undelete": "Restore what it has deleted there.",
-    "media": "Keep pictures and other files on this server, for what it posts.",
-    "post": "Post into the channel that you choose below.",
+    "create": N_("Post into the channel that you choose below."),
+    "update": N_("Change what it has posted there."),
+    "delete": N_("Delete what it has posted there."),
+    "undelete": N_("Restore what it has deleted there."),
+    "media": N_("Keep pictures and other files on this server, for what it posts."),
+    "post": N_("Post into the channel that you choose below."),
 }
-_PROFILE_TEXT = "See the name of your account here."
+_PROFILE_TEXT = N_("See the name of your account here.")
 
 
 ScopeText = tuple[str, str]
 """A permission, and what it is in words."""
 
 
-def offered_scopes(scopes: Iterable[str], *, elsewhere: bool) -> list[ScopeText]:
+def offered_scopes(scopes: Iterable[str], *, elsewhere: bool, search: bool = True) -> list[ScopeText]:
     """The permissions among `scopes` that can be given, those of reading first.
 
     The others mean nothing here.
 
-    `elsewhere`: those to post are for the person's own site, because their page names a place to post to.
+    `elsewhere`: those to post are for the person's own site, because their page names a place to post to. `search`:
+    this server has one.
     """
     asked = list(scopes)
-    texts = {**_HERE, "profile": _PROFILE_TEXT}
+    texts = {**_here(search=search), "profile": _PROFILE_TEXT}
     reading = [(name, text) for name in asked if (text := texts.get(OTHER_NAMES.get(name, name)))]
     posting = _AT_ONES_SITE if elsewhere else _IN_A_CHANNEL
     return reading + [(name, text) for name in asked if (text := posting.get(name))]
 
 
-def token_scopes() -> list[ScopeText]:
+def token_scopes(*, search: bool) -> list[ScopeText]:
     """The permissions that a token of this server can have."""
-    return [(name, _HERE[name]) for name in ALL_SCOPES]
+    here = _here(search=search)
+    return [(name, here[name]) for name in ALL_SCOPES]
+
+
+def _here(*, search: bool) -> Mapping[str, str]:
+    return _HERE if search else _HERE | _WITHOUT_SEARCH
 
 
 AUTHORIZATION_PATH = "/auth"
@@ -138,7 +146,6 @@ _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
     *("scope", "code_challenge", "code_challenge_method", "me"),
 )
-_NOT_YOURS = "This is the app's mistake, not yours."
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -163,8 +170,10 @@ async def _ask(visit: PageVisit) -> Response:
     except OAuthRefused as problem:
         return _told(visit, app, target, problem)
     granted = await visit.site.identity.provider.apps(session.user)
+    before = next((one for one in granted if one.client == asked.client), None)
     elsewhere = await _posts_elsewhere(visit, asked, session.me)
     posts_here = not elsewhere and not _IN_A_CHANNEL.keys().isdisjoint(asked.scopes)
+    scopes = offered_scopes(asked.scopes, elsewhere=elsewhere, search=visit.site.services.post_search is not None)
     return visit.page(
         "authorize.html",
         # Chrome looks at every redirect that follows the form, and apps send people on to further addresses of theirs.
@@ -173,10 +182,11 @@ async def _ask(visit: PageVisit) -> Response:
         why="",
         app=app,
         place=_place(asked.redirect),
-        scopes=offered_scopes(asked.scopes, elsewhere=elsewhere),
+        scopes=scopes,
+        new={name for name, _ in scopes} - before.scopes if before else (),
         channels=await _channels(visit, session.user) if posts_here else [],
         only_posts=posts_here and _HERE.keys().isdisjoint(asked.scopes),
-        before=next((one.last for one in granted if one.client == asked.client), None),
+        before=before.last if before else None,
         fields={name: query[name][0] for name in _FIELDS if name in query},
         other=asked.me if asked.me and not alike(asked.me, session.me) else "",
         action=CONSENT,
@@ -266,8 +276,8 @@ def _me_told(asked: str, me: str) -> str:
 
 def _not_served(visit: PageVisit, why: str) -> Response:
     """A request that is answered to the person alone: its address can't be relied on."""
-    text = f"An app has sent you here, but its request can't be used: {why}. {_NOT_YOURS}"
-    return visit.message("The app's request can't be used", text, "error", 400)
+    text = N_("An app has sent you here, but its request can't be used: {why}. This is the app's mistake, not yours.")
+    return visit.message(N_("The app’s request can’t be used"), Sentence(text, why=why), "error", 400)
 
 
 def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAuthRefused) -> Response:
@@ -281,13 +291,18 @@ def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAu
 
 
 def _wrong_target(app: App, redirect: str) -> str:
-    wants = f"it wants to send you to '{redirect[:200]}', which"
+    values = {"target": redirect[:200], "app": app.info.id}
     if app.answered:
-        return f"{wants} '{app.info.id}' doesn't list as its own"
-    return f"{wants} isn't at '{app.info.id}', and that could not be asked about it"
+        return Sentence("it wants to send you to '{target}', which '{app}' doesn't list as its own", **values)
+    text = N_("it wants to send you to '{target}', which isn't at '{app}', and that could not be asked about it")
+    return Sentence(text, **values)
 
 
 def _place(redirect: str) -> str:
     """Where somebody ends up, in few words: an origin, or an app on their own machine."""
     scheme = redirect.partition(":")[0].lower()
-    return origin(redirect) if scheme in {"http", "https"} else f"an app on this device ({scheme}:)"
+    return (
+        origin(redirect)
+        if scheme in {"http", "https"}
+        else Sentence("an app on this device ({scheme}:)", scheme=scheme)
+    )

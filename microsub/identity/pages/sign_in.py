@@ -19,12 +19,13 @@ from starlette.routing import Route
 from microsub.errors import NotFound, RequestError, SignInFailed
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 from microsub.identity.pages.consent import app_behind
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page, passkey_question, public
+from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page, passkey_question, public
 from microsub.identity.protocol.documents import microsub_line
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.identity.store.credentials import InvitationSpent
 from microsub.identity.store.grants import owner_in
 from microsub.kit.http.headers import is_of_this_machine, own_path, page_headers
+from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import NAME as ACCOUNT
 
 SIGN_IN_PATH = "/sign-in"
@@ -61,7 +62,7 @@ async def _by_link(visit: PageVisit) -> Response:
     is_followed = visit.request.headers.get("sec-fetch-site", "none") != "none"
     # HEAD asks what a link is, as previews do, and opens nothing.
     if is_followed or visit.request.method != "GET" or not is_of_this_machine(visit.request):
-        raise NotFound("This link is opened on the machine itself, from the terminal or the address bar.")
+        raise NotFound(N_("This link is opened on the machine itself, from the terminal or the address bar."))
     return await visit.sign_in(await _local(visit).by_link(visit.query.get("code", "")), next_="/", known=False)
 
 
@@ -164,17 +165,18 @@ async def _welcome(visit: PageVisit) -> Response:
     quotas = await visit.site.identity.quotas.of(session.user)
     line = microsub_line(visit.base, session.user)
     named = {
-        "channels": quotas.channels,
-        "feeds": quotas.feeds,
-        "tokens": quotas.tokens,
-        "requests a minute": quotas.requests,
+        N_("{number} channels"): quotas.channels,
+        N_("{number} feeds"): quotas.feeds,
+        N_("{number} tokens"): quotas.tokens,
+        N_("{number} requests a minute"): quotas.requests,
     }
     return visit.page(
         "welcome.html",
-        endpoint=line.href,
+        is_lent=has_lent_page(visit),
         line=line.html,
+        header=f'Link: <{line.href}>; rel="{line.rel}"',
         next=next_path(visit.query),
-        quotas=[f"{number} {what}" for what, number in named.items() if number],
+        quotas=[visit.translate(Sentence(text, number=number)) for text, number in named.items() if number],
     )
 
 
@@ -204,7 +206,7 @@ async def _look_at_invitation(visit: PageVisit) -> Response:
 
 async def _choose_password(visit: PageVisit) -> Response:
     user = await _local(visit).choose_password(visit.form.text("code"), visit.passwords(), visit.now)
-    return await visit.sign_in_as(user, "with a new password")
+    return await visit.sign_in_as(user, "with a new password", next_=WELCOME_PATH)
 
 
 async def _begin_chosen_passkey(visit: PageVisit) -> Response:
@@ -214,7 +216,7 @@ async def _begin_chosen_passkey(visit: PageVisit) -> Response:
 async def _choose_passkey(visit: PageVisit) -> Response:
     code, name, answer = visit.form.text("code"), visit.form.text("name"), visit.passkey_answer()
     user = await _local(visit).choose_passkey(visit.base, code, answer, name, visit.now)
-    return await visit.sign_in_as(user, "with a new passkey")
+    return await visit.sign_in_as(user, "with a new passkey", next_=WELCOME_PATH)
 
 
 def _local(visit: PageVisit) -> LocalSignIn:

@@ -20,6 +20,7 @@ from microsub.identity.protocol.documents import (
 )
 from microsub.identity.protocol.links import shown
 from microsub.kit.rate_limits import network_of
+from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import NAME
 
 CHECK_PATH = "/check"
@@ -66,8 +67,8 @@ async def _check(visit: PageVisit) -> Response:
     try:
         report = await doctor.examine_for(network_of(visit.where.address), address, here, known=user is not None)
     except InvalidRequest:
-        example = "Enter the address of your own site, such as https://your-name.example/."
-        problem = InvalidRequest(f"“{shown(address)}” is no web address to check. {example}")
+        text = N_("“{address}” is no web address to check. Enter the address of your own site, such as {example}.")
+        problem = InvalidRequest(Sentence(text, address=shown(address), example="https://your-name.example/"))
         return _checked(visit, address, problem=problem)
     return _checked(visit, address, report=report)
 
@@ -119,5 +120,5 @@ async def _with_a_slash(visit: PageVisit) -> Response:
 def _name(visit: PageVisit) -> str:
     name = str(visit.request.path_params["name"])
     if not NAME.match(name):
-        raise NotFound("There is no page by that name.")
+        raise NotFound(N_("There is no page by that name."))
     return name

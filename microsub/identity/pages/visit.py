@@ -35,6 +35,7 @@ from microsub.identity.limits import CONFIRMATION, KNOWN_BROWSER, SESSION
 from microsub.identity.local_sign_in import NotRecognised, SignInOrigin
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
 from microsub.identity.passwords import repeated_password
+from microsub.identity.protocol.documents import is_own, profile_page
 from microsub.identity.store.sessions import SignedIn, SignedInPerson
 from microsub.kit.http.display import Display
 from microsub.kit.http.forms import (
@@ -49,11 +50,13 @@ from microsub.kit.http.forms import (
 )
 from microsub.kit.http.headers import PublicAddress, client_address, page_headers
 from microsub.kit.http.pages import Templates, preferred_language
+from microsub.kit.texts import N_, Sentence, translated
 from microsub.surface import IdentityServices, Services
 
 log = structlog.get_logger(__name__)
 
-_FRESH_FOR = f"{CONFIRMATION // 60} minutes"
+_FRESH_FOR = CONFIRMATION // 60
+"""Minutes."""
 FOLDER = Path(__file__).parent
 """Templates and files of these pages, and what the pages of other features share with them."""
 
@@ -145,7 +148,7 @@ class SignInNeeded(Unauthorized):
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
-        super().__init__("You are not signed in, or not any more. Sign in and try again.")
+        super().__init__(N_("You are not signed in, or not any more. Sign in and try again."))
         self.about = about
 
 
@@ -153,7 +156,8 @@ class ConfirmationNeeded(Forbidden):
     """A change of credentials, or an endless token, longer than `CONFIRMATION` after the sign-in."""
 
     def __init__(self) -> None:
-        super().__init__(f"Show first that it is you: your sign-in is more than {_FRESH_FOR} old.")
+        text = N_("Show first that it is you: your sign-in is more than {minutes} minutes old.")
+        super().__init__(Sentence(text, minutes=_FRESH_FOR))
 
 
 class NotHere(Unauthorized):
@@ -163,9 +167,12 @@ class NotHere(Unauthorized):
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"Signing in does not work at '{host[:100]}': this server does not know its own address yet. Its admin "
-            "has to set it with MICROSUB_BASE_URL. Until then it works on the machine itself alone, at "
-            "http://127.0.0.1 with the server's port."
+            Sentence(
+                "Signing in does not work at '{host}': this server does not know its own address yet. Its admin has "
+                "to set it with MICROSUB_BASE_URL. Until then it works on the machine itself alone, at "
+                "http://127.0.0.1 with the server's port.",
+                host=host[:100],
+            )
         )
 
 
@@ -227,7 +234,7 @@ class PageVisit:
 
     def translate(self, text: str) -> str:
         """A text of the code in the language of the page."""
-        return self.site.pages.texts(self.language).gettext(text)
+        return translated(text, self.site.pages.texts(self.language).gettext)
 
     def translate_count(self, one: str, many: str, count: int) -> str:
         """A text of the code about so many."""
@@ -294,7 +301,8 @@ class PageVisit:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise InvalidRequest("The form holds no answer of a passkey. Passkeys need a browser that runs scripts.")
+            text = N_("The form holds no answer of a passkey. Passkeys need a browser that runs scripts.")
+            raise InvalidRequest(text)
         return PasskeyAnswer(self.form.get("secret", ""), answer)
 
     def passwords(self) -> str:
@@ -372,10 +380,10 @@ class PageVisit:
             self._new["devices"] = remembered
         return self.go(next_ or person.next or "/account")
 
-    async def sign_in_as(self, user: str, how: str) -> Response:
+    async def sign_in_as(self, user: str, how: str, *, next_: str = "") -> Response:
         """`sign_in` of a user who has shown in this request, or in its session, who they are."""
         found = await self.site.services.accounts.user(user)
-        return await self.sign_in(SignedInPerson(user, found.me if found is not None else "", how))
+        return await self.sign_in(SignedInPerson(user, found.me if found is not None else "", how), next_=next_)
 
     @property
     def where(self) -> SignInOrigin:
@@ -406,6 +414,12 @@ class PageVisit:
         return self.session.id if self.session is not None else ""
 
 
+def has_lent_page(visit: PageVisit) -> bool:
+    """Whether who is signed in has no page of their own, but the one that this server lends them."""
+    session = visit.require_session()
+    return session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base)
+
+
 Handler = Callable[[PageVisit], Awaitable[Response]]
 ShownAgain = Callable[[PageVisit, RequestError], Awaitable[Response]]
 """The page on which a form stands, with what was wrong with it."""
@@ -414,15 +428,15 @@ _LATER = {429: 60, 503: 10}
 """Seconds after which a sign-in by way of another provider that failed so may be tried again."""
 
 _TITLES = {
-    400: "That did not work",
-    401: "You are not signed in",
-    403: "That is not allowed",
-    404: "There is nothing here",
-    413: "That is too much",
-    429: "Too many tries",
-    503: "Not at the moment",
+    400: N_("That did not work"),
+    401: N_("You are not signed in"),
+    403: N_("That is not allowed"),
+    404: N_("There is nothing here"),
+    413: N_("That is too much"),
+    429: N_("Too many tries"),
+    503: N_("Not at the moment"),
 }
-_FAILED = "This is a fault of the server, and its log has the details. You may try again."
+_FAILED = N_("This is a fault of the server, and its log has the details. You may try again.")
 
 
 def page(site: PageSite, path: str, handler: Handler) -> Route:
@@ -499,7 +513,7 @@ def _endpoint(site: PageSite, handler: Handler, *, is_form: bool = False) -> Cal
             # The path and no more: an address may hold a code, and a form a password.
             log.exception("a page failed", method=request.method, path=request.url.path)
             visit.session = None
-            response = visit.message("The server failed", _FAILED, "error", 500)
+            response = visit.message(N_("The server failed"), _FAILED, "error", 500)
         return visit.finish(response)
 
     endpoint.is_form = is_form  # type: ignore[attr-defined]
@@ -512,12 +526,12 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
     if isinstance(error, RequestError):
         status, text = error.status, error.description
     elif isinstance(error, StoreError):
-        status, text = 503, "The server can't reach its store at the moment. Try again in some seconds."
+        status, text = 503, N_("The server can't reach its store at the moment. Try again in some seconds.")
     elif isinstance(error, ParserUnavailable):
-        status, text = 503, "The server can't read pages at the moment. Try again in some seconds."
+        status, text = 503, N_("The server can't read pages at the moment. Try again in some seconds.")
     if isinstance(error, StoreUnavailable):
         visit.session = None
-    title, full = _TITLES.get(status, "That did not work"), isinstance(error, QuotaReached)
+    title, full = _TITLES.get(status, _TITLES[400]), isinstance(error, QuotaReached)
     response = visit.message(title, text, "error", status, full=full)
     if isinstance(error, TooManyRequests):
         response.headers["retry-after"] = str(error.retry_after)
@@ -528,9 +542,10 @@ def missing_page(site: PageSite, request: Request, status: int, headers: Mapping
     """The page for an address or a method that there isn't; None where the asker takes no HTML."""
     if "text/html" not in request.headers.get("accept", ""):
         return None
-    title, text = "There is nothing here", "Check the address, or go to the start page."
+    title, text = _TITLES[404], N_("Check the address, or go to the start page.")
     if status != 404:
-        title, text = "That can't be opened like this", "It is where a form leads. Open the page with the form again."
+        title = N_("That can't be opened like this")
+        text = N_("It is where a form leads. Open the page with the form again.")
     response = PageVisit(site, request).message(title, text, "error", status)
     response.headers.update(headers)
     return response

@@ -22,6 +22,7 @@ from microsub.identity.limits import ATTEMPTS, INVITATION, KNOWN_BROWSER, PASSKE
 from microsub.identity.store import absent
 from microsub.identity.store.grants import LONGEST_SECRET, owner_in
 from microsub.kit.digests import sha256_hex
+from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Command, Redis
@@ -68,14 +69,14 @@ class InvitationSpent(InvalidRequest):
     """The one-time link was used, has expired, or another one took its place."""
 
     def __init__(self) -> None:
-        super().__init__("this link was used already, has expired, or isn't whole; ask the admin for another one")
+        super().__init__(N_("this link was used already, has expired, or isn't whole; ask the admin for another one"))
 
 
 class PasskeyKnown(InvalidRequest):
     """The user has this passkey already."""
 
     def __init__(self) -> None:
-        super().__init__("this passkey is known already")
+        super().__init__(N_("this passkey is known already"))
 
 
 class LocalCredentials:
@@ -119,7 +120,7 @@ class LocalCredentials:
         if reply == 0:
             raise await absent(self._redis, user)
         if reply < 0:
-            many = f"there are {MOST_PASSKEYS} passkeys, as many as there may be: remove one first"
+            many = Sentence("there are {most} passkeys, as many as there may be: remove one first", most=MOST_PASSKEYS)
             raise (InvitationSpent(), InvalidRequest(many), PasskeyKnown())[-1 - reply]
 
     # --- passkeys

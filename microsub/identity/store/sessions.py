@@ -20,6 +20,7 @@ import orjson
 from microsub.errors import Unauthorized
 from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SECRET, SESSION_SETTLED, SIGN_IN, VISIT_NOTED
 from microsub.kit.digests import base64url, sha256_hex
+from microsub.kit.texts import N_
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys as keys
 from microsub.redis.keys import user as user_key
@@ -237,7 +238,8 @@ def device(user_agent: str) -> str:
     """Such as `Firefox on Linux`; `a browser` where nothing of it is known."""
     browser = next((name for mark, name in _BROWSERS.items() if mark in user_agent), "")
     system = next((name for mark, name in _SYSTEMS.items() if mark in user_agent), "")
-    return f"{browser or 'a browser'} on {system}" if system else browser or "a browser"
+    browser = browser or N_("a browser")
+    return f"{browser} on {system}" if system else browser
 
 
 def _is_same(me: str, former: str) -> bool:

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from microsub.errors import Forbidden, InvalidRequest, TooLarge
 from microsub.kit.http.headers import origin
 from microsub.kit.http.params import form_with_files, is_multipart, read_body
+from microsub.kit.texts import N_, Sentence
 
 FIELD = "form_token"
 MAX_BODY = 1 << 16
@@ -46,19 +47,19 @@ async def read_form(request: Request) -> SentForm:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise InvalidRequest(f"a form was expected, found '{kind[:80]}'")
+        raise InvalidRequest(Sentence("a form was expected, found '{kind}'", kind=kind[:80]))
     body = bytearray()
     try:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY:
-                raise TooLarge(f"the form is too large: more than {MAX_BODY} bytes")
+                raise TooLarge(Sentence("the form is too large: more than {most} bytes", most=MAX_BODY))
     except ClientDisconnect:
-        raise InvalidRequest("the form is incomplete: the connection was closed before its end") from None
+        raise InvalidRequest(N_("the form is incomplete: the connection was closed before its end")) from None
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise InvalidRequest("the form can't be read: found other than UTF-8, or too many fields") from None
+        raise InvalidRequest(N_("the form can't be read: found other than UTF-8, or too many fields")) from None
     return SentForm(pairs)
 
 
@@ -88,18 +89,26 @@ def check_form(request: Request, form: SentForm, base: str, browser: str, sessio
     site, source = request.headers.get("sec-fetch-site", "none"), request.headers.get("origin", origin(base))
     if site not in {"same-origin", "none"} or source != origin(base):
         raise FormRefused(
-            f"This form was sent from another site. Open this server's pages at {base}/ and send the form from there."
+            Sentence(
+                "This form was sent from another site. Open this server's pages at {base}/ and send the "
+                "form from there.",
+                base=base,
+            )
         )
     if not browser:
         raise FormRefused(
-            "Your browser sent no cookie with this form. Let it keep cookies for this site, open the page again and "
-            "send the form once more."
+            N_(
+                "Your browser sent no cookie with this form. Let it keep cookies for this site, open the "
+                "page again and send the form once more."
+            )
         )
     mask, _, mac = form.text(FIELD).partition(".")
     if not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(browser, session, path, mask).encode()):
         raise FormRefused(
-            "This form is from before you signed in or out, or from another page. Open the page again and send it "
-            "once more."
+            N_(
+                "This form is from before you signed in or out, or from another page. Open the page "
+                "again and send it once more."
+            )
         )
 
 

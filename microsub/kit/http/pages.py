@@ -21,6 +21,8 @@ from starlette.routing import Route
 
 from microsub import __version__
 from microsub.kit.digests import sha256_hex
+from microsub.kit.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
+from microsub.kit.texts import translated
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -108,13 +110,13 @@ class Templates:
         texts = self.texts(language)
         made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
         made.globals.update(href=self.href, static=self.static, version=__version__, language=language, **self._values)
-        made.filters.update(moment=lambda seconds: moment(seconds, texts.gettext), sentence=sentence, iso=iso)
+        made.filters.update(
+            moment=lambda seconds: moment(seconds, texts.gettext),
+            translated=lambda text: translated(text, texts.gettext),
+            sentence=sentence,
+            iso=iso,
+        )
         return made
-
-
-def N_(text: str) -> str:  # noqa: N802 - the name that gettext's tools know
-    """Mark a text that is translated where it is shown."""
-    return text
 
 
 _MONTHS = (

@@ -14,7 +14,6 @@ from starlette.routing import Route
 
 from microsub.errors import NotFound, RequestError, TooManyRequests
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
-from microsub.identity.pages import start
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
@@ -23,7 +22,7 @@ from microsub.kit.rate_limits import Place, network_of
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, Channel, Cursor, PageQuery, PageRows
 from microsub.reader.reading import undo
 from microsub.reader.reading.images import PATH as IMAGE
-from microsub.reader.reading.places import CHANNEL, HOME, ITEM_ID, POST, SEARCH, TimelinePlace
+from microsub.reader.reading.places import CHANNEL, ITEM_ID, POST, SEARCH, TimelinePlace
 from microsub.reader.reading.posts import PostForms, PostView
 from microsub.timelines.pages import shown
 from microsub.timelines.sync.live_events import Listeners, open_events
@@ -42,7 +41,6 @@ _MOST_NEW = 100
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     return [
-        page(site, HOME, _home),
         page(site, f"{CHANNEL}/{{uid}}", _channel),
         page(site, "/saved", _saved),
         page(site, SEARCH, _search),
@@ -67,10 +65,8 @@ class ChannelLink:
     """Something is unread there, of which only that is shown."""
 
 
-async def _home(visit: PageVisit) -> Response:
-    """All that is unread; for those who aren't signed in, what this server is."""
-    if visit.session is None:
-        return await start.start_page(visit)
+async def everything(visit: PageVisit) -> Response:
+    """All that is unread, and on a telephone the list of channels."""
     return await _timeline(visit, TimelinePlace.of(GLOBAL, visit.query), is_home=True)
 
 

@@ -105,6 +105,32 @@ async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, si
     assert boxes(page) == ["read", "profile"]
 
 
+async def test_what_is_new_since_an_app_was_allowed_is_marked(
+    ann: Visitor, apps: Apps, signed_in, server: World
+) -> None:
+    """What it had needs no second look; and nothing is marked for an app that is new as a whole."""
+    server.now = 2e9
+    await signed_in(ann)
+
+    async def marked(scope: str) -> list[str]:
+        page = await ann.get(address(scope=scope))
+        return [choice.css_first("strong").text() for choice in page.tree.css(".choice") if choice.css_first(".new")]
+
+    assert await marked("read follow") == []
+    code = answer(await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read", "follow"]))
+    await redeem(server, code["code"])
+    assert await marked("read follow channels") == ["channels"]
+    assert "It asks for nothing new." in (await ann.get(address())).text
+
+
+async def test_search_isnt_promised_where_there_is_none(ann: Visitor, apps: Apps, signed_in, server: World) -> None:
+    """The words say what the app can do on this server."""
+    await signed_in(ann)
+    assert server.services.post_search is None
+    assert "search" not in (await ann.get(address())).text
+    assert "search" not in (await ann.get("/account")).text
+
+
 def boxes(page: Shown) -> list[str | None]:
     """The permissions that can be ticked."""
     return [box.attributes["value"] for box in page.tree.css("input[name=grant]")]

@@ -133,10 +133,10 @@ class TestTheAppThatSentSomebodyHere:
         apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
         page = await ann.get(self.address())
         assert page.title == "Sign in to allow app.example"
-        assert "An app at app.example has sent you here; it calls itself Reads well ." in page.text
+        assert "An app at app.example has sent you here. It calls itself Reads well ." in page.text
         again = await ann.submit(page, BY_PASSWORD, who="ann", password="wrong")
         assert (again.status, again.title) == (403, page.title)
-        assert "it calls itself Reads well ." in again.text
+        assert "It calls itself Reads well ." in again.text
         assert apps.asked == [APP]
 
     async def test_the_way_from_the_apps_request_leads_there(self, ann: Visitor, apps: Apps) -> None:
@@ -149,7 +149,10 @@ class TestTheAppThatSentSomebodyHere:
         """Also on another port, and under a path that others on the host may not have."""
         page = await ann.get(self.address("https://app.example:8443/u/evil/"))
         assert page.title == "Sign in to allow app.example:8443"
-        assert "An app at app.example:8443 ( https://app.example:8443/u/evil/ ) has sent you here." in page.text
+        assert (
+            "An app at app.example:8443 has sent you here. Its address is https://app.example:8443/u/evil/ ."
+            in page.text
+        )
         near = await ann.get(self.address("http://localhost:3000/"))
         assert "at localhost:3000 , which is on the device that you use," in near.text
 

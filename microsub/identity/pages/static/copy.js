@@ -8,9 +8,12 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
-    button.textContent = "Copied";
+    const before = button.textContent;
+    button.textContent = button.dataset.done;
+    button.disabled = true;
     setTimeout(() => {
-      button.textContent = "Copy";
+      button.textContent = before;
+      button.disabled = false;
     }, 2000);
   });
 }

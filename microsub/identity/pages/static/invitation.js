@@ -37,6 +37,7 @@ function takeCode() {
   for (const part of document.querySelectorAll("[data-invited]")) {
     part.querySelector("strong").textContent = name;
     part.hidden = false;
+    part.previousElementSibling.hidden = true;
   }
   look(code);
 }

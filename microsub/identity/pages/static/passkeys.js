@@ -2,13 +2,6 @@
 // A form asks the server for a challenge, hands it to the browser, and sends what comes of it as two of its fields.
 "use strict";
 
-const WORDS = {
-  NotAllowedError: "Nothing was chosen, or it took too long. You may try again.",
-  InvalidStateError: "This device has a passkey for this account already.",
-  NotSupportedError: "This device can't make the kind of passkey that is needed here.",
-  SecurityError: "Passkeys don't work at this address.",
-};
-
 function bytes(text) {
   const plain = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
   return Uint8Array.from(plain, (letter) => letter.charCodeAt(0));
@@ -52,6 +45,11 @@ function sendable(credential) {
 
 class Refused extends Error {}
 
+// What the page says of failures, in its language.
+function words(part) {
+  return JSON.parse(part.dataset.words);
+}
+
 async function challenge(form, part) {
   const fields = new FormData(form);
   fields.set(part.dataset.tokenField, part.dataset.token);
@@ -59,7 +57,7 @@ async function challenge(form, part) {
   if (!reply.ok) {
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     const alert = page.querySelector("[role=alert]");
-    throw new Refused(alert ? alert.textContent : "The server refused; open the page again.");
+    throw new Refused(alert ? alert.textContent : words(part).refused);
   }
   return reply.json();
 }
@@ -88,7 +86,7 @@ function prepare(part) {
       form.submit();
     } catch (problem) {
       alert.textContent =
-        problem instanceof Refused ? problem.message : WORDS[problem.name] || "That did not work; try again.";
+        problem instanceof Refused ? problem.message : words(part)[problem.name] || words(part).other;
       alert.hidden = false;
       button.disabled = false;
     }

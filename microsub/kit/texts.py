@@ -1,0 +1,50 @@
+"""Texts for people, in English where they are written, and in the language of a page where they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Self
+
+
+def N_(text: str) -> str:  # noqa: N802 - the name that gettext's tools know
+    """Mark a text that is translated where it is shown."""
+    return text
+
+
+class Sentence(str):
+    """An English sentence with `{values}` in it, of which pages say the translation with the same values."""
+
+    _form: str
+    _values: Mapping[str, object]
+
+    def __new__(cls, form: str, **values: object) -> Self:
+        """The sentence as it is read in English."""
+        made = super().__new__(cls, form.format(**values))
+        made._form, made._values = form, values
+        return made
+
+    def translated(self, translate: Callable[[str], str]) -> str:
+        """The sentence in the language of `translate`."""
+        values = {
+            name: value.translated(translate) if isinstance(value, Sentence) else value
+            for name, value in self._values.items()
+        }
+        return translate(self._form).format(**values)
+
+
+def translated(text: object, translate: Callable[[str], str]) -> str:
+    """What the catalogue of `translate` has for a text, with its values; the text itself where it has nothing."""
+    if isinstance(text, Sentence):
+        return text.translated(translate)
+    return translate(text) if isinstance(text, str) and text else str(text)
+
+
+def duration(seconds: int) -> Sentence:
+    """So many seconds, or the minutes, hours or days that they nearly are."""
+    if seconds >= 2 * 86_400:
+        return Sentence("{number} days", number=seconds // 86_400)
+    if seconds >= 2 * 3600:
+        return Sentence("{number} hours", number=seconds // 3600)
+    if seconds >= 120:
+        return Sentence("{number} minutes", number=-(-seconds // 60))
+    return Sentence("1 second") if seconds == 1 else Sentence("{number} seconds", number=seconds)

@@ -1,0 +1,1 @@
+"""The first minutes: what an account is offered that follows nothing yet."""

@@ -1,0 +1,102 @@
+"""The page on which a newcomer finds something to read: feeds to start with, which the admin chooses, and more."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import ConfigError, InvalidRequest, RequestError
+from microsub.identity.pages.start import start_page
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.kit.texts import N_
+from microsub.kit.urls import web_address
+from microsub.model.reader import STANDING
+from microsub.reader.reading import pages as reading
+from microsub.reader.reading.places import CHANNEL, HOME
+
+FIRST = "/first"
+OUR_STARTERS = Path(__file__).with_name("starters.toml")
+MOST_STARTERS = 50
+
+
+def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
+    """The routes of this module; newcomers are offered `starters`."""
+
+    async def home(visit: PageVisit) -> Response:
+        """All that is unread; for newcomers what to follow, and for strangers what this server is."""
+        if visit.session is None:
+            return await start_page(visit)
+        return await reading.everything(visit) if await _follows(visit) else await offered(visit)
+
+    async def offered(visit: PageVisit, problem: RequestError | None = None) -> Response:
+        await reading.reader_of(visit)
+        channels = await reading.links(visit)
+        return visit.page("first.html", problem=problem, starters=starters, channels=channels, home=True)
+
+    async def follow(visit: PageVisit) -> Response:
+        chosen = [one for one in starters if one.url in visit.form.getlist("feed")]
+        if not chosen:
+            raise InvalidRequest(N_("Choose at least one feed, or look for others."))
+        return visit.go(f"{CHANNEL}/{await _follow(visit, chosen)}", show="all")
+
+    return [page(site, HOME, home), page(site, FIRST, offered), form(site, FIRST, follow, offered)]
+
+
+async def _follows(visit: PageVisit) -> bool:
+    """Whether the user follows anything in a channel that they made."""
+    everywhere = await visit.site.services.channels.all_subscriptions(visit.require_session().user)
+    return any(subscriptions for uid, subscriptions in everywhere.items() if uid not in STANDING)
+
+
+async def _follow(visit: PageVisit, chosen: Sequence[StarterFeed]) -> str:
+    """Follow these in the first of the user's channels, or in one that is made for them; its uid."""
+    user, services = await reading.reader_of(visit), visit.site.services
+    quotas = await services.identity.quotas.of(user)
+    own = [one.uid for one in await services.channels.list(user) if one.uid not in STANDING]
+    if not own:
+        made = await services.channels.create(user, visit.translate(N_("Home")), visit.now, most=quotas.channels or 0)
+        own = [made.uid]
+    for one in chosen:
+        await services.following.follow(user, own[0], one.url, visit.now, most=quotas.feeds or 0)
+    services.changed()
+    return own[0]
+
+
+# --- feeds to start with --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StarterFeed:
+    """A feed that newcomers are offered; `about` says in a few words what comes."""
+
+    name: str
+    url: str
+    about: str = ""
+
+
+def starter_feeds(path: Path | None = None) -> Sequence[StarterFeed]:
+    """The feeds of that file, in its order; ours where there is none. Raises ConfigError."""
+    file = path or OUR_STARTERS
+    try:
+        rows = tomllib.loads(file.read_text("utf-8")).get("feed", [])
+    except (OSError, ValueError) as problem:
+        raise ConfigError(file=str(file), path="", found=str(problem), expected="TOML with [[feed]] tables") from None
+    if not isinstance(rows, list) or len(rows) > MOST_STARTERS:
+        expected = f"at most {MOST_STARTERS} [[feed]] tables"
+        raise ConfigError(file=str(file), path="feed", found=f"{rows!s:.100}", expected=expected)
+    return [_starter(file, number, row) for number, row in enumerate(rows)]
+
+
+def _starter(file: Path, number: int, row: Mapping[str, Any]) -> StarterFeed:
+    known = {name: str(row.get(name, "")) for name in ("name", "url", "about")}
+    url = web_address(known["url"])
+    if row.keys() - known.keys() or not known["name"] or url is None:
+        expected = "a 'name', a web address as 'url' and perhaps 'about'"
+        raise ConfigError(file=str(file), path=f"feed[{number}]", found=f"{dict(row)!s:.100}", expected=expected)
+    return StarterFeed(known["name"], url, known["about"])

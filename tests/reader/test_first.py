@@ -1,0 +1,96 @@
+"""The first minutes of an account: what it is offered while it follows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from microsub.app import create_app
+from microsub.errors import ConfigError
+from microsub.reader.first.pages import StarterFeed, starter_feeds
+from tests.reader.conftest import ADDRESS, ReadingVisitor
+from tests.support.readers import posts
+from tests.support.visitor import Visitor
+from tests.support.world import World
+
+BLOG, NEWS = "https://blog.example/first", "https://news.example/feed"
+STARTERS = (StarterFeed("The blog", BLOG, "Of boats"), StarterFeed("The news", NEWS))
+
+
+@pytest.fixture
+async def new(server: World) -> AsyncIterator[Visitor]:
+    """A browser in which somebody is signed in who follows nothing."""
+    await server.reader("new")
+    browser = Visitor(create_app(server.services, base_url=ADDRESS, starters=STARTERS), ADDRESS)
+    cookie = await server.identity.sessions.begin("new", "https://new.example/", "tests", "", server.now)
+    browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+    yield browser
+    await browser.aclose()
+
+
+async def test_an_empty_account_is_offered_feeds_a_field_and_a_list(new: Visitor) -> None:
+    """In place of an empty page, and without scripts."""
+    page = await new.get("/")
+    assert page.title == "What do you want to read?"
+    assert "The blog Of boats" in page.text
+    assert page.tree.css_first("form[action='/follow'] [name=q]") is not None
+    assert page.tree.css_first("a[href='/settings/lists']") is not None
+
+
+async def test_one_click_follows_what_is_ticked(new: Visitor, server: World) -> None:
+    """In a channel that is made for it; after that the page is the reader's."""
+    await server.publish(NEWS, *posts("a"), title="The news")
+    page = await new.get("/")
+    followed = await new.submit(page, "/first", {}, feed=NEWS)
+    assert followed.location.startswith("/channel/")
+    assert followed.location.endswith("?show=all")
+    (uid,) = [one.uid for one in await server.services.channels.list("new") if one.name == "Home"]
+    everywhere = await server.services.channels.all_subscriptions("new")
+    assert [one.url for one in everywhere[uid]] == [NEWS]
+    assert (await new.get("/")).title == "All"
+
+
+async def test_nothing_ticked_and_feeds_that_arent_offered_follow_nothing(new: Visitor) -> None:
+    """The form is for what stands in it."""
+    page = await new.get("/first")
+    for feed in ("", "https://evil.example/feed"):
+        refused = await new.submit(page, "/first", {}, feed=feed)
+        assert (refused.status, "Choose at least one feed" in refused.text) == (400, True)
+
+
+async def test_who_follows_something_reads(ann: ReadingVisitor) -> None:
+    """The page is there at its own address all the same."""
+    assert (await ann.get("/")).title == "All"
+    assert (await ann.get("/first")).title == "What do you want to read?"
+
+
+def test_the_admin_chooses_the_feeds(tmp_path: Path) -> None:
+    """Ours are there where they don't; an empty file offers none."""
+    assert all(one.url.startswith("https://") and one.about for one in starter_feeds())
+    file = tmp_path / "feeds.toml"
+    file.write_text('[[feed]]\nname = "A"\nurl = "https://a.example/feed"\n', "utf-8")
+    assert starter_feeds(file) == [StarterFeed("A", "https://a.example/feed")]
+    file.write_text("", "utf-8")
+    assert starter_feeds(file) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[feed]",
+        "feed = 1",
+        '[[feed]]\nname = "A"',
+        '[[feed]]\nname = "A"\nurl = "ftp://a.example/"',
+        "[[feed]]\nx = 1",
+    ],
+)
+def test_an_unusable_file_is_named_with_its_place(text: str, tmp_path: Path) -> None:
+    """Before the server starts."""
+    file = tmp_path / "feeds.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=r"feeds\.toml"):
+        starter_feeds(file)
+    with pytest.raises(ConfigError, match="absent"):
+        starter_feeds(tmp_path / "absent.toml")
