@@ -9,12 +9,12 @@ from starlette.routing import Route
 
 from microsub.identity.pages.visit import NavigationLink, PageSite
 from microsub.kit.http.pages import N_
+from microsub.reader import settings
 from microsub.reader.channels import pages as channels
 from microsub.reader.first import pages as first
 from microsub.reader.first.pages import StarterFeed
 from microsub.reader.follow import pages as follow
 from microsub.reader.reading import actions, pages
-from microsub.reader.settings import lists, menu
 
 FOLDERS = tuple(Path(__file__).parent / name for name in ("reading", "follow", "channels", "settings", "first"))
 """Templates, static files and texts, see `kit.http.pages`."""
@@ -23,12 +23,12 @@ NAVIGATION = (
     NavigationLink("/", N_("Reading")),
     NavigationLink(follow.FOLLOW, N_("Following")),
     NavigationLink(channels.CHANNELS, N_("Channels")),
-    NavigationLink(menu.SETTINGS, N_("Settings")),
+    NavigationLink(settings.SETTINGS, N_("Settings")),
 )
 """What stands in the head of all pages."""
 
 
 def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     """Every route of the web interface, on which newcomers are offered `starters`."""
-    features = (pages, actions, follow, channels, menu, lists)
+    features = (pages, actions, follow, channels, settings)
     return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]

@@ -19,8 +19,8 @@ from tests.support.web import publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-PEOPLE = ("bringer", "plain", "axe")
-PAGES = ("/settings", "/settings/lists", "/follow")
+PEOPLE = ("bringer", "passer", "plain", "axe")
+PAGES = ("/settings", "/settings/lists", "/follow", "/settings/outputs", "/settings/outputs/world", "/channel/home")
 LIST = "".join(f"<outline text='Feed {n}' xmlUrl='http://f{n}.invalid/feed'/>" for n in range(1, 41))
 OPML = (
     f"<opml version='2.0'><body><outline text='Far'>{LIST}</outline><outline htmlUrl='http://a.invalid'/></body></opml>"
@@ -51,7 +51,11 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     """The server as `microsub serve` starts it."""
     async with publisher() as feeds:
         address = feeds.serve_document("/feed", rss(dated(5)))
-        users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in PEOPLE}
+        own_part = {
+            "channels": [{"uid": "home", "name": "Home", "feeds": [address]}],
+            "outputs": {"world": {"channel": "home"}},
+        }
+        users = {name: {**own_part, "outputs": {}} for name in PEOPLE} | {"axe": own_part}
         settings = {"polling": {"host_interval": 0}}
         async with installation(tmp_path_factory.mktemp("set"), {"users": users, "settings": settings}) as own:
             url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
@@ -74,7 +78,7 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Se
 
 
 async def test_without_scripts(browser: Browser, server: Server) -> None:
-    """A list comes in by the field."""
+    """A list comes in by the field; an output feed is made and passes a post on."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "plain", "/settings")
         await page.get_by_role("link", name="Feeds in and out").click()
@@ -87,6 +91,30 @@ async def test_without_scripts(browser: Browser, server: Server) -> None:
             return "You follow 40 new feeds" in await here.text()
 
         await wait_until(is_over)
+        await page.goto(f"{server.url}/settings/outputs")
+        await here.fill(title="Picks")
+        await here.press("Create")
+        await page.goto(f"{server.url}/channel/home")
+        await page.locator(".post h2 a").first.click()
+        await page.get_by_text("More", exact=True).click()
+        await here.press("Pass on")
+        assert "published · 0 impressions" in await here.text()
+
+
+async def test_posts_are_passed_on(browser: Browser, server: Server) -> None:
+    """In a feed of a whole channel, whose address is copied and then opened."""
+    async with tab(browser) as here:
+        await here.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = await server.sign_in(here, "passer", "/settings/outputs")
+        await here.fill(title="World")
+        await page.get_by_label("What comes in by itself").select_option(label="All of Home")
+        await here.press("Create")
+        assert await here.title() == "Output feed World"
+        await page.get_by_role("button", name="Copy Page").click()
+        await page.get_by_text("Copied").wait_for()
+        address = await page.evaluate("navigator.clipboard.readText()")
+        await page.goto(address)
+        assert "Post 5" in await here.text()
 
 
 async def test_axe_finds_nothing(browser: Browser, server: Server) -> None:

@@ -37,7 +37,7 @@ async def listed(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make an output feed named `output`."""
     most = (await call.services.identity.quotas.of(call.user)).outputs or 0
-    settings = _settings(call.params, OutputConfig(), call.now)
+    settings = output_settings(call.params, OutputConfig(), call.now)
     await _require_channel(call, settings)
     made = await call.services.outputs.create(call.user, _name(call.params), settings, call.now, most=most)
     return await _wire(call, made)
@@ -46,7 +46,7 @@ async def create(call: Call) -> Reply:
 async def change(call: Call) -> Reply:
     """Set what `output` is like; what isn't given is as in a new one, but for the filters, which backend.json sets."""
     feed = await call.services.outputs.get(call.user, _name(call.params))
-    settings = _settings(call.params, OutputConfig(filters=feed.settings.filters), call.now)
+    settings = output_settings(call.params, OutputConfig(filters=feed.settings.filters), call.now)
     await _require_channel(call, settings)
     return await _wire(call, await call.services.outputs.change(call.user, feed.name, settings, call.now))
 
@@ -97,8 +97,8 @@ async def _require_channel(call: Call, settings: OutputConfig) -> None:
         await call.services.channels.get(call.user, settings.channel)
 
 
-def _settings(params: Params, before: OutputConfig, now: float) -> OutputConfig:
-    """`before` with what the parameters say. Raises InvalidRequest."""
+def output_settings(params: Params, before: OutputConfig, now: float) -> OutputConfig:
+    """`before` with what the parameters say, those of a request or the fields of a form. Raises InvalidRequest."""
     given: dict[str, Any] = {}
     if (title := params.text("title")) is not None:
         given["title"] = " ".join(title.split())

@@ -23,6 +23,7 @@ from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, Unr
 from microsub.reader.reading import undo
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.reading.places import ITEM_ID
+from microsub.reader.reading.posts import post_title
 from microsub.timelines.following import Followed
 from microsub.timelines.views import feed_name
 
@@ -385,7 +386,7 @@ async def _tried(visit: PageVisit, user: str, channel: Channel, filters: Filters
     def refused() -> list[RefusedPost]:
         chosen = Filter.of(_wire(asked))
         found = ((id_, item, chosen.refusal(Searched.of(_shortened(item)))) for id_, item in posts.items())
-        return [RefusedPost(id_, _title(item), part) for id_, item, part in found if part is not None]
+        return [RefusedPost(id_, post_title(item), part) for id_, item, part in found if part is not None]
 
     return FilterTrial(len(posts), await asyncio.to_thread(refused))
 
@@ -399,16 +400,6 @@ def _shortened(item: Mapping[str, object]) -> dict[str, object]:
 def _wire(filters: Filters) -> dict[str, object]:
     names = ("include_types", "exclude_types", "include_words", "exclude_words")
     return {name: list(getattr(filters, name)) for name in names}
-
-
-def _title(item: Mapping[str, object]) -> str:
-    """What names a post in a list."""
-    content = item.get("content")
-    text = content.get("text", "") if isinstance(content, Mapping) else ""
-    for found in (item.get("name"), item.get("summary"), text, item.get("url")):
-        if isinstance(found, str) and found.strip():
-            return " ".join(found.split())[:120]
-    return str(item.get("_id"))
 
 
 # --- what several need ----------------------------------------------------------------------------------------------

@@ -170,6 +170,7 @@ async def _post(visit: PageVisit) -> Response:
         place=TimelinePlace.of(post.channel, {}),
         channels=await links(visit),
         also=await _also_in(visit, user, id_),
+        outputs=await services.outputs.all_of(user),
     )
 
 

@@ -10,6 +10,7 @@ from microsub.kit.http.pages import N_
 from microsub.reader.reading.pages import DISPLAY, links, reader_of
 
 SETTINGS = "/settings"
+OUTPUTS = f"{SETTINGS}/outputs"
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -23,6 +24,7 @@ async def _menu(visit: PageVisit) -> Response:
 
 
 _ENTRIES = (
+    (NavigationLink(OUTPUTS, N_("Output feeds")), N_("Pass posts on, as a feed that others can follow.")),
     (
         NavigationLink(f"{SETTINGS}/lists", N_("Feeds in and out")),
         N_("Bring lists of feeds, take them or everything along."),

@@ -1,0 +1,218 @@
+"""The pages on which somebody passes posts on: output feeds, their addresses, limits and items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.configuration.model import OutputConfig
+from microsub.errors import InvalidRequest, RequestError
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.kit.http.params import collect
+from microsub.model.reader import GLOBAL
+from microsub.outputs import OutputFeed, OutputItem
+from microsub.outputs.api.actions import output_settings
+from microsub.reader.reading.pages import ChannelLink, links, reader_of
+from microsub.reader.reading.places import ITEM_ID
+from microsub.reader.reading.posts import post_title
+from microsub.reader.settings.menu import OUTPUTS
+from microsub.timelines.channels import slug
+
+MOST_ITEMS = 100
+"""Items of an output feed that its page lists, those first that were edited last."""
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    one = f"{OUTPUTS}/{{name}}"
+    return [
+        page(site, OUTPUTS, _list),
+        form(site, OUTPUTS, _create, _list),
+        form(site, f"{OUTPUTS}/add", _add),
+        page(site, one, _output),
+        form(site, one, _change, _output),
+        form(site, f"{one}/items", _edit, _output),
+        form(site, f"{one}/renew", _renew),
+        form(site, f"{one}/revoke", _revoke, _output),
+        form(site, f"{one}/delete", _delete),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOverview:
+    """An output feed in the list: how many items it shows, and how many were shown as often as they may be."""
+
+    feed: OutputFeed
+    published: int
+    imported: int
+
+
+async def _list(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    user, outputs = await reader_of(visit), visit.site.services.outputs
+    feeds = await outputs.all_of(user)
+    return visit.page(
+        "outputs.html",
+        problem=problem,
+        feeds=[OutputOverview(feed, *await outputs.size(feed)) for feed in feeds],
+        fields=visit.form if problem is not None else {},
+        sources=await _sources(visit),
+        deleted=visit.query.get("deleted", ""),
+        channels=await links(visit),
+    )
+
+
+async def _create(visit: PageVisit) -> Response:
+    user, services = await reader_of(visit), visit.site.services
+    most = (await services.identity.quotas.of(user)).outputs or 0
+    settings = await _settings(visit, user, OutputConfig())
+    made = await services.outputs.create(user, slug(settings.title or ""), settings, visit.now, most=most)
+    return await _done(visit, user, made.name)
+
+
+# --- one output feed ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OutputItemView:
+    """An item with what names its post; empty where the post is gone."""
+
+    item: OutputItem
+    title: str
+
+
+async def _output(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    user, services = await reader_of(visit), visit.site.services
+    feed = await services.outputs.get(user, _name(visit))
+    await services.output_contents.refresh(feed, visit.now)
+    items = await services.outputs.items(feed, MOST_ITEMS)
+    size = await services.outputs.size(feed)
+    return visit.page(
+        "output.html",
+        problem=problem,
+        overview=OutputOverview(feed, *size),
+        addresses=feed.addresses(visit.base),
+        items=await _views(visit, items),
+        fields=visit.form if problem is not None else _fields(feed),
+        sources=await _sources(visit),
+        is_done="done" in visit.query,
+        channels=await links(visit),
+    )
+
+
+async def _views(visit: PageVisit, items: Sequence[OutputItem]) -> list[OutputItemView]:
+    data = await visit.site.services.items.data([item.id for item in items])
+    return [
+        OutputItemView(item, post_title({"_id": item.id, **orjson.loads(wire)}) if wire is not None else "")
+        for item, wire in zip(items, data, strict=True)
+    ]
+
+
+async def _change(visit: PageVisit) -> Response:
+    user, outputs = await reader_of(visit), visit.site.services.outputs
+    feed = await outputs.get(user, _name(visit))
+    settings = await _settings(visit, user, OutputConfig(filters=feed.settings.filters))
+    await outputs.change(user, feed.name, settings, visit.now)
+    return await _done(visit, user, feed.name)
+
+
+async def _add(visit: PageVisit) -> Response:
+    """Pass a post on, from its own page."""
+    user, name = await reader_of(visit), visit.form.text("output")
+    await visit.site.services.output_contents.add(user, name, _items(visit, "item"), visit.now)
+    return await _done(visit, user, name)
+
+
+async def _edit(visit: PageVisit) -> Response:
+    """Publish an item afresh, or take it out: what the button says that was pressed."""
+    user, contents, name = await reader_of(visit), visit.site.services.output_contents, _name(visit)
+    if "publish" in visit.form:
+        await contents.publish(user, name, _items(visit, "publish"), visit.now)
+    else:
+        await contents.remove(user, name, _items(visit, "remove"), visit.now)
+    return await _done(visit, user, name)
+
+
+async def _renew(visit: PageVisit) -> Response:
+    user, name = await reader_of(visit), _name(visit)
+    await visit.site.services.outputs.renew(user, name, visit.now)
+    return await _done(visit, user, name)
+
+
+async def _revoke(visit: PageVisit) -> Response:
+    user, name = await reader_of(visit), _name(visit)
+    await visit.site.services.outputs.revoke(user, name, visit.now)
+    return await _done(visit, user, name)
+
+
+async def _delete(visit: PageVisit) -> Response:
+    user, name = await reader_of(visit), _name(visit)
+    await visit.site.services.outputs.delete(user, name, visit.now)
+    await _note(visit, user)
+    return visit.go(OUTPUTS, deleted=name)
+
+
+# --- what several need ----------------------------------------------------------------------------------------------
+
+
+async def _settings(visit: PageVisit, user: str, before: OutputConfig) -> OutputConfig:
+    """What the form says. Raises InvalidRequest, and NotFound for a channel that isn't there."""
+    if not visit.form.text("title"):
+        raise InvalidRequest("'title' is missing, expected a title for the output feed")
+    settings = output_settings(collect(visit.form.multi_items()), before, visit.now)
+    if settings.channel is not None:
+        await visit.site.services.channels.get(user, settings.channel)
+    return settings
+
+
+async def _sources(visit: PageVisit) -> list[ChannelLink]:
+    """The channels whose posts an output feed may take in."""
+    return [link for link in await links(visit) if link.uid != GLOBAL]
+
+
+def _items(visit: PageVisit, field: str) -> list[str]:
+    """The item that a field of the form names."""
+    id_ = visit.form.text(field)
+    if not ITEM_ID.fullmatch(id_):
+        raise InvalidRequest("The form names no post.")
+    return [id_]
+
+
+def _fields(feed: OutputFeed) -> dict[str, str]:
+    """The settings as the form has them; what holds where nothing is said is left out."""
+    settings = feed.settings
+    texts = {
+        "title": feed.title,
+        "channel": settings.channel or "",
+        "search": settings.search or "",
+        "max_impressions": str(settings.max_impressions or ""),
+        "max_age": _age(settings.max_age),
+        "public": "true" if settings.public else "",
+    }
+    return {name: text for name, text in texts.items() if text}
+
+
+def _age(seconds: int) -> str:
+    """A duration as people write it; empty for none."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s" if seconds else ""
+
+
+def _name(visit: PageVisit) -> str:
+    return str(visit.request.path_params["name"])
+
+
+async def _done(visit: PageVisit, user: str, name: str) -> Response:
+    await _note(visit, user)
+    return visit.go(f"{OUTPUTS}/{name}", done="yes")
+
+
+async def _note(visit: PageVisit, user: str) -> None:
+    services = visit.site.services
+    services.changed()
+    await services.topics_changed(user, visit.now)
