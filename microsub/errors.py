@@ -181,6 +181,12 @@ class TooLarge(RequestError):
     status = 413
 
 
+class TooSlow(RequestError):
+    """The request body takes too long."""
+
+    status = 408
+
+
 class TooManyRequests(RequestError):
     """Try again after `retry_after` seconds."""
 

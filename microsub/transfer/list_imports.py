@@ -91,10 +91,11 @@ class ListImports:
 
     async def begin(self, user: str, body: bytes, now: float, give_back: Callable[[], None]) -> None:
         """Import the list, which goes on when this returns, after a second at most; then `give_back` is called."""
-        await self._note(user, ListImport())
-        task = asyncio.create_task(self._run(user, body, now, give_back), name=f"list of {user}")
+        task = asyncio.create_task(self._run(user, body, now), name=f"list of {user}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        # However it ends, before it has begun too.
+        task.add_done_callback(lambda _: give_back())
         await asyncio.wait([task], timeout=_AT_FIRST)
 
     async def latest(self, user: str) -> ListImport | None:
@@ -113,17 +114,16 @@ class ListImports:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _run(self, user: str, body: bytes, now: float, give_back: Callable[[], None]) -> None:
+    async def _run(self, user: str, body: bytes, now: float) -> None:
         state = ListImport()
         try:
+            await self._note(user, state)
             state = await self._imported(user, body, now)
         except (ParseError, ParsingStopped) as error:
             state = replace(state, problem=f"the list can't be used: {error.detail}")
         except MicrosubError:
             log.exception("a list could not be imported", user=user)
             state = replace(state, problem="the server failed; import the list again, which doubles nothing")
-        finally:
-            give_back()
         await self._note(user, state)
         self._changed()
 

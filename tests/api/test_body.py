@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import InvalidRequest, TooLarge
+from microsub.errors import InvalidRequest, TooLarge, TooSlow
+from microsub.kit.http import params
 from microsub.kit.http.params import MAX_BODY, RequestBody, body_pairs, collect, read_body
 
 BOUNDARY = "xYzZY"
@@ -116,3 +117,10 @@ async def test_a_large_body_keeps_nobody_waiting(content_type: str, body: bytes)
     beside.cancel()
     assert found[0][1] == "A"
     assert turns
+
+
+async def test_a_body_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender may hold a place that others wait for, such as one of four for lists of feeds."""
+    monkeypatch.setattr(params, "BODY_SECONDS", 0.01)
+    with pytest.raises(TooSlow, match="not complete after"):
+        await read_body({"headers": []}, asyncio.Event().wait)  # type: ignore[arg-type]

@@ -6,8 +6,11 @@ import asyncio
 import json
 
 import httpx
+import pytest
+from starlette.types import Message
 
-from microsub.transfer.list_imports import STALE
+from microsub.errors import StoreUnreached
+from microsub.transfer.list_imports import STALE, ListImports
 from microsub.transfer.outlines import MOST_BYTES
 from tests.reader.conftest import ReadingVisitor
 from tests.support.readers import FEED
@@ -118,3 +121,39 @@ async def test_lists_and_everything_go_out(ann: ReadingVisitor) -> None:
     for _ in range(3):
         assert (await ann.get(f"{LISTS}/everything.jsonl")).status == 200
     assert (await ann.get(f"{LISTS}/everything.jsonl")).status == 429
+
+
+async def test_who_leaves_at_once_takes_no_place_away(ann: ReadingVisitor) -> None:
+    """A reply that was never begun never ends: its place among the exports was gone until the server's end."""
+    cookies = "; ".join(f"{name}={value}" for name, value in ann.browser.cookies.items())
+    headers = [(b"host", b"reader.example"), (b"cookie", cookies.encode())]
+    path = f"{LISTS}/everything.jsonl"
+    scope = {
+        **{"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "GET"},
+        **{"scheme": "https", "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": ""},
+        **{"headers": headers, "client": ("127.0.0.1", 1), "server": ("reader.example", 443)},
+    }
+
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def waits_for_who_reads(_: Message) -> None:
+        await asyncio.sleep(0)
+
+    await ann.server.app(scope, gone, waits_for_who_reads)
+    assert (await ann.get(path)).status == 200
+
+
+async def test_a_list_that_could_not_be_begun_takes_no_place_away(
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis was away for a moment."""
+
+    async def away(*_: object) -> None:
+        raise StoreUnreached("Redis is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ListImports, "_note", away)
+        await send(ann, LIST)
+    assert (await send(ann, LIST)).status_code == 303
+    assert "You follow 2 new feeds" in (await over(ann)).text

@@ -22,7 +22,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive, Scope
 
-from microsub.errors import InvalidRequest, TooLarge
+from microsub.errors import InvalidRequest, TooLarge, TooSlow
 from microsub.kit.urls import is_secret_name, mask_credentials
 from microsub.model.plaintext import shown
 
@@ -219,8 +219,12 @@ class RequestBody:
     content_type: str
 
 
+BODY_SECONDS = 120.0
+"""For a whole body, which may hold a place meanwhile that others wait for. 16 MiB are 140 KB a second."""
+
+
 async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY) -> RequestBody:
-    """Read the body. Raises TooLarge over `most` bytes, before reading where that is declared."""
+    """Read the body. Raises TooLarge over `most` bytes, before reading where that is declared, and TooSlow."""
     length = content_type = b""
     for name, value in scope["headers"]:
         if name == b"content-type":
@@ -229,7 +233,12 @@ async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY) -> Req
             length = value
     if length.isdigit() and int(length) > most:
         raise _too_large(most)
-    return RequestBody(await _read(receive, most), content_type.decode("latin-1"))
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            content = await _read(receive, most)
+    except TimeoutError:
+        raise TooSlow(f"the body was not complete after {BODY_SECONDS:g} seconds") from None
+    return RequestBody(content, content_type.decode("latin-1"))
 
 
 async def body_pairs(body: RequestBody) -> Pairs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
@@ -70,21 +70,23 @@ def _exporting(limiter: RateLimiter) -> Handler:
         lines = services.user_export.lines(found, await services.name_instance(), visit.now)
         day = f"{datetime.fromtimestamp(visit.now, UTC):%Y-%m-%d}"
         headers = _as_file("application/jsonl; charset=utf-8", f"{user}-{day}.jsonl")
-        return StreamingResponse(_whole(lines, _admit(limiter, user)), headers=headers)
+        _admit(limiter, user)
+        return StreamingResponse(_whole(lines, limiter, user), headers=headers)
 
     return export
 
 
-def _admit(limiter: RateLimiter, user: str) -> Callable[[], None]:
-    """Take a place among the exports that are sent; what gives it back. Raises TooManyRequests."""
+def _admit(limiter: RateLimiter, user: str) -> None:
+    """Raise TooManyRequests where there is no place for one more export."""
     if not (limiter.has_room(EXPORTS_AT_ONCE, user) and limiter.has_room(EXPORTS_IN_ALL)):
         raise TooManyRequests("Another export is being sent. Try again when it is done.", 10)
     if not limiter.count(EXPORTS_OF_USER, user):
         raise TooManyRequests(f"You may export everything {EXPORTS_OF_USER.most} times a minute. Wait a minute.", 60)
-    return limiter.take([(EXPORTS_AT_ONCE, user), (EXPORTS_IN_ALL, "")])
 
 
-async def _whole(lines: AsyncIterator[bytes], give_back: Callable[[], None]) -> AsyncIterator[bytes]:
+async def _whole(lines: AsyncIterator[bytes], limiter: RateLimiter, user: str) -> AsyncIterator[bytes]:
+    """The lines; the place is taken with the first one, since who has gone by then never begins, nor ends."""
+    give_back = limiter.take([(EXPORTS_AT_ONCE, user), (EXPORTS_IN_ALL, "")])
     try:
         async for line in lines:
             yield line
