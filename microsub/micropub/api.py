@@ -167,7 +167,7 @@ class MicropubServices:
             raise InvalidRequest(f"the file is too large: expected at most {MOST_BYTES} bytes")
         self.limits.require(FILES_OF_USER, user)
         most = (await services.identity.quotas.of(user)).media or 0
-        return self.base + await services.media.add(user, data, services.clock(), most)
+        return self.base + await services.media.add(user, data, most)
 
 
 # --- /micropub ------------------------------------------------------------------------------------------------------

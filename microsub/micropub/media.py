@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from microsub.errors import NotFound, QuotaReached
 from microsub.kit.digests import sha256_hex
 from microsub.model.reader import NAME
+from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
@@ -26,9 +27,13 @@ MOST_BYTES = 10 * 1024 * 1024
 LEAST_COUNTED = 16 * 1024
 """Bytes that the smallest file counts: there are not to be millions of them."""
 
+KEPT_UNUSED = 31 * 86_400
+"""Seconds for which a file stays that no post shows: a day longer than a deleted post can be restored."""
+
 UNKNOWN_TYPE = "application/octet-stream"
 
-_WRITE = load("medium_write")
+_WRITE, _SHOWN, _UNUSED = load("medium_write"), load("medium_shown"), load("medium_unused")
+_SHOWN_BY = "post "
 _ADDRESS = re.compile(r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{22})(?:\.[a-z0-9]{1,5})?")
 
 _BEGINNINGS = (
@@ -79,7 +84,7 @@ class Media:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def add(self, user: str, data: bytes, now: float, most: int = 0) -> str:
+    async def add(self, user: str, data: bytes, most: int = 0) -> str:
         """Keep a file, and return its path; the same bytes again have the path that they had.
 
         Raises QuotaReached where the user's files would have more than `most` bytes (0: any number).
@@ -87,7 +92,7 @@ class Media:
         kind, token = type_of(data), secrets.token_urlsafe(16)
         where = [keys.user(user), keys.media(user), keys.medium(user, token)]
         size = max(len(data), LEAST_COUNTED)
-        args: list[Arg] = [token, data, size, kind, sha256_hex(data), f"{now:.3f}", most, keys.medium(user, "*")]
+        args: list[Arg] = [token, data, size, kind, sha256_hex(data), most, keys.medium(user, "*")]
         reply = await self._redis.script(_WRITE, where, args)
         if isinstance(reply, int):
             if reply < 0:
@@ -110,6 +115,29 @@ class Media:
         if owner != user or not await self._redis.command("DEL", keys.medium(user, token)):
             raise _missing()
         await self._redis.command("SREM", keys.media(user), token)
+
+    async def shown(self, user: str, said: bytes, feed_id: str, guid: str) -> None:
+        """Note which of the user's files a post shows that says this; before it is stored, so that they stay."""
+        for token in dict.fromkeys(re.findall(rb"/media/%b\.([A-Za-z0-9_-]{22})" % re.escape(user.encode()), said)):
+            await self._redis.script(_SHOWN, [keys.medium(user, text(token))], [f"{feed_id} {guid}"])
+
+    async def sweep(self, user: str, items: Items, now: float) -> int:
+        """Delete the user's files that were unused for `KEPT_UNUSED`; how many."""
+        deleted = 0
+        for token in texts(await self._redis.command("SMEMBERS", keys.media(user))):
+            key = keys.medium(user, token)
+            if await self._is_shown(key, items):
+                await self._redis.command("HDEL", key, "unused")
+                continue
+            args: list[Arg] = [token, f"{now:.3f}", f"{now - KEPT_UNUSED:.3f}"]
+            deleted += await self._redis.script(_UNUSED, [keys.media(user), key], args)
+        return deleted
+
+    async def _is_shown(self, key: str, items: Items) -> bool:
+        for name in texts(await self._redis.command("HKEYS", key)):
+            if name.startswith(_SHOWN_BY) and await items.by_guid(*name.removeprefix(_SHOWN_BY).split(" ")):
+                return True
+        return False
 
     async def sizes(self, user: str) -> list[int]:
         """The bytes that each of the user's files counts."""

@@ -25,6 +25,7 @@ from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.wire import from_wire
 from microsub.kit.digests import base64url, sha256_hex, short_digest
+from microsub.micropub.media import Media
 from microsub.micropub.properties import PostedItem, updated
 from microsub.micropub.sources import KIND, Source
 from microsub.model.jf2 import Card, Entry, Feed
@@ -86,6 +87,7 @@ class Posting:
         items: Items,
         ingest: Ingest,
         parser: ParsePool,
+        media: Media,
         erase: Callable[[str], Awaitable[bool]],
         *,
         clock: Callable[[], float] = time.time,
@@ -96,6 +98,7 @@ class Posting:
         self._items = items
         self._ingest = ingest
         self._parser = parser
+        self._media = media
         self._erase = erase
         self._clock = clock
 
@@ -229,6 +232,7 @@ class Posting:
         now, own = self._clock(), base + path_of(feed, token)
         entry = await self._parser.posted_entry(item.encoded(), own, (f"user {source.user}",))
         post = _to_store(entry, item, token, own, source, now)
+        await self._media.shown(source.user, item.encoded(), feed.id, token)
         # Not older than what is there, whatever the clocks of other machines say.
         version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
         await self._ingest.add(feed, [post], now, version)

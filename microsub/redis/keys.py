@@ -664,8 +664,9 @@ def media(name: str) -> str:
 
 
 def medium(name: str, token: str) -> str:
-    """Hash, a file that a source has sent: `data`, `size` (bytes that it counts), `type`, `digest` (SHA-256), `created`
-    (Unix time). Lifetime: permanent, until its user deletes it. `micropub.media`.
+    """Hash, a file that a source has sent: `data`, `size` (bytes that it counts), `type`, `digest` (SHA-256), by
+    `post <feed> <guid>` the posts that show it, and `unused`, the Unix time since which none of them is there.
+    Lifetime: permanent, until its user deletes it, or it was unused for 31 days. `micropub.media`.
     """
     return f"user:{{{name}}}:medium:{token}"
 

@@ -183,7 +183,7 @@ def _services(
     listeners: Listeners,
     images: Images,
 ) -> Services:
-    directory = Directory(stores.feeds, stores.in_force.instance_now)
+    directory, media = Directory(stores.feeds, stores.in_force.instance_now), Media(stores.redis)
     return Services(
         accounts=stores.accounts,
         reading=reading,
@@ -211,8 +211,10 @@ def _services(
         ),
         listeners=listeners,
         sources=sources(stores),
-        posting=Posting(stores.redis, stores.feeds, stores.items, ingest(stores), parser, post_store(stores).delete),
-        media=Media(stores.redis),
+        posting=Posting(
+            stores.redis, stores.feeds, stores.items, ingest(stores), parser, media, post_store(stores).delete
+        ),
+        media=media,
         settings_of=stores.in_force.of,
         name_instance=stores.applied.name_instance,
         changed=config.touched,

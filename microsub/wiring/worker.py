@@ -333,6 +333,7 @@ def upkeep(
         "retention": cleanup.look_for_channels,
         "workers": functools.partial(forget_workers, stores.redis),
         "outputs": functools.partial(_forget_outputs, stores),
+        "media": functools.partial(sweep_media, stores),
         "websub": subscriber.look_at_all,
         "mentions": verifier.look_at_all,
     }
@@ -376,6 +377,15 @@ async def _forget_outputs(stores: Stores, now: float) -> None:
 
     names = [user.name for user in await stores.accounts.users()]
     await stores.outputs.forget_removed(names, now - RESTORABLE)
+
+
+async def sweep_media(stores: Stores, now: float) -> None:
+    """Delete files that sources have sent and no post has shown for a month."""
+    from microsub.micropub.media import Media
+
+    media = Media(stores.redis)
+    for user in await stores.accounts.users():
+        await media.sweep(user.name, stores.items, now)
 
 
 def figures(stores: Stores, index: IndexReader | None = None) -> Figures:

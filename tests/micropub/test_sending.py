@@ -269,6 +269,34 @@ async def test_the_same_file_is_kept_once_and_goes_when_its_user_says_so(
     await sender.send(400, path="/media", data={"x": "y"})
 
 
+async def test_files_that_no_post_shows_go_after_a_month(sender: SourceClient, alice: Reader, server: World) -> None:
+    """Sent and never used, or of a post that was deleted and not restored; what a post shows stays."""
+
+    async def send(data: bytes, **post: Any) -> str:
+        reply = await sender.send(path="/media", files={"file": ("a.jpg", JPEG + data, "image/jpeg")})
+        address = reply.headers["location"]
+        if post:
+            shown = await sender.post(json={"type": ["h-entry"], "properties": {"photo": [{"value": address}], **post}})
+            if "category" in post:
+                await sender.send(204, data={"action": "delete", "url": shown})
+        return str(address)
+
+    async def sweep(days: float) -> list[int]:
+        server.clock.advance(days * 86_400)
+        await server.services.media.sweep("alice", server.items, server.now)
+        return [(await server.client.get(address)).status_code for address in files]
+
+    files = [await send(b"1"), await send(b"2", content=["shown"]), await send(b"3", category=["deleted"])]
+    assert await sweep(0.1) == [200, 200, 200]
+    assert await sweep(30) == [200, 200, 200]
+    again = await sender.send(path="/media", files={"file": ("a.jpg", JPEG + b"1", "image/jpeg")})
+    assert again.headers["location"] == files[0]
+    assert await sweep(1.1) == [200, 200, 404]
+    assert await sweep(32) == [404, 200, 404]
+    assert len(await server.services.media.sizes("alice")) == 1
+    assert (await server.check()).left == ()
+
+
 async def test_files_have_a_quota(sender: SourceClient, server: World) -> None:
     """Of bytes for each user; what is over it is refused, and the post with it."""
     server.settings = InstanceSettings(quotas=Quotas(media=40_000))

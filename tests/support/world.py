@@ -532,7 +532,7 @@ class World(Stores):
         """What takes posts of sources in through that connection."""
         erase = post_store(self).delete
         ingest = self.make_ingest(redis)
-        return Posting(redis, Feeds(redis), Items(redis), ingest, self.parser, erase, clock=self.clock)
+        return Posting(redis, Feeds(redis), Items(redis), ingest, self.parser, Media(redis), erase, clock=self.clock)
 
     @cached_property
     def app(self) -> ASGIApp:

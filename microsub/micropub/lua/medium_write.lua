@@ -4,18 +4,21 @@
 -- and the file is listed in the step that writes it, or nobody could delete it.
 --
 -- KEYS  1 user  2 media  3 file
--- ARGV  1 its token  2 data  3 size  4 type  5 digest  6 now  7 how many bytes all files may have, 0 for any number
---       8 pattern: file
+-- ARGV  1 its token  2 data  3 size  4 type  5 digest  6 how many bytes all files may have, 0 for any number
+--       7 pattern: file
 -- reply the token of the file, that of the same bytes where they are here already; -1: no such user; else the bytes that
 --       there are already
 if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
 local sum = 0
 for _, token in ipairs(redis.call('SMEMBERS', KEYS[2])) do
-  local found = redis.call('HMGET', (string.gsub(ARGV[8], '%*', token)), 'size', 'digest')
-  if found[2] == ARGV[5] then return token end
+  local found = redis.call('HMGET', (string.gsub(ARGV[7], '%*', token)), 'size', 'digest')
+  if found[2] == ARGV[5] then
+    redis.call('HDEL', (string.gsub(ARGV[7], '%*', token)), 'unused')
+    return token
+  end
   sum = sum + (tonumber(found[1] or '') or 0)
 end
-if tonumber(ARGV[7]) > 0 and sum + tonumber(ARGV[3]) > tonumber(ARGV[7]) then return sum end
+if tonumber(ARGV[6]) > 0 and sum + tonumber(ARGV[3]) > tonumber(ARGV[6]) then return sum end
 redis.call('SADD', KEYS[2], ARGV[1])
-redis.call('HSET', KEYS[3], 'data', ARGV[2], 'size', ARGV[3], 'type', ARGV[4], 'digest', ARGV[5], 'created', ARGV[6])
+redis.call('HSET', KEYS[3], 'data', ARGV[2], 'size', ARGV[3], 'type', ARGV[4], 'digest', ARGV[5])
 return ARGV[1]
