@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from microsub.identity.limits import EVENTS_OF_USER
+from microsub.identity.limits import EVENTS_OF_NETWORK, EVENTS_OF_USER
 from microsub.redis import keys
 from tests.reader.conftest import ReadingVisitor
 from tests.support.visitor import Visitor
@@ -37,3 +37,15 @@ async def test_strangers_hear_nothing(ann: ReadingVisitor) -> None:
     leave = limits.take([(EVENTS_OF_USER, "ann")] * EVENTS_OF_USER.most)
     assert (await ann.get("/live")).status == 429
     leave()
+
+
+async def test_people_behind_a_proxy_have_no_limit_in_common(ann: ReadingVisitor) -> None:
+    """Its address is everybody's; a public one is a network's."""
+    listeners = ann.server.services.listeners
+    listeners.stop()  # so that a stream ends at once
+    for address, status in (("127.0.0.1", 200), ("93.184.216.34", 429)):
+        listeners.limits.take([(EVENTS_OF_NETWORK, address)] * EVENTS_OF_NETWORK.most)
+        visitor = Visitor(ann.server.app, ann.browser.address, client=address)
+        visitor.client.cookies.update(ann.browser.client.cookies)
+        assert (await visitor.get("/live")).status == status
+        await visitor.aclose()

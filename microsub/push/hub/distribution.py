@@ -55,7 +55,8 @@ REST = 60.0
 
 EVERY = 60.0
 """Seconds between two looks at all owners, for what was missed, and for topics that have ended."""
-TICK = 0.25
+TICK, IDLE_TICK = 0.25, 2.0
+"""Seconds between two looks for what is due; and where nothing was for two rounds, since nobody has subscribed then."""
 TROUBLE = 2.0
 _KEPT_DOCUMENTS = 16
 
@@ -129,6 +130,10 @@ class _HostTurns:
         """Leave a host alone for a while."""
         self._resting[host] = self._clock() + REST
 
+    def pause(self, host: str) -> float:
+        """Seconds until a request that was put off is tried again: before a host has rested it would be in vain."""
+        return max(PUT_OFF, self._resting.get(host, 0.0) - self._clock())
+
     def _rests(self, host: str) -> bool:
         now = self._clock()
         if len(self._resting) > IN_HAND:
@@ -163,10 +168,12 @@ class Distribution:
         """Do what is due, until cancelled."""
         keeper = asyncio.create_task(self._keep(), name="hub keeper")
         try:
+            worked = time.monotonic()
             while True:
-                pause = TICK
+                pause = TICK if time.monotonic() - worked < 2 * EVERY else IDLE_TICK
                 try:
-                    await self._take()
+                    if await self._take():
+                        worked = time.monotonic()
                 except StoreError as error:
                     log.warning("the hub paused: Redis doesn't serve it", error=str(error))
                     pause = TROUBLE
@@ -295,7 +302,7 @@ class Distribution:
         challenge = secrets.token_urlsafe(32)
         async with self._turns.turn(host_of(asked.callback)) as is_ours:
             if not is_ours:
-                return self._clock() + PUT_OFF
+                return self._clock() + self._turns.pause(host_of(asked.callback))
             answer = await self._send(Sending(asked.challenge(challenge), accept="*/*", limits=ASKING, web_ports=True))
         if answer is None:
             return self._clock() + PUT_OFF
@@ -326,7 +333,7 @@ class Distribution:
         # The document is read when it is the host's turn, so that not all that wait hold one.
         async with self._turns.turn(host_of(held.callback)) as is_ours:
             if not is_ours:
-                return now + PUT_OFF
+                return now + self._turns.pause(host_of(held.callback))
             document = await self._documents.of(held.topic, number)
             if document is None:
                 return await self._deny(known, held)

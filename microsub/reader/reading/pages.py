@@ -18,7 +18,7 @@ from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
-from microsub.kit.rate_limits import Place, network_of
+from microsub.kit.rate_limits import Place, is_public, network_of
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, Channel, Cursor, PageQuery, PageRows
 from microsub.reader.reading import undo
 from microsub.reader.reading.images import PATH as IMAGE
@@ -198,11 +198,12 @@ async def _news(visit: PageVisit) -> Response:
 async def _live(visit: PageVisit) -> Response:
     """Say to the page's script when something changes in the user's channels; what has, it asks for."""
     user, services = await reader_of(visit), visit.site.services
-    network = network_of(visit.where.address)
-    places = [(EVENTS_OF_USER, user), (EVENTS_OF_NETWORK, network), (EVENTS_IN_ALL, "")]
+    await open_events(services.redis, user)
+    places = [(EVENTS_OF_USER, user), (EVENTS_IN_ALL, "")]
+    if is_public(visit.where.address):
+        places.append((EVENTS_OF_NETWORK, network_of(visit.where.address)))
     if not all(services.listeners.limits.has_room(*one) for one in places):
         raise TooManyRequests("Too many pages wait for news. They ask by themselves once a minute.", 60)
-    await open_events(services.redis, user)
     headers = {**page_headers(), "content-type": "text/event-stream", "x-accel-buffering": "no"}
     return StreamingResponse(_changes(services.listeners, user, places), headers=headers)
 
