@@ -13,7 +13,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import against_feedparser, busy, fanout, load, pushing, report, searching, streams, workers
+from benchmarks import (
+    against_feedparser,
+    busy,
+    fanout,
+    large_account,
+    load,
+    pushing,
+    report,
+    searching,
+    streams,
+    workers,
+)
 from benchmarks.cases import Case, ask, cases, write_marks
 from benchmarks.load import Load, Target
 from benchmarks.parsing import parse_costs
@@ -37,6 +48,7 @@ PARTS = {
     "search": "bench search",
     "push": "bench push",
     "streams": "bench streams",
+    "account": "bench account",
 }
 """What can be measured, in this order, and the marks between which pages of the documentation show it."""
 
@@ -104,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "search": lambda: search(quick=options.quick),
         "push": lambda: push(quick=options.quick),
         "streams": lambda: listening(quick=options.quick),
+        "account": lambda: following_much(quick=options.quick),
     }
     measured: dict[str, Part] = {}
     for name in (name for name in PARTS if name in wanted):
@@ -244,6 +257,13 @@ def listening(*, quick: bool) -> Part:
     found = streams.measure(quick=quick)
     figures = f"{this_machine()}\n\n{streams.text(found)}"
     return Part(figures, streams.document(found), met=found.met, mark=PARTS["streams"], figures=figures)
+
+
+def following_much(*, quick: bool) -> Part:
+    """What the web interface costs who follows a lot."""
+    found = large_account.measure(quick=quick)
+    figures = f"{this_machine()}\n\n{large_account.text(found)}"
+    return Part(figures, large_account.document(found), met=found.met, mark=PARTS["account"], figures=figures)
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:

@@ -11,13 +11,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from typing import Any, Literal
 
-from microsub.errors import NotFound
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import unauthorized
 from microsub.model.reader import GLOBAL, SAVED, Credential, Cursor, PageQuery, PageRows, Row, View
@@ -357,6 +355,9 @@ class ItemCache:
 # --- read state -------------------------------------------------------------------------------------------------------
 
 
+_AT_ONCE = 8
+"""Channels that are marked in one round trip: more would hold up others for longer than some milliseconds."""
+
 ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
 """Scores of items as text, None where an item doesn't exist any more (`posts.items.Items.places`)."""
 
@@ -371,8 +372,7 @@ async def mark(
     changed: set[str] = set()
     left = distinct(ids)
     while True:
-        args: list[Arg] = [*set_patterns(user), uid, state, now, *left[: batch_for(uid)]]
-        reply = await redis.script(load("timeline_mark"), [keys.channels(user), keys.live_events(user)], args)
+        (reply,) = await redis.scripts([_marking(user, uid, state, now, *left[: batch_for(uid)])])
         if reply == -1:
             raise await absent(redis, user, uid)
         changed.update(split(reply[0]))
@@ -430,16 +430,32 @@ async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
     return named
 
 
+async def mark_again(redis: Redis, user: str, ids: Mapping[str, Sequence[str]], now: float) -> int:
+    """Mark items as unread again, by channel; how many. What has left meanwhile stays away, channels too."""
+    parts = [(uid, part) for uid, listed in ids.items() for part in batches(listed)]
+    changed = 0
+    for some in batches(parts, _AT_ONCE):
+        replies = await redis.scripts([_marking(user, uid, "unread", now, *part) for uid, part in some])
+        changed += sum(len(split(reply[0])) for reply in replies if reply != -1)
+    return changed
+
+
 async def _mark_everywhere(
     redis: Redis, user: str, uids: Sequence[str], now: float, item: str = "", score: str = ""
 ) -> dict[str, set[str]]:
-    """Mark what stands there or behind it as read, channel by channel; what is saved is left."""
+    """Mark what stands there or behind it as read; what is saved is left."""
     unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
-    changed: dict[str, set[str]] = {}
-    for uid in compress(uids, unread):
-        if uid != SAVED:
-            with suppress(NotFound):  # it was removed meanwhile
-                changed[uid] = (await _mark_until(redis, user, uid, now, item, score))[0]
+    left = [uid for uid in compress(uids, unread) if uid != SAVED]
+    changed: dict[str, set[str]] = {uid: set() for uid in left}
+    while left:
+        some, left = left[:_AT_ONCE], left[_AT_ONCE:]
+        replies = await redis.scripts([_marking(user, uid, "until", now, item, score) for uid in some])
+        for uid, reply in zip(some, replies, strict=True):
+            if reply == -1:  # it was removed meanwhile
+                continue
+            changed[uid].update(split(reply[0]))
+            if reply[1] == BATCH:
+                left.append(uid)
     return changed
 
 
@@ -453,10 +469,15 @@ async def _mark_until(
     changed: set[str] = set()
     looked_at, has_left = BATCH, 0
     while looked_at == BATCH:
-        args: list[Arg] = [*set_patterns(user), uid, "until", now, item, score]
-        reply = await redis.script(load("timeline_mark"), [keys.channels(user), keys.live_events(user)], args)
+        (reply,) = await redis.scripts([_marking(user, uid, "until", now, item, score)])
         if reply == -1:
             raise await absent(redis, user, uid)
         ids, looked_at, has_left = reply
         changed.update(split(ids))
     return changed, has_left == 1
+
+
+def _marking(user: str, uid: str, how: str, now: float, *rest: str) -> ScriptCall:
+    """A call of lua/timeline_mark.lua."""
+    script_keys = [keys.channels(user), keys.live_events(user)]
+    return load("timeline_mark"), script_keys, [*set_patterns(user), uid, how, now, *rest]

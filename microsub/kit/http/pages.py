@@ -77,6 +77,11 @@ class Templates:
         """The page as text. A value that a template asks for and isn't given is a bug."""
         return self.environment(language).get_template(template).render(values)
 
+    def macro(self, template: str, name: str, language: str) -> Callable[..., str]:
+        """A macro of a template that asks for nothing but its arguments: HTML of a part of pages."""
+        found: Callable[..., str] = getattr(self.environment(language).get_template(template).module, name)
+        return found
+
     def href(self, path: str) -> str:
         """A path of ours as it stands in a link."""
         return self._prefix + path

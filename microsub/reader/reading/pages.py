@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import orjson
 from starlette.responses import Response, StreamingResponse
@@ -24,6 +25,7 @@ from microsub.reader.reading import undo
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.places import CHANNEL, ITEM_ID, POST, SEARCH, TimelinePlace
 from microsub.reader.reading.posts import PostForms, PostView
+from microsub.timelines.channels import ChannelNames
 from microsub.timelines.pages import shown
 from microsub.timelines.sync.live_events import Listeners, open_events
 from microsub.timelines.views import feed_name
@@ -59,10 +61,12 @@ class ChannelLink:
 
     uid: str
     name: str
-    path: str
+    address: str
     unread: int
     is_marked: bool
     """Something is unread there, of which only that is shown."""
+    line: str = ""
+    """The link as HTML, where another channel is open."""
 
 
 async def everything(visit: PageVisit) -> Response:
@@ -261,19 +265,55 @@ async def links(visit: PageVisit) -> list[ChannelLink]:
     """The list of channels: all together, then each."""
     user, services = visit.require_session().user, visit.site.services
     inherited = await services.reading.style(user)
-    channels = await services.channels.list(user)
-    everything = sum(channel.unread for channel in channels if channel.uid != SAVED)
-    whole = ChannelLink(GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", everything, is_marked=False)
-    return [whole, *(_link(visit, channel, channel.settings.unread or inherited) for channel in channels)]
+    names, counts = await services.channels.counts(user)
+    lines = _lines_of(names, inherited, visit)
+    everything = sum(count for line, count in zip(lines, counts, strict=True) if line.uid != SAVED)
+    whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
+    return [whole.link(everything), *[line.link(count) for line, count in zip(lines, counts, strict=True)]]
 
 
-def _link(visit: PageVisit, channel: Channel, style: str) -> ChannelLink:
+class _ChannelLine:
+    """A channel in the lists of one user, in one language: made again where its count has changed.
+
+    Somebody who follows a lot has hundreds of channels, and most are as they were on the page before.
+    """
+
+    __slots__ = ("_address", "_count", "_line", "_link", "_name", "_style", "uid")
+
+    def __init__(self, visit: PageVisit, uid: str, name: str, path: str, style: str) -> None:
+        self.uid = uid
+        self._name = name
+        self._address = visit.site.pages.href(path)
+        self._style = style
+        self._line = visit.site.pages.macro("links.html", "channel_link", visit.language)
+        self._count = -1
+
+    def link(self, count: int) -> ChannelLink:
+        """The link while so much is unread."""
+        if count != self._count:
+            unread, is_marked = count if self._style == "count" else 0, self._style == "indicator" and count > 0
+            link = ChannelLink(self.uid, self._name, self._address, unread, is_marked)
+            self._link, self._count = replace(link, line=self._line(link)), count
+        return self._link
+
+
+_lines: WeakKeyDictionary[ChannelNames, dict[tuple[str, str], list[_ChannelLine]]] = WeakKeyDictionary()
+"""By language and style of counts; kept as long as the names are."""
+
+
+def _lines_of(names: ChannelNames, inherited: str, visit: PageVisit) -> list[_ChannelLine]:
+    known, way = _lines.setdefault(names, {}), (visit.language, inherited)
+    if way not in known:
+        known[way] = [_line(visit, channel, channel.settings.unread or inherited) for channel in names.channels]
+    return known[way]
+
+
+def _line(visit: PageVisit, channel: Channel, style: str) -> _ChannelLine:
     own = {NOTIFICATIONS: N_("Notifications"), SAVED: N_("Saved")}
     is_renamed = channel.name != own.get(channel.uid)
     name = channel.name if is_renamed else visit.translate(channel.name)
-    unread = channel.unread if style == "count" and channel.uid != SAVED else 0
-    is_marked = style == "indicator" and channel.unread > 0
-    return ChannelLink(channel.uid, name, TimelinePlace.of(channel.uid, {}).start, unread, is_marked)
+    path = TimelinePlace.of(channel.uid, {}).start
+    return _ChannelLine(visit, channel.uid, name, path, "none" if channel.uid == SAVED else style)
 
 
 async def unread_counts(visit: PageVisit) -> dict[str, int]:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
 
-from microsub.errors import NotFound
 from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import raw_fields
-from microsub.timelines.pages import mark
+from microsub.timelines.pages import mark_again
 
 SECONDS = 600
 MOST = 500_000
@@ -80,12 +78,8 @@ async def undo(redis: Redis, user: str, id_: str, now: float) -> int:
     kept = await _kept(redis, user, id_)
     if kept:
         await redis.command("DEL", keys.undo(user))
-    changed = 0
-    for uid, packed in kept.items():
-        ids = [str(item) for (item,) in struct.iter_unpack("<q", packed)]
-        with suppress(NotFound):  # the channel has gone meanwhile
-            changed += len(await mark(redis, user, uid, ids, "unread", now))
-    return changed
+    ids = {uid: [str(item) for (item,) in struct.iter_unpack("<q", packed)] for uid, packed in kept.items()}
+    return await mark_again(redis, user, ids, now)
 
 
 async def _kept(redis: Redis, user: str, id_: str) -> dict[str, bytes]:

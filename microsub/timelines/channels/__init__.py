@@ -83,8 +83,20 @@ class Channels(Follows):
         One round trip that checks the token too. Raises Unauthorized.
         """
         user = credential.user
-        known = self._names.get(user)
         token = [keys.token(user, credential.digest), keys.behind(user)]
+        scopes, waiting, names, counts = await self._counted(user, token, now)
+        return grant(user, scopes, behind=waiting), names, counts
+
+    async def counts(self, user: str) -> tuple[ChannelNames, builtins.list[int]]:
+        """The unread counts of all channels, of one moment, and the channels: `list` for who asks often."""
+        _, _, names, counts = await self._counted(user, [], 0)
+        return names, counts
+
+    async def _counted(
+        self, user: str, token: builtins.list[str], now: float
+    ) -> tuple[bytes, bool, ChannelNames, builtins.list[int]]:
+        """The token's scopes, whether posts wait, and the channels with their counts. Raises Unauthorized."""
+        known = self._names.get(user)
         reply = await self._read(user, known.shape if known else b"", token, now)
         if reply[0]:
             raise unauthorized(text_of(reply[0]))
@@ -94,7 +106,7 @@ class Channels(Follows):
             if len(self._names) >= _MOST_NAMES:
                 self._names.clear()
             self._names[user] = known
-        return grant(user, scopes, behind=bool(waiting)), known, [*map(int, counts.split())]
+        return scopes, bool(waiting), known, [*map(int, counts.split())]
 
     async def _read(self, user: str, shape: bytes, token: builtins.list[str], now: float) -> builtins.list[Any]:
         patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]

@@ -27,8 +27,9 @@ if KEYS[4] then
   waiting = redis.call('EXISTS', KEYS[5])
 end
 
+local walked_before, walked_behind = string.match(ARGV[7], '^(.-)%*(.*)$')
 local function channel(uid) return (string.gsub(ARGV[6], '%*', uid)) end
-local function walked(uid) return (string.gsub(ARGV[7], '%*', uid)) end
+local function walked(uid) return walked_before .. uid .. walked_behind end
 local function unread(uid) return (string.gsub(ARGV[8], '%*', uid)) end
 
 -- One digit for each of these ids, 1 where the sorted set holds it.
@@ -76,7 +77,7 @@ local steps, older = 0, false
 local function refill(stream)
   local rows
   local block = stream.block
-  stream.at, stream.block = 1, math.min(limit + 1, 2 * block)
+  stream.at, stream.block = 1, math.min(limit + 1, 2 * block + 1)
   if upward then
     if stream.next == 0 then stream.rows = {} return end
     local first = math.max(0, stream.next - block)
@@ -95,8 +96,8 @@ local function refill(stream)
   stream.rows = rows
 end
 
--- The items that come next in the channels, each once with the channels in which it does, as a heap: none comes before
--- the one at half its place.
+-- The channels as a heap by the item that comes next in each: none comes before the one at half its place. Of several
+-- with the same item the first one stands there, with the others in `also`.
 local heap, heads = {}, {}
 
 local function before(one, other)
@@ -108,20 +109,21 @@ local function push(stream)
   if stream.at > #stream.rows then refill(stream) end
   local id, text = stream.rows[stream.at], stream.rows[stream.at + 1]
   if not id then return end
-  stream.at = stream.at + 2
+  stream.at, stream.also = stream.at + 2, nil
   local head = heads[id]
   if head then
-    head.streams[#head.streams + 1] = stream
+    head.also = head.also or {}
+    head.also[#head.also + 1] = stream
     return
   end
-  head = { id = id, text = text, score = tonumber(text), streams = { stream } }
-  heads[id] = head
+  stream.id, stream.text, stream.score = id, text, tonumber(text)
+  heads[id] = stream
   local at = #heap + 1
-  while at > 1 and before(head, heap[math.floor(at / 2)]) do
+  while at > 1 and before(stream, heap[math.floor(at / 2)]) do
     heap[at] = heap[math.floor(at / 2)]
     at = math.floor(at / 2)
   end
-  heap[at] = head
+  heap[at] = stream
 end
 
 local function pop()
@@ -140,7 +142,7 @@ local function pop()
   return first
 end
 
-local block = math.min(limit + 1, math.max(2, math.ceil(3 * limit / #uids)))
+local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
 for _, uid in ipairs(uids) do
   local stream = { uid = uid, key = walked(uid), next = 0, rows = {}, at = 1, block = block }
   if ARGV[2] ~= '' then
@@ -151,21 +153,26 @@ for _, uid in ipairs(uids) do
   push(stream)
 end
 
+-- An item of that channel is picked: what the channel says of it, and what comes next there.
+local function take(row, stream)
+  if row.flag == '0' and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
+    row.uid, row.flag = stream.uid, '1'
+  end
+  push(stream)
+end
+
 local picked = {}
 while #heap > 0 do
   if #picked == limit or steps > MOST_STEPS then
     older = older or not upward
     break
   end
-  local row = pop()
-  row.uid, row.flag = row.streams[1].uid, '0'
-  for _, stream in ipairs(row.streams) do
-    if row.flag == '0' and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
-      row.uid, row.flag = stream.uid, '1'
-    end
-    push(stream)
-  end
-  steps = steps + #row.streams
+  local first = pop()
+  local row = { id = first.id, text = first.text, uid = first.uid, flag = '0' }
+  local also = first.also or {}
+  take(row, first)
+  for _, stream in ipairs(also) do take(row, stream) end
+  steps = steps + 1 + #also
   picked[#picked + 1] = row
 end
 

@@ -14,8 +14,8 @@
 -- include: changes
 local all = channels_named(ARGV[7])
 if not all then return -1 end
-local to_read, now, ids = ARGV[8] ~= 'unread', ARGV[9], {}
-if ARGV[8] == 'until' then
+local to_read, until_place, now, ids = ARGV[8] ~= 'unread', ARGV[8] == 'until', ARGV[9], {}
+if until_place then
   local sets, id, score = all[1], ARGV[10], ARGV[11]
   if id ~= '' and score == '' then
     score = redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
@@ -36,10 +36,12 @@ local function note(id)
   end
 end
 
-local function among(key) return redis.call('ZMSCORE', key, unpack(ids)) end
+-- The scores of the ids there; quick where nothing is, as with what is hidden of most channels.
+local function among(key) return redis.call('EXISTS', key) == 1 and redis.call('ZMSCORE', key, unpack(ids)) or {} end
 
 for _, sets in ipairs(all) do
-  local hidden, shown = among(sets.hidden), among(to_read and sets.unread or sets.posts)
+  local hidden = until_place and {} or among(sets.hidden)
+  local shown = until_place and ids or among(to_read and sets.unread or sets.posts)
   local read = not to_read and among(sets.read)
   local out, into = {}, {}
   for i, id in ipairs(ids) do

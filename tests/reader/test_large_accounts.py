@@ -1,0 +1,73 @@
+"""What somebody who follows a lot costs: the steps of a page don't grow with the number of channels."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.kit.http.pages import Templates
+from microsub.reader.reading import undo
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.pages import mark_until
+from tests.reader.conftest import ADDRESS, reading
+from tests.support.one_reader import ANN, NOW, OneReader
+from tests.support.readers import instance
+from tests.support.redis_wrappers import CountingRedis
+
+
+async def test_the_first_page_takes_as_many_round_trips_for_200_channels_as_for_two(real_redis: Redis) -> None:
+    """Of all channels names and counts come at once, and unchanged names are not sent again."""
+    redis, trips = CountingRedis(real_redis), {}
+    async with instance(redis, base_url=ADDRESS) as server:
+        for name, channels in (("few", 2), ("many", 200)):
+            visitor = await reading(server, name, *[f"c{number}" for number in range(channels)])
+            await visitor.publish(name)
+            assert (await visitor.get("/")).status == 200
+            redis.trips = 0
+            page = await visitor.get("/")
+            trips[name] = redis.trips
+            assert len(page.tree.css("#channels li")) == channels + 3
+    assert trips["many"] == trips["few"] <= 16
+
+
+async def test_links_are_made_again_only_where_a_count_has_changed(
+    real_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of hundreds of channels most are as they were on the page before."""
+    made: list[str] = []
+    original = Templates.macro
+
+    def counting(self: Templates, template: str, name: str, language: str) -> object:
+        macro = original(self, template, name, language)
+        return lambda link: made.append(link.uid) or macro(link)
+
+    monkeypatch.setattr(Templates, "macro", counting)
+    async with instance(real_redis, base_url=ADDRESS) as server:
+        visitor = await reading(server, "ann", "home", "work", "fun")
+        await visitor.get("/")
+        made.clear()
+        await visitor.publish("news")
+        page = await visitor.get("/")
+        assert sorted(made) == ["global", "home"]
+        assert [node.text() for node in page.tree.css("#channels [data-count]")][:3] == ["1", "0", "1"]
+
+
+async def test_marking_everything_and_its_undo_take_a_round_trip_for_eight_channels(real_redis: Redis) -> None:
+    """And no post is asked for by itself."""
+    world = OneReader(CountingRedis(real_redis))
+    await world.begin()
+    uids = [f"c{number}" for number in range(80)]
+    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
+    for n, uid in enumerate(uids):
+        pairs = [part for one in range(20) for part in (float(n * 20 + one + 1), str(n * 20 + one + 1))]
+        await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for key in (keys.posts, keys.unread)])
+    redis = CountingRedis(real_redis)
+    newest = str(len(uids) * 20)
+    marked = await mark_until(redis, ANN, "global", newest, world.items.places, NOW)
+    assert sum(map(len, marked.values())) == len(uids) * 20
+    assert redis.trips == 3 + len(uids) // 8
+    redis.trips = 0
+    record = await undo.remember(redis, ANN, marked)
+    assert record is not None
+    assert await undo.undo(redis, ANN, record.id, NOW) == len(uids) * 20
+    assert redis.trips == 3 + len(uids) // 8
