@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import aclosing
 from unittest.mock import patch
 
 import orjson
@@ -16,8 +17,8 @@ from microsub.errors import SearchUnavailable
 from microsub.outputs import contents
 from microsub.outputs.contents import _STEPS, _WINDOW
 from microsub.redis import keys
+from microsub.redis.multiplexer import Multiplexed
 from microsub.wiring.stores import output_contents
-from tests.conftest import fake_redis
 from tests.outputs.conftest import Publisher
 from tests.support import examples
 from tests.support.posts import NOON, candidate
@@ -224,13 +225,17 @@ _steps = st.lists(
 
 @settings(deadline=None, max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(_steps)
-def test_after_enough_requests_a_feed_has_all_that_stood_in_its_channel(steps: list[tuple[str, int]]) -> None:
+def test_after_enough_requests_a_feed_has_all_that_stood_in_its_channel(
+    redis_url: str, steps: list[tuple[str, int]]
+) -> None:
     """Whatever came, late or not, or was moved or saved, in steps of two items, of which a request takes two."""
-    asyncio.run(_history(steps))
+    asyncio.run(_history(redis_url, steps))
 
 
-async def _history(steps: list[tuple[str, int]]) -> None:
-    async with instance(fake_redis()) as server:
+async def _history(redis_url: str, steps: list[tuple[str, int]]) -> None:
+    redis = Multiplexed(redis_url)
+    await redis.command("FLUSHDB")
+    async with aclosing(redis), instance(redis) as server:
         alice = Publisher(server, await server.reader("alice", "home", "later"))
         await alice.publish("a")
         await alice.reader.post(action="follow", channel="home", url=FEED)
