@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def user() -> None:
-    """List, add, invite and remove users.
+    """List, add, invite, remove, export and import users.
 
     Users who are declared in backend.json need no command.
     """

@@ -37,9 +37,9 @@ def config() -> None:
 def check(context: click.Context, settings: Settings, file: Path | None, as_json: bool) -> None:
     """Check a backend.json before the server reads it.
 
-    FILE is by default the one that the server reads. Every problem names the file, the place in it, what stands
-    there, and what was expected. Where there is data of a server, its users are compared too: somebody who
-    registered may have the URL of a user in FILE. Exit code 1 when there is a problem.
+    FILE is by default the one that the server reads. Every problem names the file, the place in it, what stands there,
+    and what was expected. If there is data of a server, its users are compared too, because somebody who registered may
+    have the URL of a user in FILE. Exit code 1 when there is a problem.
     """
     from microsub.configuration import document
 

@@ -295,8 +295,8 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
     """List followed feeds: state, followers, next poll, last error.
 
     States: ok; failing, since the last poll failed; gone, since the publisher answered 410 (it isn't polled any more);
-    new, not polled yet. Where a feed names a hub, the list says whether it is pushed, or why not. Nobody is asked: this
-    is what polls and deliveries have found.
+    new, not polled yet. Where a feed names a hub, the list says whether it is pushed, or why not. No publisher is
+    asked: the list says what earlier polls and deliveries found.
 
     Example: microsub feed list --failing
     """

@@ -188,7 +188,7 @@ class FiniteRange(click.FloatRange):
         """The number; ends the program with exit code 2 where there is none."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value} is no number that can be counted to.", param, ctx)
+            self.fail(f"{value} isn't a finite number.", param, ctx)
         return number
 
 

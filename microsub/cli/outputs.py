@@ -35,7 +35,7 @@ def _age(text: str) -> int:
 
 @click.group(cls=Group)
 def output() -> None:
-    """Feeds of a user's own, of picked items, a channel or a search.
+    """Publish feeds of picked items, of a channel or of a search.
 
     What is put into an output feed is published as RSS, Atom, JSON Feed and a page, at an address that can't be
     guessed. With --max-impressions an item leaves the feed after that many full replies, and counts as imported.
@@ -45,20 +45,28 @@ def output() -> None:
 @output.command("create")
 @click.argument("user")
 @click.argument("name")
-@click.option("--title", default=None, help="As readers show it.  [default: NAME]")
+@click.option("--title", default=None, help="The title that readers show.  [default: NAME]")
 @click.option("--channel", default=None, metavar="UID", help="Pass on all posts of this channel.")
-@click.option("--search", default=None, metavar="QUERY", help="Pass on what this search finds.")
+@click.option("--search", "query", default=None, metavar="QUERY", help="Pass on what this search finds.")
 @click.option(
     "--max-impressions",
     type=click.IntRange(0, 10_000),
     default=0,
-    help="How often an item is shown.  [default: no limit]",
+    help="How many full replies show an item.  [default: no limit]",
 )
-@click.option("--max-age", type=_age, default="0", metavar="AGE", help="How long an item is shown: 24h, 7d.")
-@click.option("--public", is_flag=True, help="At the readable address /feeds/USER/NAME.")
+@click.option(
+    "--max-age",
+    type=_age,
+    default="0",
+    metavar="AGE",
+    help="How long an item is shown, such as 24h or 7d.  [default: no limit]",
+)
+@click.option("--public", is_flag=True, help="Publish at the readable address /feeds/USER/NAME.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_stores("base_url", "host", "port")
-async def output_create(settings: Settings, stores: Stores, user: str, name: str, as_json: bool, **given: Any) -> None:
+async def output_create(
+    settings: Settings, stores: Stores, user: str, name: str, as_json: bool, query: str | None, **given: Any
+) -> None:
     """Make an output feed NAME of USER, and print its addresses.
 
     Example: microsub output create alice picks --max-impressions 4 --max-age 24h
@@ -68,11 +76,11 @@ async def output_create(settings: Settings, stores: Stores, user: str, name: str
     await wiring.backend.require_user(settings, stores, user, enabled=True)
     if given["channel"] is not None:
         await stores.channels.get(user, given["channel"])
-    if given["search"] is not None:
+    if query is not None:
         from microsub.model.query import parsed
 
-        parsed(given["search"], time.time())
-    made = await stores.outputs.create(user, name, replace(OutputConfig(), **given), time.time())
+        parsed(query, time.time())
+    made = await stores.outputs.create(user, name, replace(OutputConfig(), search=query, **given), time.time())
     await _changed(settings, stores)
     _print_addresses(made, settings, as_json)
 

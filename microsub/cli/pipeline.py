@@ -70,9 +70,8 @@ async def events(settings: Settings, stores: Stores, follow: bool, since: str | 
     """Print what happens to feeds and posts, for other programs.
 
     Each event says that a feed or post was created, modified (with the fields that changed) or deleted. The last 10,000
-    events are kept. Without --since, the command prints all of them, or with --follow what comes. A program that was
-    away goes on with --since and the id of the last event that it has seen; after a crash an event may be delivered
-    twice.
+    events are kept. Without --since, the command prints all of them, or with --follow only new ones. A program that was
+    away gives --since the id of the last event that it has seen; after a crash an event may be delivered twice.
 
     Example: microsub events --follow --json --since 1795244167090-0
     """

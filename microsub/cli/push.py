@@ -53,10 +53,10 @@ _TALLIES = {
 async def push_status(settings: Settings, stores: Stores, feed: str | None, as_json: bool) -> None:
     """Show which feeds are pushed or polled, and what hubs do.
 
-    All followed feeds that name a hub are listed, or the one at the URL FEED, with the reason where it is polled.
-    Pushed: the hub has delivered something, its lease lasts, and no poll found posts first; such feeds are polled once
-    a day. Callbacks are those of subscribers of this server's own hub, by host; failing ones are being tried again.
-    Nobody is asked: this is what stands in the store. Counts go back for 90 days at most.
+    All followed feeds that name a hub are listed, or the one at the URL FEED, with the reason where it is polled. A
+    pushed feed is one whose hub has delivered something and whose lease lasts, as long as no poll finds posts first; it
+    is polled once a day. Callbacks belong to subscribers of this server's own hub and are listed by host; failing ones
+    are tried again. No hub is asked: the command prints what is stored. Counts go back 90 days at most.
 
     \b
     Examples:
@@ -93,7 +93,8 @@ async def push_status(settings: Settings, stores: Stores, feed: str | None, as_j
 async def push_topic(settings: Settings, stores: Stores, user: str, channel: str, action: str | None) -> None:
     """Print the address at which programs subscribe to a channel.
 
-    Who has it reads the channel's newest items. It is made when it is first asked for. The hub is at `/hub`.
+    Anybody who has the address can read the channel's newest items. It is made when you first ask for it. The hub is at
+    `/hub`.
 
     Example: microsub push topic alice home
     """

@@ -32,8 +32,9 @@ def search() -> None:
 async def rebuild(settings: Settings, stores: Stores) -> None:
     """Build the index of posts again.
 
-    Hardly ever needed: the server itself builds an index again that is lost, corrupt or out of step. Until the new one
-    is ready, searches use the former one. If a server runs on this machine, it builds the index, and the command waits.
+    It is hardly ever needed: the server rebuilds an index that is lost, corrupt or out of step by itself. Until the new
+    one is ready, searches use the former one. If a server runs on this machine, it builds the index, and the command
+    waits.
 
     Example: microsub search rebuild
     """
@@ -69,7 +70,7 @@ async def _asked_for(settings: Settings) -> bool:
 async def status(settings: Settings, stores: Stores, as_json: bool) -> None:
     """Show the state of the index of posts.
 
-    How many posts it has, its size, how many changes are still to be taken in, and when it was built.
+    Prints how many posts it has, its size, how many changes it has yet to take in, and when it was built.
     """
     from microsub.feeds.events import Events
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def source() -> None:
-    """Scripts and apps that post into a channel, by Micropub.
+    """Make, list and revoke sources, which post into a channel.
 
-    A source has a token, with which it posts to /micropub. It can't read anything.
+    A source is a script, a device or an app. It has a token, with which it posts to /micropub, by Micropub. It can't
+    read anything.
     """
 
 
@@ -33,7 +34,8 @@ def source() -> None:
 async def source_create(settings: Settings, stores: Stores, user: str, channel: str, name: str) -> None:
     """Make a source of USER, and print its token.
 
-    It posts into CHANNEL, which is a uid. The token is printed alone, this once; what is stored is a hash of it.
+    It posts into CHANNEL, which is a uid. Only the token is printed, and only now, because the server keeps nothing but
+    a hash of it.
 
     Example: TOKEN=$(microsub source create alice home --name Backups)
     """
@@ -84,7 +86,8 @@ async def source_list(settings: Settings, stores: Stores, user: str, as_json: bo
 async def source_token(settings: Settings, stores: Stores, user: str, source_id: str) -> None:
     """Print a new token of the source ID; the former one ends.
 
-    For a token that was lost, and for sources that backend.json declares or an import has brought, which have none.
+    Use it when a token was lost, and for sources that have none yet: those that backend.json declares or an import
+    brought.
     """
     await wiring.backend.require_user(settings, stores, user, enabled=True)
     say(await wiring.stores.sources(stores).renew_token(user, source_id, time.time()))
@@ -97,7 +100,7 @@ async def source_token(settings: Settings, stores: Stores, user: str, source_id:
 async def source_revoke(settings: Settings, stores: Stores, user: str, source_id: str) -> None:
     """Revoke the source ID of USER, with its token.
 
-    What it has posted stays in the channel, which may unfollow it as any feed.
+    Its posts stay in the channel until somebody unfollows the source there, as any feed.
     """
     await wiring.backend.require_user(settings, stores, user)
     await wiring.stores.sources(stores).revoke(user, source_id)

@@ -52,7 +52,7 @@ def opml() -> None:
 async def opml_import(
     settings: Settings, stores: Stores, user_name: str, file: BinaryIO, channel: str, dry_run: bool, as_json: bool
 ) -> None:
-    """Follow for USER what a list of feeds names, OPML or RDF.
+    """Follow the feeds of a list (OPML or RDF) for USER.
 
     Folders become channels; a channel of that name is filled. What is followed already stays as it is, so a list can
     be imported again. No publisher is asked meanwhile: a running server polls the new feeds afterwards. What can't be
@@ -115,8 +115,8 @@ async def _conclude(
 async def opml_export(settings: Settings, stores: Stores, user_name: str) -> None:
     """Print the channels of USER and what they follow as OPML.
 
-    The list has own settings and names, which come back when it is imported here, and passwords and keys in
-    addresses.
+    The list also has the channels' settings and the names that you gave to feeds, which an import here brings back.
+    Addresses stand in it whole, with their passwords and keys.
 
     Example: microsub opml export alice > alice.opml
     """
@@ -132,7 +132,7 @@ async def opml_export(settings: Settings, stores: Stores, user_name: str) -> Non
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @on_stores()
 async def user_export(settings: Settings, stores: Stores, user_name: str, file: Path | None) -> None:
-    """Write all that is USER's to FILE, or print it, as JSON lines.
+    """Write everything of USER to FILE, or print it, as JSON lines.
 
     Channels with settings and rules, follows, posts with read and saved state, and what must not come back. Passwords
     and keys in addresses of feeds are in it; tokens, passwords and sessions of USER aren't. `microsub user import`
@@ -210,7 +210,7 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
             click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         ]
         if has_lists:
-            text = "Mark posts unread that are unread there; by default none becomes unread."
+            text = "Also mark posts unread here that are unread there."
             options.append(click.option("--unread", "unread_too", is_flag=True, help=text))
         for option in options[::-1]:
             command = option(command)
@@ -224,7 +224,7 @@ def import_starred() -> None:
     """Save for USER what was starred in Google Reader or Inoreader.
 
     FILE is the starred.json of Google Takeout or of Inoreader. Posts come into the channel `saved`, with their texts. A
-    post that is here already, from its feed, is saved itself. Importing again doubles nothing, and what was taken out
+    post that is here already, from its feed, is saved as it is. Importing again doubles nothing, and what was taken out
     of `saved` here stays out.
 
     Example: microsub import starred starred.json alice --dry-run
@@ -235,8 +235,9 @@ def import_starred() -> None:
 def import_miniflux() -> None:
     """Import feeds, starred posts and read state from Miniflux.
 
-    FILE is its OPML export, or what GET /v1/entries of its API answers. First the OPML; once the server has polled the
-    feeds, the entries: starred ones are saved, and posts that are here become read where they are read there.
+    FILE is its OPML export, or what GET /v1/entries of its API answers. Import the OPML first, and the entries once the
+    server has polled the feeds. Starred entries are saved; posts that are here already become read if they are read
+    there.
 
     Example: microsub import miniflux entries.json alice
     """
@@ -246,8 +247,8 @@ def import_miniflux() -> None:
 def import_freshrss() -> None:
     """Import feeds, favourites and read state from FreshRSS.
 
-    FILE is its export, a zip with OPML and JSON, or one file of it. Favourites are saved. Posts that are here become
-    read where they are read there: for feeds that are new here, import once more when the server has polled them.
+    FILE is its export, a zip with OPML and JSON, or one file of it. Favourites are saved. Posts that are here already
+    become read if they are read there. For feeds that are new here, import again once the server has polled them.
 
     Example: microsub import freshrss freshrss_alice_export.zip alice
     """

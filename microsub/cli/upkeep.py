@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def backup(settings: Settings, file: Path) -> None:
     """Save all data and backend.json in one FILE.
 
-    The archive holds a snapshot of the embedded Redis, backend.json and its kept versions. With it somebody could get
-    into accounts, so only its owner can read it. The server may run meanwhile.
+    The archive holds a snapshot of the embedded Redis, backend.json and its kept versions. Only its owner can read the
+    archive, because what it holds opens accounts. The server may run meanwhile.
 
     Example: microsub backup "microsub-$(date +%F).tar.gz"
     """
@@ -83,10 +83,10 @@ def _said(facts: Facts) -> str:
 async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool) -> None:
     """Check all data in Redis for faults, and repair them.
 
-    Users, channels, timelines, items, feeds, the schedule and every key. The server may run meanwhile; a finding counts
-    when two further looks find it again. Nothing is changed without --repair. A repair loses nothing that a reader can
-    see: in doubt an item is read rather than unread.
-    Exit code 1 when something is wrong (and, with --repair, still is).
+    It examines users, channels, timelines, items, feeds, the schedule and every key. The server may run meanwhile; a
+    finding counts when two further looks find it again. Nothing is changed without --repair. A repair loses nothing
+    that a reader can see: in doubt an item is read rather than unread. Exit code 1 when something is wrong (and, with
+    --repair, still is).
     """
     report = await wiring.worker.checking(stores).run(repair=repair)
     if as_json:

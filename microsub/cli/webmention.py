@@ -24,9 +24,9 @@ _OVER = frozenset({"deleted", "rejected", "failed"})
 
 @click.group(cls=Group)
 def webmention() -> None:
-    """Who mentions a user's pages: list, approve, reject, delete.
+    """List, approve, reject and delete webmentions of a user's pages.
 
-    A webmention is named by its id, or the beginning of one. What is ordered here is done by a worker, within seconds.
+    Name a webmention by its id, or by the beginning of it. A worker carries out within seconds what you order here.
     """
 
 
@@ -38,8 +38,9 @@ def webmention() -> None:
 async def webmention_list(settings: Settings, stores: Stores, user: str, everything: bool, as_json: bool) -> None:
     """List the webmentions of USER, the latest first.
 
-    By id, state and kind, with author, source and target. 2,000 are kept. States: new (the source was not had yet),
-    shown, held (waits for approval), rejected, withdrawn (to be deleted), deleted, failed.
+    Each has an id, a state and a kind, an author, a source and a target. The newest 2,000 are kept. States: new (the
+    source hasn't been read yet), shown, held (waits for approval), rejected, withdrawn (to be deleted), deleted,
+    failed.
 
     Example: microsub webmention list alice --all
     """

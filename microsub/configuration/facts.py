@@ -113,7 +113,9 @@ class Clash:
 
     def __str__(self) -> str:
         me, theirs = mask_password(self.me), mask_password(self.theirs)
-        text = f"'{me}' is the user '{self.other}' already, written as '{theirs}'"
+        text = f"'{me}' belongs to the user '{self.other}' already" + (
+            f", written as '{theirs}'" if theirs != me else ""
+        )
         return f"{text}; they are disabled: microsub user restore {self.other}" if self.disabled else text
 
 

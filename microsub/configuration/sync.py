@@ -422,7 +422,7 @@ class Configuration:
             except OSError as error:
                 raise InvalidRequest(f"can't write backend.json ({error.strerror or error}): {by_hand}") from None
             if written is None:
-                raise InvalidRequest("somebody saves backend.json right now; try it again")
+                raise InvalidRequest("somebody is saving backend.json right now; try again")
         await self.look()
         return True
 

@@ -51,12 +51,12 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 )
 @click.option(
     "--feed-listen", metavar="HOST[:PORT]",
-    help="Publish the feeds here instead, where a tunnel or proxy leads from the feed host's port to this address.",
+    help="Listen here instead, if a tunnel or proxy leads from the feed host's port to this address.",
 )  # fmt: skip
 @click.option(
     "--poll-command", metavar="COMMAND",
-    help="Makes the server fetch a feed at once, with {url} for the feed: 'microsub poll {url}'. Without it, "
-    "what a second poll shows is skipped unless the server comes by within the patience.",
+    help="A command that makes the server fetch a feed at once; {url} stands for the feed: 'microsub poll {url}'. "
+    "Without it, what a second poll shows is skipped unless the server polls again within --patience.",
 )  # fmt: skip
 @click.option(
     "--patience",
@@ -65,7 +65,7 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
     callback=_finite,
     default=60,
     show_default=True,
-    help="Limit of a wait.",
+    help="How long to wait for the server.",
 )
 @click.option(
     "--only", metavar="PATTERN", multiple=True, help="Only requirements of this id, pattern or chapter; repeatable."
@@ -73,8 +73,12 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 @click.option(
     "--source", metavar="SOURCE", multiple=True, help="Only those from 'spec', 'client', 'client:NAME' or 'design'."
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 also where only clients or the design aren't served.")
-@click.option("--must", "must_only", is_flag=True, help="Leave out what a server only should do.")
+@click.option(
+    "--strict", is_flag=True, help="Exit with 1 also if only a requirement of clients or of the design isn't met."
+)
+@click.option(
+    "--must", "must_only", is_flag=True, help="Check what a server must do, and leave out what it only should."
+)
 @click.option("--format", "form", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True)
 @click.option(
     "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write the report here."

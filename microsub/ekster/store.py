@@ -153,7 +153,7 @@ def _sound() -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, AttributeError, LookupError) as error:
-        raise InvalidRequest(f"the old Redis answers what no Redis does: {str(error)[:200]}") from error
+        raise InvalidRequest(f"the old Redis gives a reply that no Redis gives: {str(error)[:200]}") from error
 
 
 @contextlib.asynccontextmanager

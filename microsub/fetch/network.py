@@ -111,9 +111,9 @@ def port_problem(port: int) -> str | None:
     if port in WEB_PORTS:
         return None
     if port < _FIRST_FREE_PORT:
-        return f"port {port} isn't asked: web servers are at 80, 443 and above {_FIRST_FREE_PORT - 1}"
+        return f"port {port} can't be used: expected 80, 443 or one above {_FIRST_FREE_PORT - 1}"
     if port in SERVICE_PORTS:
-        return f"port {port} isn't asked: it is one of databases and other services, not of web servers"
+        return f"port {port} can't be used: it belongs to a database or another service, not to a web server"
     return None
 
 
@@ -301,11 +301,11 @@ class Guard:
             return good[:_MOST_ATTEMPTS]
         strict = [address for address in good[:_MOST_ATTEMPTS] if not is_listed(address, self._allowed)]
         if strict and web_ports:
-            raise HopError("blocked", f"{host}: port {port} isn't asked for strangers: expected 80 or 443")
+            raise HopError("blocked", f"{host}: port {port} can't be used by strangers: expected 80 or 443")
         if any(map(self._own, strict)):
             raise HopError(
                 "blocked",
-                f"{host} is this machine, of which port {port} isn't asked: expected 80 or 443, or its address in "
+                f"{host} is this machine, and port {port} can't be used here: expected 80 or 443, or its address in "
                 "MICROSUB_ALLOW_PRIVATE_NETWORKS",
             )
         return good[:_MOST_ATTEMPTS]

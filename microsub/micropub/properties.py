@@ -176,7 +176,7 @@ def updated(item: PostedItem, document: Mapping[str, Any]) -> PostedItem:
     found = dict(item.properties)
     replaced, added = _lists(document, "replace"), _lists(document, "add")
     if "delete" not in document and not replaced and not added:
-        raise InvalidRequest("the update says nothing: expected 'replace', 'add' or 'delete'")
+        raise InvalidRequest("the update is empty: expected 'replace', 'add' or 'delete'")
     found |= replaced
     for name, values in added.items():
         found[name] = [*found.get(name, []), *_without(values, found.get(name, []))]

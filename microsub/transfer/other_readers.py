@@ -161,7 +161,11 @@ class OtherReaders:
                 some = file.posts[start : start + _TOGETHER]
                 found = await self._parser.posts_of_reader(some)
                 report.posts.skipped += [
-                    Skipped("", f"{file.name}, post {start + place + 1}", "it is no post that can be read")
+                    Skipped(
+                        "",
+                        f"{file.name}, post {start + place + 1}",
+                        "it can't be read as a post with an id and a content",
+                    )
                     for place, one in enumerate(found)
                     if one is None
                 ]

@@ -267,7 +267,9 @@ class UserImport:
         usable: list[tuple[ExportedPost, ItemToStore]] = []
         for record, entry in zip(records, entries, strict=True):
             if entry is None or not record.guid or len(record.guid) > 2 * MAX_IDENTITY:
-                self._report.skipped.append(Skipped("", record.guid, "it is no post that can be read"))
+                self._report.skipped.append(
+                    Skipped("", record.guid, "it can't be read as a post with an id and a content")
+                )
             else:
                 usable.append((record, _to_store(record, entry, self._now)))
         by_feed: dict[str, list[tuple[ExportedPost, ItemToStore]]] = {}

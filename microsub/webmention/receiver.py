@@ -116,8 +116,8 @@ class MentionReceiver:
                 case Written.DONE | Written.NO_USER:
                     return
                 case Written.FULL:
-                    raise TooManyRequests("too many webmentions of this user's pages wait: come again later", 600)
-        raise TooManyRequests("the same webmention comes from elsewhere in this moment: come again later", 60)
+                    raise TooManyRequests("too many webmentions of this user's pages wait: send it again later", 600)
+        raise TooManyRequests("the same webmention is being received from elsewhere: send it again later", 60)
 
     async def _own_pages(self, in_force: InForce) -> OwnPages:
         if self._steady() >= self._pages_until:

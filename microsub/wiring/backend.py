@@ -171,7 +171,7 @@ async def restore_user(settings: Settings, stores: Stores, name: str, now: float
 
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
-        raise NotFound(f"'{name}' is no user who was removed")
+        raise NotFound(f"no removed user is called '{name}'")
     # The account may have been taken out of the file, which ends nothing for good.
     await stores.accounts.end_access(name)
     await applier(stores).apply(Change(What.USER_ADDED, name, value=found.me, restored=True), now)

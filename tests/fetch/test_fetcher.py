@@ -220,7 +220,7 @@ async def test_ports_of_services_are_asked_at_no_hop(site: Publisher, port: int)
     for url in (f"http://blog.test:{port}/", f"http://127.0.0.1:{port}/", site.url("/away", "blog.test")):
         result = await failed(url)
         assert result.reason == "blocked"
-        assert f"port {port} isn't asked" in result.detail
+        assert f"port {port} can't be used" in result.detail
 
 
 async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(site: Publisher) -> None:
@@ -236,7 +236,7 @@ async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(site: Publ
     guard = Guard(public, (), own)
     for port in (80, 443):
         assert [str(address) for address in await guard.addresses("me.test", port)] == [mine]
-    with pytest.raises(HopError, match=r"me\.test is this machine, of which port 8080 isn't asked"):
+    with pytest.raises(HopError, match=r"me\.test is this machine, and port 8080 can't be used here"):
         await guard.addresses("me.test", 8080)
     assert await guard.addresses("8.8.8.8", 8080), "others' are asked"
     assert await Guard(public, (ip_network("8.8.4.0/24"),), own).addresses("me.test", 8080)
@@ -256,7 +256,7 @@ async def test_strangers_have_the_ports_of_websites_asked_alone(site: Publisher)
     for url in ("http://public.test:8080/", site.url("/away", "listed.test")):
         answer = await client.send(Sending(url, web_ports=True))
         assert isinstance(answer, FetchFailed)
-        assert "port 8080 isn't asked for strangers" in answer.detail
+        assert "port 8080 can't be used by strangers" in answer.detail
 
 
 async def test_a_name_with_good_and_bad_addresses(site: Publisher) -> None:

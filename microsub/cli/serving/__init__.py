@@ -40,14 +40,14 @@ def start(settings: Settings, parts: Parts) -> None:
 @click.option(
     "--show-token",
     is_flag=True,
-    help="Show a token for trying the server, even if the output is no terminal.",
+    help="Show the link and the token even if the output is no terminal.",
 )
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, *SEARCH_FLAGS, serves=True)
 def serve(settings: Settings, show_token: bool) -> None:
     """Run the whole server: web, worker and, if needed, Redis.
 
-    On a terminal it shows a token to try it with, good for a day, of the first user that backend.json declares. A
-    server that others can reach, by its address or its base URL, never does.
+    On a terminal it shows, for the first user that backend.json declares, a link that signs in once and a token that is
+    good for a day. A server that others can reach, by its address or its base URL, shows neither.
 
     Example: microsub serve --port 8081 --backend my.json
     """

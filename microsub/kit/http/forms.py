@@ -59,7 +59,7 @@ async def read_form(request: Request) -> SentForm:
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise InvalidRequest(N_("the form can't be read: found other than UTF-8, or too many fields")) from None
+        raise InvalidRequest(N_("the form can't be read: it isn't UTF-8, or has too many fields")) from None
     return SentForm(pairs)
 
 

@@ -209,7 +209,7 @@ async def _move(visit: PageVisit) -> Response:
     services, target = visit.site.services, visit.form.text("to")
     followed = await _followed(visit, user, uid)
     if not NAME.match(target):
-        raise InvalidRequest("The form names no channel to which the feed is to move.")
+        raise InvalidRequest("The form doesn't say to which channel the feed moves.")
     await services.following.move(user, target, followed.url, visit.now)
     services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")

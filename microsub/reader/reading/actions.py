@@ -41,7 +41,7 @@ async def _change(visit: PageVisit) -> Response:
     for name, change in _CHANGES.items():
         if name in visit.form:
             return await _done(visit, *await change(visit, user, _ids(visit.form.text(name))))
-    raise InvalidRequest("The form says of no post what is to become of it.")
+    raise InvalidRequest("The form doesn't say which post to change, and how.")
 
 
 Change = Callable[[PageVisit, str, list[str]], Awaitable[tuple[str, Marked]]]
