@@ -42,7 +42,8 @@ from microsub.upkeep.figures import Figures
 from microsub.webmention.receiver import MentionReceiver
 
 if TYPE_CHECKING:
-    from microsub.reader.reading.images import Images  # whose pages get these services
+    from microsub.reader.answering.answers import Answers  # whose pages get these services
+    from microsub.reader.reading.images import Images
 
 
 async def _ignored(_user: str, _now: float) -> None:
@@ -82,6 +83,7 @@ class Services:
     items: Items
     feeds: Feeds
     images: Images
+    answers: Answers
     following: Following
     rules: Rules
     search: Search

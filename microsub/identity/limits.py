@@ -96,6 +96,8 @@ IMAGES_AT_ONCE = RateLimit("pictures of posts fetched", "user", 8, AT_ONCE)
 IMAGES_IN_ALL = RateLimit("pictures of posts fetched", "all together", 32, AT_ONCE)
 """Each may be of 8 MiB and take 15 seconds; browsers ask for six at once."""
 
+ANSWERS_OF_USER = RateLimit("answers published on their site", "user", 30)
+
 # Output feeds, which anybody may ask for who knows an address.
 
 OUTPUTS_OF_NETWORK = RateLimit("replies with output feeds", "network", 300)

@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 import structlog
@@ -27,7 +28,7 @@ from microsub.identity.limits import PROFILE_RECENT, SIGN_IN
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.clients import pkce_challenge
 from microsub.identity.protocol.documents import PKCE_METHOD, CodeAnswer, is_own, read_code_answer, read_error
-from microsub.identity.protocol.links import canonical_me, shown, site_of_me
+from microsub.identity.protocol.links import alike, canonical_me, shown, site_of_me
 from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignInUnderWay
 from microsub.kit.digests import base64url, sha256_hex
 from microsub.kit.identifiers import identifier
@@ -39,12 +40,26 @@ log = structlog.get_logger(__name__)
 
 CLIENT_PATH = "/client"
 CALLBACK_PATH = "/sign-in/callback"
+CALLBACK_OF_POSTING = "/answer/callback"
 SCOPE = "profile"
-"""All that is asked for: who somebody is, and how they want to be called. Some older servers refuse an empty scope."""
+"""All that a sign-in asks for: who somebody is, and how they want to be called. Some older servers refuse none."""
+POSTING_SCOPE = "profile create"
 
 _CODE = re.compile(r"[\x20-\x7e]{1,4096}")
+_POSTING = frozenset({"create", "post"})
 _NOT_THERE = frozenset({404, 405, 501})
 _SINGLE = ("code", "state", "iss", "error", "error_description")
+
+
+@dataclass(frozen=True, slots=True)
+class PostingAccess:
+    """With what, and where, this server posts for somebody; `expires` in Unix seconds. The token isn't shown."""
+
+    micropub: str
+    token: str = field(repr=False)
+    expires: float | None = None
+    revocation: str | None = None
+    next: str = ""
 
 
 class SignInClient:
@@ -96,23 +111,48 @@ class SignInClient:
         if profile is None or authorization is None or is_own(authorization, base):
             metrics.SIGN_INS.labels("local").inc()
             return me, None
-        state = secrets.token_urlsafe(32)
-        metadata = profile.metadata
-        sign_in = SignInUnderWay(
-            me=me,
-            authorization_endpoint=authorization,
-            token_endpoint=profile.token_endpoint,
-            revocation_endpoint=metadata.revocation_endpoint if metadata else None,
-            issuer=profile.issuer,
-            names_itself=metadata.iss_in_response if metadata else False,
-            base=base,
-            browser=sha256_hex(browser),
-            next=next_,
-        )
-        await self._limits.leave(me, sign_in.size)
-        await self._pending.put(sha256_hex(state), sign_in)
+        url = await self._sent(_under_way(me, profile, authorization, base, browser, next_), browser)
         metrics.SIGN_INS.labels("begun").inc()
-        return me, _request(sign_in, state, _verifier(browser, state))
+        return me, url
+
+    async def begin_posting(self, user: str, me: str, *, base: str, browser: str, next_: str, address: str) -> str:
+        """The URL of the provider at which a user, whose profile URL is `me`, lets this server post on their site.
+
+        The rest is as with `begin`. Raises SignInFailed.
+        """
+        await self._limits.enter(me, address)
+        async with self._limits.place(me, address, site_of_me(me)):
+            profile = await self._profile(me)
+        asked = _under_way(me, profile, self._authorization_of(profile), base, browser, next_)
+        return await self._sent(replace(asked, user=user, micropub=self._micropub_of(profile, base)), browser)
+
+    async def finish_posting(
+        self, answer: Iterable[tuple[str, str]], *, user: str, browser: str, now: float, address: str
+    ) -> PostingAccess:
+        """What `user`, who has come back from their provider, lets this server post with. Raises SignInFailed."""
+        asked, code, verifier = await self._returned(answer, browser, CALLBACK_OF_POSTING)
+        if asked.user != user:
+            raise SignInFailed(N_("This was begun by another user"), N_("Sign in as that user, then start again."), 403)
+        who = provider_name(asked.authorization_endpoint)
+        async with self._limits.place(asked.me, address, who):
+            given = await self._ask(asked.token_endpoint or "", _redemption(asked, code, verifier), who)
+            found = self._understood(given, who, now)
+            profile = await self._confirmed(asked, found.me, who)
+        if asked.me not in profile.names and not alike(asked.me, profile.me):
+            text = Sentence("{who} says that you are {me}, and not {known}.", who=who, me=found.me, known=asked.me)
+            raise SignInFailed(N_("The provider spoke for somebody else"), text, 403)
+        if found.access_token is None or (found.scopes and found.scopes.isdisjoint(_POSTING)):
+            text = Sentence("{who} gave no permission to publish posts.", who=who)
+            raise SignInFailed(N_("Nothing can be posted"), text, 403)
+        log.info("a user lets this server post on their site", user=user, provider=who)
+        return PostingAccess(asked.micropub, found.access_token, found.expires, asked.revocation_endpoint, asked.next)
+
+    async def _sent(self, sign_in: SignInUnderWay, browser: str) -> str:
+        """Keep it until the person is back; the address to which they are sent."""
+        state = secrets.token_urlsafe(32)
+        await self._limits.leave(sign_in.me, sign_in.size)
+        await self._pending.put(sha256_hex(state), sign_in)
+        return _request(sign_in, state, _verifier(browser, state))
 
     async def finish(
         self, answer: Iterable[tuple[str, str]], *, browser: str, now: float, address: str = ""
@@ -134,9 +174,26 @@ class SignInClient:
     async def _arrive(
         self, answer: Iterable[tuple[str, str]], browser: str, now: float, address: str
     ) -> SignedInPerson:
+        sign_in, code, verifier = await self._returned(answer, browser, CALLBACK_PATH)
+        who = provider_name(sign_in.authorization_endpoint)
+        async with self._limits.place(sign_in.me, address, who):
+            found = await self._redeem(sign_in, code, verifier, now)
+            profile = await self._confirmed(sign_in, found.me, who)
+            verdict = await self._admission.admit(proven(sign_in.me, found.me, profile))
+        if isinstance(verdict, Refusal):
+            log.info("a sign-in by somebody who is not a user", provider=who, me=found.me)
+            raise verdict
+        return SignedInPerson(verdict.user, verdict.me, f"with {who}", sign_in.next, verdict.new)
+
+    async def _returned(
+        self, answer: Iterable[tuple[str, str]], browser: str, callback: str
+    ) -> tuple[SignInUnderWay, str, str]:
+        """What the person has come back from to that path, the code, and its verifier."""
         said = answer_parameters(answer)
         state = said.get("state", "")
         sign_in = await self._taken(state, browser)
+        if _callback(sign_in) != callback:
+            raise SignInFailed(N_("This sign-in is over"), N_("It was begun for something else. Start it again."))
         who = provider_name(sign_in.authorization_endpoint)
         check_issuer(sign_in, said.get("iss"), who)
         if said.get("error") == "access_denied":
@@ -156,14 +213,7 @@ class SignInClient:
                 N_("The provider sent no code"),
                 Sentence("{who} sent you back without the code it owes. Start the sign-in again.", who=who),
             )
-        async with self._limits.place(sign_in.me, address, who):
-            found = await self._redeem(sign_in, code, _verifier(browser, state), now)
-            profile = await self._confirmed(sign_in, found.me, who)
-            verdict = await self._admission.admit(proven(sign_in.me, found.me, profile))
-        if isinstance(verdict, Refusal):
-            log.info("a sign-in by somebody who is not a user", provider=who, me=found.me)
-            raise verdict
-        return SignedInPerson(verdict.user, verdict.me, f"with {who}", sign_in.next, verdict.new)
+        return sign_in, code, _verifier(browser, state)
 
     async def _profile(self, me: str) -> Profile:
         try:
@@ -192,6 +242,19 @@ class SignInClient:
                     provider=provider_name(found),
                 ),
             )
+        return found
+
+    def _micropub_of(self, profile: Profile, base: str) -> str:
+        """Where the person's page says that they post, and which isn't here."""
+        found = profile.endpoints.micropub
+        if found is None or is_own(found, base) or profile.token_endpoint is None:
+            text = N_(
+                "{page} names no micropub endpoint of a site of yours, or no token_endpoint. Add its lines to the page."
+            )
+            raise SignInFailed(N_("Your page doesn't say where you post"), Sentence(text, page=profile.page))
+        if not self._private and not all(parts_of(url).scheme == "https" for url in (found, profile.token_endpoint)):
+            text = N_("What {page} names has to be https, so that nobody on the way can post as you.")
+            raise SignInFailed(N_("Your site isn't safe to post to"), Sentence(text, page=profile.page))
         return found
 
     async def _taken(self, state: str, browser: str) -> SignInUnderWay:
@@ -227,21 +290,27 @@ class SignInClient:
 
     async def _redeem(self, sign_in: SignInUnderWay, code: str, verifier: str, now: float) -> CodeAnswer:
         """What the provider says of who has signed in: a claim, until their page confirms it."""
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "client_id": sign_in.base + CLIENT_PATH,
-            "redirect_uri": sign_in.base + CALLBACK_PATH,
-            "code_verifier": verifier,
-        }
+        form = _redemption(sign_in, code, verifier)
         who = provider_name(sign_in.authorization_endpoint)
         answer = await self._ask(sign_in.authorization_endpoint, form, who)
         if answer.status in _NOT_THERE and sign_in.token_endpoint and _is_beside(sign_in):
             answer = await self._ask(sign_in.token_endpoint, form, who)
+        found = self._understood(answer, who, now)
+        if found.access_token is not None and sign_in.revocation_endpoint is not None:
+            # Nobody wants that token (RFC 7009).
+            revoked = await self._sender.send(
+                Sending(sign_in.revocation_endpoint, "POST", form={"token": found.access_token})
+            )
+            if isinstance(revoked, FetchFailed) or revoked.status != 200:
+                log.info("a provider did not revoke an unneeded token", provider=who)
+        return found
+
+    def _understood(self, answer: Answered, who: str, now: float) -> CodeAnswer:
+        """What came for a code."""
         if answer.status != 200:
             raise _refused_code(answer, who)
         try:
-            found = read_code_answer(answer.body, answer.final_url, answer.content_type, now=now, private=self._private)
+            return read_code_answer(answer.body, answer.final_url, answer.content_type, now=now, private=self._private)
         except ParseError as problem:
             raise SignInFailed(
                 N_("The provider's answer can't be read"),
@@ -253,14 +322,6 @@ class SignInClient:
                 ),
                 502,
             ) from None
-        if found.access_token is not None and sign_in.revocation_endpoint is not None:
-            # Nobody wants that token (RFC 7009).
-            revoked = await self._sender.send(
-                Sending(sign_in.revocation_endpoint, "POST", form={"token": found.access_token})
-            )
-            if isinstance(revoked, FetchFailed) or revoked.status != 200:
-                log.info("a provider did not revoke an unneeded token", provider=who)
-        return found
 
     async def _ask(self, url: str, form: Mapping[str, str], who: str) -> Answered:
         answer = await self._sender.send(Sending(url, "POST", form=form))
@@ -418,11 +479,42 @@ def client_document(base: str, name: str, logo: str) -> dict[str, object]:
         "client_name": name,
         "client_uri": f"{base}/",
         "logo_uri": base + logo,
-        "redirect_uris": [base + CALLBACK_PATH],
+        "redirect_uris": [base + CALLBACK_PATH, base + CALLBACK_OF_POSTING],
         "grant_types": ["authorization_code"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
-        "scope": SCOPE,
+        "scope": POSTING_SCOPE,
+    }
+
+
+def _under_way(me: str, profile: Profile, authorization: str, base: str, browser: str, next_: str) -> SignInUnderWay:
+    """What is asked at the provider that the page names."""
+    metadata = profile.metadata
+    return SignInUnderWay(
+        me=me,
+        authorization_endpoint=authorization,
+        token_endpoint=profile.token_endpoint,
+        revocation_endpoint=metadata.revocation_endpoint if metadata else None,
+        issuer=profile.issuer,
+        names_itself=metadata.iss_in_response if metadata else False,
+        base=base,
+        browser=sha256_hex(browser),
+        next=next_,
+    )
+
+
+def _callback(sign_in: SignInUnderWay) -> str:
+    return CALLBACK_OF_POSTING if sign_in.user else CALLBACK_PATH
+
+
+def _redemption(sign_in: SignInUnderWay, code: str, verifier: str) -> Mapping[str, str]:
+    """The form by which a code is redeemed."""
+    return {
+        "grant_type": "authorization_code",
+        "code": code,
+        "client_id": sign_in.base + CLIENT_PATH,
+        "redirect_uri": sign_in.base + _callback(sign_in),
+        "code_verifier": verifier,
     }
 
 
@@ -431,11 +523,11 @@ def _request(sign_in: SignInUnderWay, state: str, verifier: str) -> str:
     values = {
         "response_type": "code",
         "client_id": sign_in.base + CLIENT_PATH,
-        "redirect_uri": sign_in.base + CALLBACK_PATH,
+        "redirect_uri": sign_in.base + _callback(sign_in),
         "state": state,
         "code_challenge": pkce_challenge(verifier),
         "code_challenge_method": PKCE_METHOD,
-        "scope": SCOPE,
+        "scope": POSTING_SCOPE if sign_in.user else SCOPE,
         "me": sign_in.me,
     }
     joint = "&" if parts_of(sign_in.authorization_endpoint).query else "?"

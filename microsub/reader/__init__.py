@@ -10,13 +10,16 @@ from starlette.routing import Route
 from microsub.identity.pages.visit import NavigationLink, PageSite
 from microsub.kit.http.pages import N_
 from microsub.reader import settings
+from microsub.reader.answering import pages as answering
 from microsub.reader.channels import pages as channels
 from microsub.reader.first import pages as first
 from microsub.reader.first.pages import StarterFeed
 from microsub.reader.follow import pages as follow
 from microsub.reader.reading import actions, pages
 
-FOLDERS = tuple(Path(__file__).parent / name for name in ("reading", "follow", "channels", "settings", "first"))
+FOLDERS = tuple(
+    Path(__file__).parent / name for name in ("reading", "follow", "channels", "settings", "first", "answering")
+)
 """Templates, static files and texts, see `kit.http.pages`."""
 
 NAVIGATION = (
@@ -30,5 +33,5 @@ NAVIGATION = (
 
 def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     """Every route of the web interface, on which newcomers are offered `starters`."""
-    features = (pages, actions, follow, channels, settings)
+    features = (pages, actions, follow, channels, settings, answering)
     return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]

@@ -514,6 +514,21 @@ def live_events(name: str) -> str:
     return f"{LIVE_EVENTS_PREFIX}{{{name}}}"
 
 
+def posting(name: str) -> str:
+    """Hash: a browser (22 digits of the SHA-256 of its secret) → Unix time, space, and what it posts with on the user's
+    site, encrypted with that secret: endpoint and token. 10 browsers at most. Lifetime: 400 days after the last was
+    added. `reader.answering.answers`.
+    """
+    return f"user:{{{name}}}:posting"
+
+
+def answered(name: str) -> str:
+    """Hash: digest of an answer → its address on the user's site, `-` while it is being published. Lifetime: 10
+    minutes. `reader.answering.answers`.
+    """
+    return f"user:{{{name}}}:answered"
+
+
 def undo(name: str) -> str:
     """Hash: `id` of what the user did last to many posts, `count` of them, `in <uid>` → ids of those that it marked
     as read, as 8 bytes each, and `follow <uid>` → the follow that it ended, as JSON. Lifetime: 10 minutes.
@@ -688,7 +703,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, list_import, live_events),
     *(mentions, mentions_waiting, mentions_by_time),
-    *(media, outputs, output_addresses, sources, tokens, undo, user),
+    *(answered, media, outputs, output_addresses, posting, sources, tokens, undo, user),
 )
 """The keys that belong to a user beside those of channels, files and tokens, for the user's deletion."""
 

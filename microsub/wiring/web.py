@@ -42,6 +42,7 @@ from microsub.parsing.pool import ParsePool
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.store import TopicChanges
 from microsub.push.store import Agreements, push_state
+from microsub.reader.answering.answers import Answers
 from microsub.reader.first.pages import starter_feeds
 from microsub.reader.reading.images import Images
 from microsub.redis import keys
@@ -99,9 +100,9 @@ async def open_app(
         try:
             lists = feed_lists(settings, stores, parser)
             imports = ListImports(stores.redis, lists, identity.quotas, config.touched)
-            images = Images(stores.redis, plain)
+            images, answers = Images(stores.redis, plain), Answers(stores.redis, plain)
             services = _services(
-                settings, stores, reading, fetcher, parser, config, identity, lists, imports, listeners, images
+                settings, stores, reading, fetcher, parser, config, identity, lists, imports, listeners, images, answers
             )
             services = replace(services, token_use=used, public_url=settings.public_url)
             starters = starter_feeds(settings.starter_feeds)
@@ -182,6 +183,7 @@ def _services(
     imports: ListImports,
     listeners: Listeners,
     images: Images,
+    answers: Answers,
 ) -> Services:
     directory, media = Directory(stores.feeds, stores.in_force.instance_now), Media(stores.redis)
     return Services(
@@ -192,6 +194,7 @@ def _services(
         items=stores.items,
         feeds=stores.feeds,
         images=images,
+        answers=answers,
         following=following(stores),
         rules=stores.rules,
         search=Search(fetcher, directory, parser),

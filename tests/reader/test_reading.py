@@ -54,7 +54,7 @@ async def test_an_empty_page_says_what_is_missing(ann: ReadingVisitor) -> None:
     assert "There are no posts yet." in (await ann.get("/channel/home")).text
     assert "who replies to your pages" in (await ann.get("/channel/notifications")).text
     await ann.reader.post(action="unfollow", channel="home", url=FEED)
-    page = await ann.get("/")
+    page = await ann.get("/channel/global")
     assert "You follow nothing yet." in page.text
     assert page.tree.css_first("form[action='/follow'] input[name=q]") is not None
 

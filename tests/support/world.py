@@ -72,6 +72,7 @@ from microsub.push.hub.topics import Topics
 from microsub.push.hubs import Hubs
 from microsub.push.store import Agreements, push_state
 from microsub.push.subscriber import Subscriber
+from microsub.reader.answering.answers import Answers
 from microsub.reader.reading.images import Images
 from microsub.redis.presence import ProcessCounts
 from microsub.redis.protocol import Redis
@@ -493,6 +494,7 @@ class World(Stores):
             items=self.items,
             feeds=self.feeds,
             images=Images(self.redis, self.fetcher),
+            answers=Answers(self.redis, self.fetcher),
             following=self.following,
             rules=self.rules,
             feed_lists=self.feed_lists,

@@ -105,8 +105,11 @@ class PageSite:
         return self.services.identity
 
 
-CookieName = Literal["session", "browser", "devices", "display"]
-_AGES: Mapping[CookieName, int] = {"session": SESSION, "devices": KNOWN_BROWSER, "display": KNOWN_BROWSER}
+CookieName = Literal["session", "browser", "devices", "display", "posting"]
+_AGES: Mapping[CookieName, int] = {
+    **{"session": SESSION, "devices": KNOWN_BROWSER, "display": KNOWN_BROWSER, "posting": KNOWN_BROWSER}
+}
+_SECRETS = frozenset({"browser", "posting"})
 _SECRET = re.compile(r"\A[A-Za-z0-9_-]{43}\Z")
 
 
@@ -119,9 +122,9 @@ class PageCookies:
         self._port = None if address.is_secure else address.port(host)
 
     def read(self, request: Request, name: CookieName) -> str:
-        """The cookie's value; empty where there is none, or one of `browser` that isn't ours."""
+        """The cookie's value; empty where there is none, or a secret that isn't one of ours."""
         value = cookie_value(request.headers.getlist("cookie"), self._name(name))
-        return value if name != "browser" or _SECRET.match(value) else ""
+        return value if name not in _SECRETS or _SECRET.match(value) else ""
 
     def write(self, response: Response, name: CookieName, value: str | None) -> None:
         """Set the cookie, or let the browser forget it where `value` is None.
@@ -243,6 +246,15 @@ class PageVisit:
     def keep_display(self, display: Display) -> None:
         """Let the browser keep how pages are to look."""
         self._new["display"] = display.cookie()
+
+    @property
+    def posting_secret(self) -> str:
+        """The browser's key to what it posts with on the user's site; empty where it has none."""
+        return self._cookies.read(self.request, "posting")
+
+    def keep_posting_secret(self, secret: str) -> None:
+        """Let the browser keep that key."""
+        self._new["posting"] = secret
 
     async def look(self) -> None:
         """Find out who is signed in."""

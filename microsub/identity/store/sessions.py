@@ -262,7 +262,8 @@ class SignInUnderWay:
     """What was asked of whom. `me` is canonical, as it was entered.
 
     The endpoints are the provider's, `issuer` is its name, of newer ones; `names_itself` says that its answers name it.
-    `base` is our address, `browser` the digest of the browser's secret, `next` where to go afterwards.
+    `base` is our address, `browser` the digest of the browser's secret, `next` where to go afterwards. `micropub` is
+    the endpoint of their site, where they don't sign in but let this server post there, as `user`.
     """
 
     me: str
@@ -274,6 +275,8 @@ class SignInUnderWay:
     base: str
     browser: str
     next: str
+    user: str = ""
+    micropub: str = ""
 
     @property
     def size(self) -> int:

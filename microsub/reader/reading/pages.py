@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from microsub.errors import NotFound, RequestError, TooManyRequests
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page
 from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
@@ -46,7 +46,7 @@ def routes(site: PageSite) -> list[Route]:
         page(site, f"{CHANNEL}/{{uid}}", _channel),
         page(site, "/saved", _saved),
         page(site, SEARCH, _search),
-        page(site, f"{POST}/{{id}}", _post),
+        page(site, f"{POST}/{{id}}", post_page),
         page(site, NEWS, _news),
         page(site, LIVE, _live),
         page(site, f"{IMAGE}/{{signature}}/{{address}}", _image),
@@ -142,6 +142,7 @@ async def _posts_page(
         news=visit.site.pages.href(NEWS) if place == place.at_start and place.words is None else "",
         live=visit.site.pages.href(LIVE),
         newest=newest,
+        answering=await _answering(visit),
         undo=await undo.find(visit.site.services.redis, user, visit.query.get("undo", "")),
         back=place.path,
     )
@@ -156,9 +157,26 @@ async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
     return "posts" if any((await services.channels.all_subscriptions(user)).values()) else "feeds"
 
 
-async def _post(visit: PageVisit) -> Response:
-    """One post, whole, wherever the user has it."""
-    user, id_ = await reader_of(visit), visit.request.path_params["id"]
+async def post_page(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    """One post, whole, wherever the user has it; with a problem of an answer to it."""
+    user, post = await reader_of(visit), await shown_post(visit)
+    return visit.page(
+        "post.html",
+        problem=problem,
+        post=post,
+        place=TimelinePlace.of(post.channel, {}),
+        channels=await links(visit),
+        also=await _also_in(visit, user, post.id),
+        outputs=await visit.site.services.outputs.all_of(user),
+        answering=await _answering(visit),
+        answered=await visit.site.services.answers.published(user, visit.query.get("answered", "")),
+        written=visit.form.get("content", ""),
+    )
+
+
+async def shown_post(visit: PageVisit) -> PostView:
+    """The post that the page's address names. Raises NotFound."""
+    user, id_ = visit.require_session().user, visit.request.path_params["id"]
     services = visit.site.services
     found = await shown(services.redis, user, GLOBAL, [id_]) if ITEM_ID.fullmatch(id_) else None
     if found is None or id_ not in found.rows:
@@ -168,14 +186,15 @@ async def _post(visit: PageVisit) -> Response:
     if not items:
         raise NotFound("You have no such post, or not any more.")
     (post,) = await views(visit, items, whole=True)
-    return visit.page(
-        "post.html",
-        post=post,
-        place=TimelinePlace.of(post.channel, {}),
-        channels=await links(visit),
-        also=await _also_in(visit, user, id_),
-        outputs=await services.outputs.all_of(user),
-    )
+    return post
+
+
+async def _answering(visit: PageVisit) -> Literal["ready", "possible", ""]:
+    """Whether this browser answers posts from the user's site, or they could let it: they have a page of their own."""
+    user, answers = visit.require_session().user, visit.site.services.answers
+    if await answers.access(user, visit.posting_secret, visit.now) is not None:
+        return "ready"
+    return "" if has_lent_page(visit) else "possible"
 
 
 async def _also_in(visit: PageVisit, user: str, id_: str) -> list[str]:

@@ -30,6 +30,7 @@ _ENTRIES = (
         N_("Bring lists of feeds, take them or everything along."),
     ),
     (NavigationLink(DISPLAY, N_("Display and language")), N_("Colours, size of text, reading by scrolling.")),
+    (NavigationLink("/answer", N_("Answer from your site")), N_("Replies, likes, reposts and bookmarks by Micropub.")),
     (NavigationLink("/account", N_("Account")), N_("Apps, tokens, browsers, password and passkeys.")),
 )
 """Each page with a line about it."""

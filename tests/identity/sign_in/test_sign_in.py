@@ -256,7 +256,7 @@ class TestOurselvesAsClient:
         assert shown.response.headers["content-type"] == "application/json"
         document = json.loads(shown.response.text)
         assert document["client_id"] == f"{ADDRESS}/client"
-        assert document["redirect_uris"] == [CALLBACK]
+        assert document["redirect_uris"] == [CALLBACK, f"{ADDRESS}/answer/callback"]
         assert document["client_id"].startswith(document["client_uri"])
         assert (await ann.get(document["logo_uri"])).response.headers["content-type"] == "image/svg+xml"
 

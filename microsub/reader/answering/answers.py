@@ -1,0 +1,203 @@
+"""Answers to posts, published on the user's own site by Micropub (https://www.w3.org/TR/micropub/#create).
+
+A user lets one browser do that. The token of their site is stored encrypted with a secret that this browser alone
+keeps, so neither who reads the store nor who has the session alone can post.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+from urllib.parse import urljoin
+
+import orjson
+import structlog
+
+from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
+from microsub.identity.limits import ANSWERS_OF_USER
+from microsub.identity.protocol.documents import read_error
+from microsub.identity.sign_in import PostingAccess, provider_name
+from microsub.kit.digests import sha256_hex
+from microsub.kit.rate_limits import RateLimiter
+from microsub.kit.texts import N_, Sentence
+from microsub.reader.reading.posts import web
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import raw_fields
+
+log = structlog.get_logger(__name__)
+
+AnswerKind = Literal["reply", "like", "repost", "bookmark"]
+KINDS: Sequence[AnswerKind] = get_args(AnswerKind)
+LONGEST_REPLY = 20_000
+"""Characters."""
+MOST_BROWSERS = 10
+_KEPT = 400 * 86_400
+_REMEMBERED = 600
+_UNDER_WAY = b"-"
+_NONCE = 12
+_LIMITS = SendLimits(total=20.0, redirects=-1)
+_DONE = frozenset({200, 201, 202, 204})
+_RELATIONS = {"reply": "in-reply-to", "like": "like-of", "repost": "repost-of", "bookmark": "bookmark-of"}
+
+
+class AnswerFailed(InvalidRequest):
+    """The user's site didn't take the answer."""
+
+    status = 502
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to the post at `target`; `text` is that of a reply, `title` what a bookmark is called."""
+
+    kind: AnswerKind
+    target: str
+    text: str = ""
+    title: str = ""
+
+    def form(self) -> list[tuple[str, str]]:
+        """The form by which it is created. Raises InvalidRequest for a reply that says nothing, or too much."""
+        if self.kind == "reply" and not self.text:
+            raise InvalidRequest(N_("Write what you want to reply."))
+        if len(self.text) > LONGEST_REPLY:
+            raise InvalidRequest(Sentence("A reply has at most {most} characters.", most=LONGEST_REPLY))
+        fields = [("h", "entry"), (_RELATIONS[self.kind], self.target)]
+        if self.kind == "bookmark" and self.title:
+            fields.append(("name", self.title))
+        return [*fields, ("content", self.text)] if self.text else fields
+
+    @property
+    def digest(self) -> str:
+        """What the same answer has in common with itself."""
+        return sha256_hex("\n".join((self.kind, self.target, self.text)))[:16]
+
+
+class Answers:
+    """Publishes answers, and keeps what they are published with. Belongs to one event loop."""
+
+    def __init__(self, redis: Redis, sender: Sender, limiter: RateLimiter | None = None) -> None:
+        self._redis = redis
+        self._sender = sender
+        self._limiter = limiter or RateLimiter()
+
+    async def keep(self, user: str, secret: str, access: PostingAccess, now: float) -> None:
+        """Let the browser with that secret answer from now on, in place of the oldest of `MOST_BROWSERS`."""
+        key = keys.posting(user)
+        held = raw_fields(await self._redis.command("HGETALL", key))
+        oldest = sorted(held, key=lambda name: held[name].partition(b" ")[0])[: max(0, len(held) + 1 - MOST_BROWSERS)]
+        if oldest:
+            await self._redis.command("HDEL", key, *oldest)
+        document = [access.micropub, access.token, access.expires, access.revocation]
+        sealed = seal(orjson.dumps(document).decode(), secret, user)
+        await self._redis.pipeline(
+            [("HSET", key, _browser(secret), b"%015d " % int(now) + sealed), ("EXPIRE", key, _KEPT)]
+        )
+
+    async def access(self, user: str, secret: str, now: float) -> PostingAccess | None:
+        """What the browser with that secret posts with; None where it may not, or not any more."""
+        kept = await self._redis.command("HGET", keys.posting(user), _browser(secret)) if secret else None
+        opened = unseal(kept.partition(b" ")[2], secret, user) if kept is not None else None
+        if opened is None:
+            return None
+        found = PostingAccess(*orjson.loads(opened))
+        return found if found.expires is None or found.expires > now else None
+
+    async def end(self, user: str, secret: str, now: float) -> None:
+        """Let that browser answer no more, and tell the site, where it can be told (RFC 7009)."""
+        access = await self.access(user, secret, now)
+        await self._redis.command("HDEL", keys.posting(user), _browser(secret))
+        if access is not None and access.revocation is not None:
+            told = await self._sender.send(Sending(access.revocation, "POST", form={"token": access.token}))
+            log.info("an answering browser ended", user=user, revoked=isinstance(told, Answered) and told.status == 200)
+
+    async def publish(self, user: str, secret: str, answer: Answer, now: float) -> str:
+        """Publish it; by what name `published` knows it. The same within ten minutes is published once.
+
+        Raises InvalidRequest, AnswerFailed, TooManyRequests.
+        """
+        form, access = answer.form(), await self.access(user, secret, now)
+        if access is None:
+            raise InvalidRequest(N_("This browser may not answer from your site, or not any more. Allow it first."))
+        key = keys.answered(user)
+        if not await self._redis.command("HSETNX", key, answer.digest, _UNDER_WAY):
+            return await self._again(user, answer)
+        await self._redis.command("EXPIRE", key, _REMEMBERED)
+        try:
+            place = await self._send(user, secret, access, form, now)
+        except (AnswerFailed, TooManyRequests):
+            await self._redis.command("HDEL", key, answer.digest)
+            raise
+        await self._redis.command("HSET", key, answer.digest, place)
+        return answer.digest
+
+    async def published(self, user: str, digest: str) -> str | None:
+        """Where that answer of the last ten minutes is, empty where the site didn't tell; None for none."""
+        found = await self._redis.command("HGET", keys.answered(user), digest) if digest else None
+        return found.decode() if found not in {None, _UNDER_WAY} else None
+
+    async def _again(self, user: str, answer: Answer) -> str:
+        """What becomes of an answer that was sent before."""
+        if await self.published(user, answer.digest) is None:
+            text = N_("The same answer is being published. Look at your site before you try again in some minutes.")
+            raise InvalidRequest(text)
+        return answer.digest
+
+    async def _send(
+        self, user: str, secret: str, access: PostingAccess, form: Sequence[tuple[str, str]], now: float
+    ) -> str:
+        """The address that the site gave the answer; empty where it told none."""
+        if not self._limiter.count(ANSWERS_OF_USER, user):
+            raise TooManyRequests(N_("Too many answers in a minute. Wait a minute, then try again."), 60)
+        sending = Sending(access.micropub, "POST", form=form, bearer=access.token, limits=_LIMITS)
+        reply, site = await self._sender.send(sending), provider_name(access.micropub)
+        if isinstance(reply, FetchFailed):
+            text = N_("{site} gave no answer: {detail}. Look whether the post is there before you try again.")
+            raise AnswerFailed(Sentence(text, site=site, detail=reply.detail))
+        if reply.status in _DONE:
+            log.info("an answer was published", user=user, site=site)
+            return web(urljoin(access.micropub, reply.headers.get("location", "")))
+        if reply.status == 401:
+            await self.end(user, secret, now)
+            raise AnswerFailed(Sentence("{site} takes nothing from this server any more. Allow it again.", site=site))
+        told = read_error(reply.body, reply.final_url, reply.content_type)
+        why: str = Sentence("status {status}", status=reply.status)
+        if told is not None:
+            why = told.description or told.error
+        raise AnswerFailed(Sentence("{site} did not take it: {why}.", site=site, why=why))
+
+
+def _browser(secret: str) -> str:
+    """The name of a browser, by which its secret isn't found."""
+    return sha256_hex(secret)[:22]
+
+
+# --- encryption with a key that isn't stored: AES-256 with GCM (NIST SP 800-38D) -------------------------------------
+
+
+def seal(text: str, secret: str, about: str) -> bytes:
+    """`text`, to be read with `secret` (256 random bits) alone, and for `about` alone."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to load
+
+    nonce = secrets.token_bytes(_NONCE)
+    return nonce + AESGCM(_key(secret)).encrypt(nonce, text.encode(), about.encode())
+
+
+def unseal(sealed: bytes, secret: str, about: str) -> str | None:
+    """What was sealed so; None where it was not, or was changed."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        return AESGCM(_key(secret)).decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode()).decode()
+    except (InvalidTag, ValueError):
+        return None
+
+
+def _key(secret: str) -> bytes:
+    return hmac.digest(secret.encode(), b"sealing", hashlib.sha256)

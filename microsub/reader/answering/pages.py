@@ -1,0 +1,100 @@
+"""The pages by which a browser may answer from the user's own site, and the form that does."""
+
+from __future__ import annotations
+
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import InvalidRequest, NotFound, RequestError, SignInFailed
+from microsub.identity.pages.sign_in import next_path
+from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page
+from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
+from microsub.kit.http.forms import new_secret
+from microsub.kit.texts import N_
+from microsub.reader.answering.answers import KINDS, Answer
+from microsub.reader.reading.pages import links, post_page, reader_of, shown_post
+from microsub.reader.reading.places import POST
+
+ANSWER = "/answer"
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [
+        page(site, ANSWER, _state),
+        form(site, ANSWER, _allow, _state),
+        page(site, CALLBACK_OF_POSTING, _allowed),
+        form(site, f"{ANSWER}/end", _end),
+        form(site, f"{POST}/{{id}}/answer", _answer, post_page),
+    ]
+
+
+async def _state(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    """Whether this browser may answer from the user's site, and the way there."""
+    user = await reader_of(visit)
+    access = await visit.site.services.answers.access(user, visit.posting_secret, visit.now)
+    return visit.page(
+        "answering.html",
+        problem=problem,
+        # The form leads to whichever provider the user's page names.
+        form_to=["https:"] if visit.base.startswith("https:") else ["https:", "http:"],
+        site=provider_name(access.micropub) if access is not None else "",
+        is_lent=has_lent_page(visit),
+        next=next_path(visit.query) or next_path(visit.form),
+        channels=await links(visit),
+    )
+
+
+async def _allow(visit: PageVisit) -> Response:
+    """Send the user to their own provider, which asks them.
+
+    A page that is lent names this server, which has no place for posts but channels.
+    """
+    user, me = await reader_of(visit), visit.require_session().me
+    if has_lent_page(visit):
+        raise InvalidRequest(N_("The page that this server lends you has no place for posts."))
+    url = await visit.site.identity.signing_in.begin_posting(
+        user, me, base=visit.base, browser=visit.browser, next_=next_path(visit.form), address=visit.where.address
+    )
+    return visit.leave(url)
+
+
+async def _allowed(visit: PageVisit) -> Response:
+    """The user is back from their provider."""
+    user, answer = await reader_of(visit), QueryParams(visit.request.url.query).multi_items()
+    browser = visit.browser if visit.had_browser else ""
+    try:
+        access = await visit.site.identity.signing_in.finish_posting(
+            answer, user=user, browser=browser, now=visit.now, address=visit.where.address
+        )
+    except SignInFailed as problem:
+        response = visit.message(problem.title, problem.description, "error", problem.status)
+        # The address of this page holds a code that may still be good.
+        response.headers["referrer-policy"] = "no-referrer"
+        return response
+    secret = visit.posting_secret or new_secret()
+    await visit.site.services.answers.keep(user, secret, access, visit.now)
+    visit.keep_posting_secret(secret)
+    return visit.go(access.next or ANSWER)
+
+
+async def _end(visit: PageVisit) -> Response:
+    """Take the permission of this browser back."""
+    await visit.site.services.answers.end(await reader_of(visit), visit.posting_secret, visit.now)
+    return visit.go(ANSWER)
+
+
+async def _answer(visit: PageVisit) -> Response:
+    """Answer the post of the address.
+
+    The post's URL and title are those that are stored, whatever a form says.
+    """
+    user, post = await reader_of(visit), await shown_post(visit)
+    kind = next((one for one in KINDS if one == visit.form.text("kind")), None)
+    if kind is None or not post.url:
+        raise NotFound(N_("That can't be answered."))
+    text = visit.form.text("content") if kind == "reply" else ""
+    answer = Answer(kind, post.url, text.replace("\r\n", "\n"), post.title)
+    published = await visit.site.services.answers.publish(user, visit.posting_secret, answer, visit.now)
+    return visit.go(f"{POST}/{post.id}", answered=published)

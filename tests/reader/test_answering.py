@@ -1,0 +1,243 @@
+"""Replies, likes, reposts and bookmarks that are published on the reader's own site, by a local Micropub publisher."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from microsub.errors import InvalidRequest
+from microsub.identity.sign_in import PostingAccess
+from microsub.reader.answering.answers import LONGEST_REPLY, MOST_BROWSERS, Answer, seal, unseal
+from microsub.redis import keys
+from tests.reader.conftest import ADDRESS, ReadingVisitor, ids
+from tests.support.provider import Provider, provider
+from tests.support.raw_http import Reply, Request, json_reply, listening
+from tests.support.visitor import Shown, Visitor
+
+CALLBACK = f"{ADDRESS}/answer/callback"
+
+
+@dataclass
+class MicropubSite:
+    """The endpoint of Ann's site: takes what comes with a token that her provider made to create posts."""
+
+    provider: Provider
+    taken: list[Request] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+    async def answer(self, request: Request) -> Reply:
+        """Publish a post, or say what the test wants."""
+        self.taken.append(request)
+        if self.replies:
+            return self.replies.pop(0)
+        token = self.provider.good(request.bearer)
+        if token is None:
+            return json_reply({"error": "unauthorized"}, 401)
+        if "create" not in token.scope:
+            return json_reply({"error": "insufficient_scope"}, 403)
+        return Reply(b"", 201, [("Location", f"https://ann.example/posts/{len(self.taken)}")])
+
+    @property
+    def forms(self) -> Sequence[dict[str, str]]:
+        """The posts that came."""
+        return [request.form for request in self.taken]
+
+
+@dataclass
+class AnsweringVisitor:
+    """Ann at her browser, with her provider and her site, and a post to answer."""
+
+    reading: ReadingVisitor
+    provider: Provider
+    site: MicropubSite
+    path: str = ""
+
+    async def get(self, path: str) -> Shown:
+        return await self.reading.get(path)
+
+    async def allow(self, next_: str = "", browser: Visitor | None = None) -> Shown:
+        """Let the browser answer; ends where our server sends it."""
+        here = browser or self.reading.browser
+        page = await here.get(f"/answer?next={next_}")
+        asked = await here.submit(page, "/answer")
+        assert asked.status == 303, asked.text
+        assert "scope=profile+create" in asked.location
+        async with httpx.AsyncClient() as http:
+            back = (await http.get(asked.location)).headers["location"]
+        assert back.startswith(f"{CALLBACK}?")
+        return await here.get(back.removeprefix(ADDRESS))
+
+    async def send(self, kind: str, content: str = "") -> Shown:
+        page = await self.get(self.path)
+        return await self.reading.browser.submit(page, f"{self.path}/answer", kind=kind, content=content)
+
+
+@pytest.fixture
+async def ann_answering(ann: ReadingVisitor) -> AsyncIterator[AnsweringVisitor]:
+    """Ann has a site of her own, which names her provider and her endpoint."""
+    async with provider() as people:
+        site = MicropubSite(people)
+        async with listening(site.answer, "127.0.0.1") as place:
+            person = people.person("ann", micropub=f"{place.base}/micropub")
+            await ann.server.accounts.set_me("ann", person.me)
+            await enter(ann.browser, ann, person.me)
+            await ann.publish("a")
+            (post,) = ids(await ann.get("/channel/home"))
+            yield AnsweringVisitor(ann, people, site, f"/post/{post}")
+
+
+async def enter(browser: Visitor, ann: ReadingVisitor, me: str) -> None:
+    cookie = await ann.server.identity.sessions.begin("ann", me, "tests", "", ann.server.now)
+    browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+
+
+async def test_all_four_kinds_are_published_on_ones_own_site(ann_answering: AnsweringVisitor) -> None:
+    """After the permission, by forms that work without scripts; the page says where the answer is."""
+    here = ann_answering
+    page = await here.get(here.path)
+    assert "Answer from your own site" in page.text
+    await here.allow()
+    url = (await here.get(here.path)).tree.css_first("[data-original]").attributes["href"]
+    shown = await here.send("reply", "A fine harbour.\r\nIndeed.")
+    assert shown.status == 303, shown.text
+    assert "It is published. https://ann.example/posts/1" in (await here.get(shown.location)).text
+    for kind in ("like", "repost", "bookmark"):
+        assert (await here.send(kind, "what stands in the field is no like")).status == 303
+    assert [sorted(form.items()) for form in here.site.forms] == [
+        [("content", "A fine harbour.\nIndeed."), ("h", "entry"), ("in-reply-to", url)],
+        [("h", "entry"), ("like-of", url)],
+        [("h", "entry"), ("repost-of", url)],
+        [("bookmark-of", url), ("h", "entry"), ("name", "a")],
+    ]
+
+
+async def test_after_the_permission_one_is_back_at_the_post(ann_answering: AnsweringVisitor) -> None:
+    """Timelines lead to the form then; before it they don't."""
+    here = ann_answering
+    assert "Answer" not in [link.text() for link in (await here.get("/channel/home")).tree.css(".acts a")]
+    assert (await here.allow(here.path)).location == here.path
+    assert "Answer" in [link.text() for link in (await here.get("/channel/home")).tree.css(".acts a")]
+    assert "This browser publishes at 127.0.0.1" in (await here.get("/answer")).text
+
+
+async def test_the_token_is_readable_with_this_browsers_key_alone(ann_answering: AnsweringVisitor) -> None:
+    """It stands nowhere in the store, and another browser of the same user can't post."""
+    here = ann_answering
+    await here.allow()
+    (token,) = here.provider.tokens
+    redis = here.reading.server.redis
+    kept = await redis.command("HGETALL", keys.posting("ann"))
+    assert kept
+    assert token.encode() not in b"".join(bytes(part) for part in kept)
+    other = Visitor(here.reading.server.app, ADDRESS)
+    await enter(other, here.reading, here.provider.people["ann"].me)
+    page = await other.get(here.path)
+    assert page.tree.css_first(f"form[action='{here.path}/answer']") is None
+    await other.aclose()
+
+
+async def test_what_the_site_refuses_is_said_with_what_was_written(ann_answering: AnsweringVisitor) -> None:
+    """In its words; nothing is lost, and the same can be tried again."""
+    here = ann_answering
+    await here.allow()
+    here.site.replies = [
+        json_reply({"error": "invalid_request", "error_description": "no room for <b>posts</b>"}, 400),
+        Reply(b"", 500),
+        Reply(b"", 302, [("Location", "https://evil.example/")]),
+    ]
+    for why in ("did not take it: no room for <b>posts</b>.", "status 500", "status 302"):
+        refused = await here.send("reply", "Written with care")
+        assert (refused.status, why in refused.text) == (502, True), refused.text
+        assert refused.tree.css_first("textarea").text().strip() == "Written with care"
+    here.site.replies = []
+    assert (await here.send("reply", "Written with care")).status == 303
+
+
+async def test_a_permission_that_was_taken_back_at_the_site_ends(ann_answering: AnsweringVisitor) -> None:
+    """The page offers to allow it again."""
+    here = ann_answering
+    await here.allow()
+    (token,) = here.provider.tokens
+    here.provider.revoke(token)
+    refused = await here.send("like")
+    assert (refused.status, "Allow it again." in refused.text) == (502, True)
+    assert "Answer from your own site" in (await here.get(here.path)).text
+
+
+async def test_one_takes_it_back_here(ann_answering: AnsweringVisitor) -> None:
+    """The token is revoked at the provider, and nothing is left of it."""
+    here = ann_answering
+    await here.allow()
+    (token,) = here.provider.tokens
+    await here.reading.browser.submit(await here.get("/answer"), "/answer/end")
+    assert here.provider.good(token) is None
+    assert await here.reading.server.redis.command("EXISTS", keys.posting("ann")) == 0
+
+
+async def test_the_same_answer_is_published_once(ann_answering: AnsweringVisitor) -> None:
+    """A second click leads to the first one's address."""
+    here = ann_answering
+    await here.allow()
+    first, second = await here.send("like"), await here.send("like")
+    assert first.location == second.location
+    assert len(here.site.taken) == 1
+
+
+async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> None:
+    """The form isn't there, on a lent page nor on one without an endpoint; a made-up one does nothing."""
+    await ann.publish("a")
+    (post,) = ids(await ann.get("/channel/home"))
+    lent = Visitor(ann.server.app, ADDRESS)
+    await ann.server.accounts.set_me("ann", f"{ADDRESS}/u/ann")
+    await enter(lent, ann, f"{ADDRESS}/u/ann")
+    assert "Answer from your own site" not in (await lent.get(f"/post/{post}")).text
+    assert "a website of your own" in (await lent.get("/answer")).text
+    await lent.aclose()
+    async with provider() as people:
+        await ann.server.accounts.set_me("ann", people.person("ann").me)
+        await enter(ann.browser, ann, people.people["ann"].me)
+        refused = await ann.browser.submit(await ann.get("/answer"), "/answer")
+        assert (refused.status, "names no micropub endpoint" in refused.text) == (400, True)
+
+
+async def test_an_answer_for_somebody_else_is_nobodys(ann_answering: AnsweringVisitor) -> None:
+    """Neither by another user's way back, nor by a provider that vouches for another person, nor without `create`."""
+    here = ann_answering
+    here.provider.person("bob")
+    here.provider.at_browser = "bob"
+    assert (await here.allow()).status == 403
+    here.provider.at_browser = "ann"
+    assert await here.reading.server.redis.command("EXISTS", keys.posting("ann")) == 0
+    forged = await here.get("/answer/callback?code=x&state=y")
+    assert (forged.status, "over" in forged.title) == (400, True)
+
+
+def test_what_is_sealed_is_read_with_its_key_alone() -> None:
+    """And for what it is about alone; a change of a byte is noticed."""
+    sealed = seal("secret", "key", "ann")
+    assert unseal(sealed, "key", "ann") == "secret"
+    assert unseal(sealed, "other", "ann") is None
+    assert unseal(sealed, "key", "bob") is None
+    assert unseal(sealed[:-1] + bytes([sealed[-1] ^ 1]), "key", "ann") is None
+    assert unseal(b"", "key", "ann") is None
+
+
+def test_a_reply_says_something_and_not_too_much() -> None:
+    """The other kinds need no text."""
+    for text in ("", "x" * (LONGEST_REPLY + 1)):
+        with pytest.raises(InvalidRequest):
+            Answer("reply", "https://a.example/", text).form()
+    assert Answer("like", "https://a.example/").form() == [("h", "entry"), ("like-of", "https://a.example/")]
+
+
+async def test_ten_browsers_may_answer(ann: ReadingVisitor) -> None:
+    """The oldest makes room; who wrote down its key has nothing, and neither has a token past its end."""
+    answers, access = ann.server.services.answers, PostingAccess("https://ann.example/micropub", "token", 2e9)
+    for number in range(MOST_BROWSERS + 1):
+        await answers.keep("ann", f"browser {number}", access, 1e9 + number)
+    assert await answers.access("ann", "browser 0", 1e9) is None
+    assert await answers.access("ann", "browser 1", 1e9) == access
+    assert await answers.access("ann", "browser 1", 2e9) is None
