@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub.model.settings import Filters, OwnChannelSettings
+from microsub.reader.channels import pages as channels
 from tests.reader.conftest import ReadingVisitor
 from tests.support.readers import FEED, posts
 from tests.support.world import World
@@ -71,6 +72,26 @@ async def test_an_ended_follow_is_undone_with_what_was_unread(ann: ReadingVisito
     await ann.browser.submit(page, "/channels/home/again", undo=undo)
     assert await ann.reader.ids("home") == ids
     assert await ann.reader.unread("home") == 2
+
+
+async def test_a_channel_of_many_feeds_is_shown_in_pages(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their names. Thousands on one page held up everybody for seconds."""
+    monkeypatch.setattr(channels, "MOST_SOURCES", 2)
+    for number in range(4):
+        await ann.server.follow_unscheduled(f"https://f{number}.example/", "ann", "home")
+
+    async def names(path: str) -> list[str]:
+        return [node.text() for node in (await ann.get(path)).tree.css(".sources h3")]
+
+    page, seen = await ann.get("/channels/home"), await names("/channels/home")
+    assert "5 feeds" in page.text
+    while further := page.tree.css_first("a[rel=next]"):
+        path = f"/channels/home{further.attributes['href']}"
+        page, seen = await ann.get(path), [*seen, *await names(path)]
+    assert len(seen) == 5
+    assert seen == sorted(seen, key=str.casefold)
+    assert page.tree.css_first("a[rel=prev]").attributes["href"] == "?from=2"
+    assert (await ann.get("/channels/home?from=999")).status == 200
 
 
 async def test_nobody_comes_to_feeds_of_others_by_counting_their_ids(ann: ReadingVisitor, server: World) -> None:

@@ -165,11 +165,44 @@ class SourceView:
         )
 
 
+MOST_SOURCES = 100
+MOST_CHOICES = 5000
+"""Feeds on a page, of those of a channel, and choices of channels beside all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesPage:
+    """Some of a channel's feeds, in the order of their names: those from `start` on, of `count`.
+
+    `earlier` and `later` are where the pages around begin, None for none.
+    """
+
+    sources: Sequence[SourceView]
+    start: int
+    count: int
+    earlier: int | None
+    later: int | None
+
+    @classmethod
+    def of(cls, followed: Sequence[Followed], start: int, most: int, now: float) -> SourcesPage:
+        """At most `most` of these from `start` on."""
+        by_name = sorted(followed, key=lambda one: feed_name(one.subscription, one.record).casefold())
+        shown = [SourceView.of(one, now) for one in by_name[start : start + most]]
+        earlier = max(0, min(start, len(followed)) - most) if start else None
+        return cls(shown, start, len(followed), earlier, start + most if start + most < len(followed) else None)
+
+
 async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Response:
     user, services = await reader_of(visit), visit.site.services
     channel = await _asked(visit, user)
     everywhere = await links(visit)
     followed = [] if channel.uid == SAVED else await services.following.feeds(user, channel.uid)
+    targets = [one for one in everywhere if one.uid not in {GLOBAL, *STANDING, channel.uid}]
+    start = visit.query.get("from", "")
+    most = min(MOST_SOURCES, max(5, MOST_CHOICES // (len(targets) + 1)))
+    first = int(start) if ITEM_ID.fullmatch(start) else 0
+    # In a thread: thousands of names are put in order.
+    listed = await asyncio.to_thread(SourcesPage.of, followed, first, most, visit.now)
     name = visit.query.get("ended", "")
     ended = await undo.ended_follow(services.redis, user, channel.uid, name)
     record = await services.feeds.get(ended.feed) if ended is not None else None
@@ -178,8 +211,8 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
         problem=problem,
         channel=channel,
         is_standing=channel.uid in STANDING,
-        sources=sorted((SourceView.of(one, visit.now) for one in followed), key=lambda one: one.name.casefold()),
-        targets=[one for one in everywhere if one.uid not in {GLOBAL, *STANDING, channel.uid}],
+        listed=listed,
+        targets=targets,
         in_force=await services.settings_of(user, channel.uid),
         styles=_STYLES,
         ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
