@@ -316,6 +316,13 @@ def events_stream() -> str:
 # --- the schedule ------------------------------------------------------------------------------------------------
 
 
+def mute_ends() -> str:
+    """Sorted set: `<user> <channel uid or global> <URL in its comparison form>` of a mute, by the Unix time
+    of its end. Lifetime: permanent, entries go with the mute. `timelines.rules`.
+    """
+    return "{mutes}:ends"
+
+
 def hosts_due() -> str:
     """Sorted set: host by Unix time of its next allowed request; a taken host stands at the end of its lease.
     Lifetime: permanent. `feeds.queue`.

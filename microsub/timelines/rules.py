@@ -9,8 +9,9 @@ lua/timeline_move.lua); then it is applied to the items that are there already, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
-from microsub.errors import InvalidRequest, QuotaReached
+from microsub.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.identity.store import absent
 from microsub.kit.urls import normalise_profile
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
@@ -21,6 +22,9 @@ from microsub.redis.replies import texts
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import is_there
 from microsub.timelines.timelinekeys import counted, members, rule_keys, set_keys, shown_keys, split, urls
+
+_ENDED = 1000
+"""Mutes that are lifted in one round."""
 
 
 class Rules:
@@ -55,13 +59,40 @@ class Rules:
         muted, blocked = replies[: len(uids)], replies[len(uids) :]
         return {uid: (_listed(one), _listed(two)) for uid, one, two in zip(uids, muted, blocked, strict=True)}
 
-    async def mute(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
-        """Hide what this author or source has posted and will post. Read state is kept."""
-        return await self._write(user, uid, keys.muted, url, now, on=True, most=most)
+    async def mute(
+        self, user: str, uid: str, url: str, now: float, *, until: float | None = None, most: int = 0
+    ) -> int:
+        """Hide what this author or source has posted and will post, for good or until then. Read state is kept."""
+        count = await self._write(user, uid, keys.muted, url, now, on=True, most=most)
+        if until is None:
+            await self._redis.command("ZREM", keys.mute_ends(), _end(user, uid, url))
+        else:
+            await self._redis.command("ZADD", keys.mute_ends(), f"{until:.3f}", _end(user, uid, url))
+        return count
 
     async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
         """Show it again, unless another rule hides it."""
-        return await self._write(user, uid, keys.muted, url, now, on=False)
+        count = await self._write(user, uid, keys.muted, url, now, on=False)
+        await self._redis.command("ZREM", keys.mute_ends(), _end(user, uid, url))
+        return count
+
+    async def ends(self, user: str, mutes: Sequence[tuple[str, str]]) -> list[float | None]:
+        """When these mutes (uid, URL) end, in Unix seconds; None for those that hold for good."""
+        if not mutes:
+            return []
+        scores = await self._redis.command("ZMSCORE", keys.mute_ends(), *(_end(user, uid, url) for uid, url in mutes))
+        return [None if score is None else float(score) for score in scores]
+
+    async def lift_ended(self, now: float) -> int:
+        """Unmute what was muted until now, of all users; how many mutes."""
+        ended = texts(await self._redis.command("ZRANGEBYSCORE", keys.mute_ends(), "-inf", now, "LIMIT", 0, _ENDED))
+        for end in ended:
+            user, uid, url = end.split(" ", 2)
+            with suppress(NotFound):  # the channel or its user went before the mute
+                await self.unmute(user, uid, url, now)
+        if ended:
+            await self._redis.command("ZREM", keys.mute_ends(), *ended)
+        return len(ended)
 
     async def block(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
         """Take out what this author or source has posted, and keep out what they will post."""
@@ -171,6 +202,10 @@ def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
     if mute:
         return [posts] if on else [hidden]
     return [posts, hidden] if on else []
+
+
+def _end(user: str, uid: str, url: str) -> str:
+    return f"{user} {uid} {normalise_profile(url)}"
 
 
 def _listed(urls: Iterable[bytes]) -> list[str]:

@@ -320,7 +320,7 @@ def upkeep(
     from microsub.delivery.look_ups import AskingAgain
     from microsub.delivery.stage import forget_workers
     from microsub.feeds.events import Events
-    from microsub.kit.periodic import RoundTiming
+    from microsub.kit.periodic import RoundTiming, for_ever
     from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
     from microsub.redis.streams import Stream
@@ -350,6 +350,7 @@ def upkeep(
         "websub": subscriber.run_for_ever(pace),
         **({} if distribution is None else distribution.parts(pace)),
         "mentions": verifier.run_for_ever(pace),
+        "mutes": for_ever(stores.rules.lift_ended, "mutes", pace),
     }
 
 

@@ -20,7 +20,15 @@ from tests.support.web import publisher
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 PEOPLE = ("bringer", "passer", "plain", "axe")
-PAGES = ("/settings", "/settings/lists", "/follow", "/settings/outputs", "/settings/outputs/world", "/channel/home")
+PAGES = (
+    "/settings",
+    "/settings/lists",
+    "/follow",
+    "/settings/outputs",
+    "/settings/outputs/world",
+    "/settings/rules",
+    "/channel/home",
+)
 LIST = "".join(f"<outline text='Feed {n}' xmlUrl='http://f{n}.invalid/feed'/>" for n in range(1, 41))
 OPML = (
     f"<opml version='2.0'><body><outline text='Far'>{LIST}</outline><outline htmlUrl='http://a.invalid'/></body></opml>"
@@ -78,7 +86,7 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Se
 
 
 async def test_without_scripts(browser: Browser, server: Server) -> None:
-    """A list comes in by the field; an output feed is made and passes a post on."""
+    """A list comes in by the field; an output feed passes a post on; a feed is muted."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "plain", "/settings")
         await page.get_by_role("link", name="Feeds in and out").click()
@@ -99,6 +107,15 @@ async def test_without_scripts(browser: Browser, server: Server) -> None:
         await page.get_by_text("More", exact=True).click()
         await here.press("Pass on")
         assert "published · 0 impressions" in await here.text()
+        await page.goto(f"{server.url}/channel/home")
+        await page.locator(".post h2 a").first.click()
+        await page.get_by_text("More", exact=True).click()
+        await page.get_by_label("For how long").select_option(label="for a week")
+        await here.press("Mute")
+        assert "Muted: 5 posts are hidden." in await here.text()
+        async with page.expect_navigation():
+            await page.get_by_role("button", name="Show again").click()
+        assert "Done: 5 posts are shown again." in await here.text()
 
 
 async def test_posts_are_passed_on(browser: Browser, server: Server) -> None:

@@ -55,6 +55,10 @@ def routes(site: PageSite) -> list[Route]:
     ]
 
 
+MUTED_FOR = {"7": N_("for a week"), "30": N_("for thirty days"), "": N_("for good")}
+"""Days that a mute may hold, as forms have them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelLink:
     """A channel in the list beside the timeline; `unread` is 0 where it shows no count."""
@@ -168,6 +172,7 @@ async def post_page(visit: PageVisit, problem: RequestError | None = None) -> Re
         channels=await links(visit),
         also=await _also_in(visit, user, post.id),
         outputs=await visit.site.services.outputs.all_of(user),
+        times=MUTED_FOR,
         answering=await _answering(visit),
         answered=await visit.site.services.answers.published(user, visit.query.get("answered", "")),
         written=visit.form.get("content", ""),

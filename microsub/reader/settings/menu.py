@@ -5,12 +5,13 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.identity.pages.visit import NavigationLink, PageSite, PageVisit, page
+from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.http.pages import N_
 from microsub.reader.reading.pages import DISPLAY, links, reader_of
 
 SETTINGS = "/settings"
 OUTPUTS = f"{SETTINGS}/outputs"
+RULES = f"{SETTINGS}/rules"
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -23,14 +24,12 @@ async def _menu(visit: PageVisit) -> Response:
     return visit.page("settings.html", entries=_ENTRIES, channels=await links(visit))
 
 
-_ENTRIES = (
-    (NavigationLink(OUTPUTS, N_("Output feeds")), N_("Pass posts on, as a feed that others can follow.")),
-    (
-        NavigationLink(f"{SETTINGS}/lists", N_("Feeds in and out")),
-        N_("Bring lists of feeds, take them or everything along."),
-    ),
-    (NavigationLink(DISPLAY, N_("Display and language")), N_("Colours, size of text, reading by scrolling.")),
-    (NavigationLink("/answer", N_("Answer from your site")), N_("Replies, likes, reposts and bookmarks by Micropub.")),
-    (NavigationLink("/account", N_("Account")), N_("Apps, tokens, browsers, password and passkeys.")),
-)
-"""Each page with a line about it."""
+_ENTRIES = {
+    OUTPUTS: (N_("Output feeds"), N_("Pass posts on, as a feed that others can follow.")),
+    RULES: (N_("Mutes and blocks"), N_("Keep authors and feeds out, for a week or for good.")),
+    f"{SETTINGS}/lists": (N_("Feeds in and out"), N_("Bring lists of feeds, take them or everything along.")),
+    DISPLAY: (N_("Display and language"), N_("Colours, size of text, reading by scrolling.")),
+    "/answer": (N_("Answer from your site"), N_("Replies, likes, reposts and bookmarks by Micropub.")),
+    "/account": (N_("Account"), N_("Apps, tokens, browsers, password and passkeys.")),
+}
+"""Each page with its name and a line about it."""

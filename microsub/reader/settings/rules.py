@@ -1,0 +1,119 @@
+"""The page of mutes and blocks: what is hidden or kept out, where, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
+from microsub.model.reader import SAVED
+from microsub.reader.reading.pages import MUTED_FOR, ChannelLink, links, reader_of
+from microsub.reader.settings.menu import RULES
+
+_FEED = "feed:"
+"""What stands before the id of a feed where a form names one instead of an address."""
+_DAY = 86_400.0
+
+Kind = Literal["mute", "block"]
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [page(site, RULES, _rules), form(site, RULES, _add, _rules), form(site, f"{RULES}/end", _end)]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleView:
+    """A mute or block in a channel, or in all of them; `until` is Unix time, None where it holds for good."""
+
+    kind: Kind
+    url: str
+    shown: str
+    channel: ChannelLink
+    until: float | None = None
+
+
+async def _rules(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    user, services = await reader_of(visit), visit.site.services
+    everywhere = await links(visit)
+    places = [link for link in everywhere if link.uid != SAVED]
+    found = await services.rules.of_channels(user, [link.uid for link in places])
+    mutes = [(link, url) for link in places for url in found[link.uid][0]]
+    ends = await services.rules.ends(user, [(link.uid, url) for link, url in mutes])
+    views = [
+        *(
+            RuleView("mute", url, mask_credentials(url), link, until)
+            for (link, url), until in zip(mutes, ends, strict=True)
+        ),
+        *(RuleView("block", url, mask_credentials(url), link) for link in places for url in found[link.uid][1]),
+    ]
+    return visit.page(
+        "rules.html",
+        problem=problem,
+        rules=views,
+        times=MUTED_FOR,
+        done=visit.query.get("done", ""),
+        count=int(count) if (count := visit.query.get("count", "0")).isdecimal() and len(count) < 9 else 0,
+        places=places,
+        channels=everywhere,
+    )
+
+
+async def _add(visit: PageVisit) -> Response:
+    """Mute or block an author or a feed; the page says how many posts that has moved."""
+    user, services = await reader_of(visit), visit.site.services
+    uid, url = visit.form.text("channel"), await _address(visit, user)
+    most = (await services.identity.quotas.of(user)).rules or 0
+    if visit.form.text("kind") == "block":
+        done, count = "block", await services.rules.block(user, uid, url, visit.now, most=most)
+    else:
+        done, count = "mute", await services.rules.mute(user, uid, url, visit.now, until=_until(visit), most=most)
+    services.changed()
+    return visit.go(RULES, done=done, count=str(count))
+
+
+async def _end(visit: PageVisit) -> Response:
+    user, services = await reader_of(visit), visit.site.services
+    lift: Callable[..., Awaitable[int]] = services.rules.unmute
+    if visit.form.text("kind") == "block":
+        lift = services.rules.unblock
+    count = await lift(user, visit.form.text("channel"), visit.form.text("url"), visit.now)
+    services.changed()
+    return visit.go(RULES, done="end", count=str(count))
+
+
+async def _address(visit: PageVisit, user: str) -> str:
+    """The address that the form names, or that of the feed which its user follows."""
+    text = visit.form.text("url")
+    if text.startswith(_FEED):
+        return await _followed(visit, user, text.removeprefix(_FEED))
+    found = web_address(text)
+    if found is None:
+        raise InvalidRequest(
+            f"the address can't be used: found '{mask_credentials(text)[:200]}', expected that of an author's page or "
+            f"of a feed, which begins with http:// or https://, of at most {LONGEST_FOLLOWED} characters"
+        )
+    return found
+
+
+async def _followed(visit: PageVisit, user: str, feed: str) -> str:
+    everywhere = await visit.site.services.channels.all_subscriptions(user)
+    for subscriptions in everywhere.values():
+        for one in subscriptions:
+            if one.feed == feed:
+                return one.url
+    raise NotFound("You don't follow this feed any more.")
+
+
+def _until(visit: PageVisit) -> float | None:
+    """When the mute ends, by the days that the form says; None for never."""
+    days = visit.form.text("days")
+    if days not in MUTED_FOR:
+        raise InvalidRequest("choose for how long it is muted")
+    return visit.now + int(days) * _DAY if days else None

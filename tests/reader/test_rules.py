@@ -1,0 +1,91 @@
+"""Mutes and blocks on the pages."""
+
+from __future__ import annotations
+
+from microsub.formats.wire import dump, to_wire
+from microsub.model.jf2 import Card, Entry
+from tests.reader.conftest import ReadingVisitor, ids, reading
+from tests.support.posts import candidate
+from tests.support.readers import FEED
+
+RULES = "/settings/rules"
+WEEK = 7 * 86_400.0
+LOUD = "https://loud.example/"
+
+
+async def _publish(ann: ReadingVisitor) -> None:
+    """A post of somebody loud, and one of somebody else."""
+    for name, url in (("loud", LOUD), ("calm", "https://calm.example/")):
+        entry = Entry(url=f"https://blog.example/{name}", name=name, author=Card(name=name.title(), url=url))
+        await ann.server.publish(FEED, candidate(name, wire=dump(to_wire(entry)), author=url))
+
+
+async def test_an_author_is_muted_for_a_week_on_a_posts_page(ann: ReadingVisitor) -> None:
+    """Their posts are hidden, and there again when the week is over."""
+    await _publish(ann)
+    posts = ids(await ann.get("/channel/home?show=all"))
+    (loud,) = [id_ for id_ in posts if "Loud" in (await ann.get(f"/post/{id_}")).text]
+    sent = await ann.browser.submit(
+        await ann.get(f"/post/{loud}"), RULES, url=LOUD, channel="global", days="7", kind="mute"
+    )
+    page = await ann.get(sent.location)
+    assert "Muted: 1 post is hidden." in page.text
+    assert f"{LOUD} muted · in all channels · until" in page.text
+    assert len(await ann.reader.ids("home")) == 1
+    rules = ann.server.services.rules
+    assert await rules.lift_ended(ann.server.now + WEEK - 1) == 0
+    assert await rules.lift_ended(ann.server.now + WEEK + 1) == 1
+    assert sorted(await ann.reader.ids("home")) == sorted(posts)
+    assert "Nobody is muted" in (await ann.get(RULES)).text
+
+
+async def test_a_mute_for_good_has_no_end(ann: ReadingVisitor) -> None:
+    """Though there was one before; and it ends by hand."""
+    page = await ann.get(RULES)
+    for days in ("7", ""):
+        await ann.browser.submit(page, RULES, url=LOUD, channel="home", days=days, kind="mute")
+    assert await ann.server.services.rules.lift_ended(ann.server.now + 2 * WEEK) == 0
+    page = await ann.get(RULES)
+    assert f"{LOUD} muted · in Home Show again" in page.text
+    await ann.browser.submit(page, f"{RULES}/end")
+    assert await ann.server.services.rules.muted("ann", "home") == []
+
+
+async def test_a_mute_ends_with_its_channel_and_user(ann: ReadingVisitor) -> None:
+    """What has no channel any more is forgotten."""
+    rules, now = ann.server.services.rules, ann.server.now
+    await rules.mute("ann", "later", LOUD, now, until=now + 1)
+    await ann.server.channels.delete("ann", "later")
+    assert await rules.lift_ended(now + 2) == 1
+    assert await rules.lift_ended(now + 2) == 0
+
+
+async def test_a_block_takes_posts_out(ann: ReadingVisitor) -> None:
+    """And ends, for what comes from then on."""
+    await _publish(ann)
+    page = await ann.get(RULES)
+    sent = await ann.browser.submit(page, RULES, url=LOUD, channel="home", days="", kind="block")
+    page = await ann.get(sent.location)
+    assert "Blocked: 1 post was taken out." in page.text
+    assert len(await ann.reader.ids("home")) == 1
+    await ann.browser.submit(page, f"{RULES}/end")
+    assert await ann.server.services.rules.blocked("ann", "home") == []
+
+
+async def test_a_feed_is_named_by_who_follows_it(ann: ReadingVisitor) -> None:
+    """Nobody learns the address of another user's feed; what is no address is said."""
+    await ann.publish("a")
+    page = await ann.get(RULES)
+    sent = await ann.browser.submit(page, RULES, url="feed:1", channel="global", days="30", kind="mute")
+    assert FEED in (await ann.get(sent.location)).text
+    assert await ann.reader.ids("home") == []
+    ben = await reading(ann.server, "ben", "own")
+    await ben.server.following.unfollow("ben", "own", FEED, ben.server.now)
+    stranger = await ben.browser.submit(
+        await ben.get(RULES), RULES, url="feed:1", channel="global", days="", kind="mute"
+    )
+    assert stranger.status == 404
+    await ben.browser.aclose()
+    for wrong in ({"url": "loud"}, {"days": "8"}, {"channel": "saved"}):
+        fields = {"url": LOUD, "channel": "home", "days": "7", "kind": "mute"} | wrong
+        assert (await ann.browser.submit(page, RULES, **fields)).status == 400
