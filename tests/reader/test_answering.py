@@ -241,3 +241,18 @@ async def test_ten_browsers_may_answer(ann: ReadingVisitor) -> None:
     assert await answers.access("ann", "browser 0", 1e9) is None
     assert await answers.access("ann", "browser 1", 1e9) == access
     assert await answers.access("ann", "browser 1", 2e9) is None
+
+
+@pytest.mark.parametrize("change", ["address", "removed"])
+async def test_a_permission_ends_with_the_address_and_with_the_user(
+    ann_answering: AnsweringVisitor, change: str
+) -> None:
+    """It was given for the site of before, and who was removed is let in nowhere."""
+    await ann_answering.allow()
+    server = ann_answering.reading.server
+    assert await server.redis.command("EXISTS", keys.posting("ann"))
+    if change == "address":
+        await server.accounts.set_me("ann", "https://elsewhere.example/")
+    else:
+        await server.accounts.disable_user("ann", server.now)
+    assert not await server.redis.command("EXISTS", keys.posting("ann"))

@@ -4,7 +4,8 @@
 -- ended meanwhile isn't made again. Where it is about who the user is, what their former provider said of tokens goes in
 -- the same moment.
 --
--- KEYS  1 record  2.. keys that live as long; or 2 foreign  3 networks, where these are to go
+-- KEYS  1 record  2.. keys that live as long; or 2 foreign  3.. networks, and what else was given to that person, where
+--       these are to go
 -- ARGV  1 field by which the record is known  2 seconds that all keys live from now on, or ''  3 pattern: token, where what
 --       is remembered of other providers' tokens is to go, or ''  4.. pairs of field and value; an empty value deletes the
 --       field, but for the one by which the record is known
@@ -24,6 +25,6 @@ if ARGV[3] ~= '' then
   for _, digest in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
     redis.call('DEL', (string.gsub(ARGV[3], '%*', digest)))
   end
-  redis.call('DEL', KEYS[2], KEYS[3])
+  for i = 2, #KEYS do redis.call('DEL', KEYS[i]) end
 end
 return 1

@@ -294,7 +294,8 @@ class Accounts:
         return grant(credential.user, scope)
 
     async def _change(self, name: str, *pairs: Arg, forgets: bool = False) -> None:
-        forgotten = (identitykeys.foreign(name), identitykeys.foreign_networks(name)) if forgets else ()
+        theirs = (identitykeys.foreign(name), identitykeys.foreign_networks(name), keys.posting(name))
+        forgotten = theirs if forgets else ()
         args: list[Arg] = ["me", "", keys.token(name, "*") if forgets else "", *pairs]
         if not await self._redis.script(load("record_change"), [keys.user(name), *forgotten], args):
             raise await absent(self._redis, name)
