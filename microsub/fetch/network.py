@@ -353,10 +353,11 @@ def _no_address(reason: Reason, host: str) -> HopError:
 
     They are shown to the user who gave the URL, who must not learn which names there are.
     """
+    found = "is no public address" if parse_address(host) is not None else "isn't known, or has no public address"
     return HopError(
         reason,
-        f"{host} isn't known, or has no public address (to allow a private network, list it in "
-        "MICROSUB_ALLOW_PRIVATE_NETWORKS; in a program, in FetchSettings.allow_private_networks)",
+        f"{host} {found}; private networks that are allowed stand in MICROSUB_ALLOW_PRIVATE_NETWORKS "
+        "(in a program: FetchSettings.allow_private_networks)",
     )
 
 
