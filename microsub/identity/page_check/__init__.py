@@ -146,6 +146,7 @@ class PageDoctor:
         is_lent = base is not None and got.final_url.startswith(profile_page(base, ""))
         found += findings.misplaced_findings(misplaced)
         found += findings.missing_findings(misplaced | written, base, user, is_lent=is_lent)
+        found += findings.webmention_findings(page, base, user)
         # A page that this server lends to a user can have no feed.
         feeds = None if is_lent else page.feeds
         found += await self._servers(named, base, None if feeds is None else (feeds, got.final_url))

@@ -22,8 +22,9 @@ from microsub.identity.protocol.documents import (
     is_own,
     microsub_line,
     provider_lines,
+    webmention_line,
 )
-from microsub.identity.protocol.links import WrittenLink, endpoint, shown, written_links
+from microsub.identity.protocol.links import ExaminedPage, WrittenLink, endpoint, shown, usable, written_links
 from microsub.kit.identifiers import identifier
 from microsub.kit.texts import N_, Sentence, duration
 from microsub.model.reader import NAME
@@ -268,6 +269,14 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
         yield say("no-metadata-link")
     if "micropub" not in has and not is_lent:
         yield say("no-micropub")
+
+
+def webmention_findings(page: ExaminedPage, base: str | None, user: str | None) -> Findings:
+    """Where webmentions of the page go; and where they may, if it is the page of a user here."""
+    if (named := usable(page.links, ("webmention",)).get("webmention")) is not None:
+        yield say("webmention", url=named)
+    elif base is not None and user is not None and "webmention" not in page.in_body:
+        yield say("no-webmention", line=webmention_line(base, user).html)
 
 
 # --- whose endpoint it is -------------------------------------------------------------------------------------------
