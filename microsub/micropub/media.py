@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from microsub.errors import NotFound, QuotaReached
 from microsub.kit.digests import sha256_hex
+from microsub.micropub.jpeg import without_metadata
 from microsub.model.reader import NAME
 from microsub.posts.items import Items
 from microsub.redis import keys
@@ -87,9 +88,12 @@ class Media:
     async def add(self, user: str, data: bytes, most: int = 0) -> str:
         """Keep a file, and return its path; the same bytes again have the path that they had.
 
+        A JPEG is kept without what it says of place, time and camera.
         Raises QuotaReached where the user's files would have more than `most` bytes (0: any number).
         """
         kind, token = type_of(data), secrets.token_urlsafe(16)
+        if kind == "image/jpeg":
+            data = without_metadata(data)
         where = [keys.user(user), keys.media(user), keys.medium(user, token)]
         size = max(len(data), LEAST_COUNTED)
         args: list[Arg] = [token, data, size, kind, sha256_hex(data), most, keys.medium(user, "*")]
