@@ -1,6 +1,7 @@
 """The only door out, guarded and limited: what lies behind it is chosen by others."""
 
 from microsub.fetch.fetcher import Fetcher
+from microsub.fetch.headers import retry_after
 from microsub.fetch.network import Resolver, asking_for, out_of_descriptors, who_asks
 from microsub.fetch.spacing import HostPace, SpacedFetcher
 from microsub.fetch.targets import target_of
@@ -52,6 +53,7 @@ __all__ = [
     "SpacedFetcher",
     "asking_for",
     "out_of_descriptors",
+    "retry_after",
     "target_of",
     "who_asks",
 ]

@@ -182,7 +182,7 @@ class Callbacks:
             return GONE, "gone"
         feed_id, agreement, callback = found
         length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > LARGEST:
+        if length.isdecimal() and int(length) > LARGEST:
             return _too_large(), "too_large"
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             return CallbackAnswer(415, "the body is taken as it is, without any coding"), "coded"

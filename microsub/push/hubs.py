@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
-from microsub.fetch import Answered, FetchFailed, HopError, HostPace, Sender, Sending, SendLimits
+from microsub.fetch import Answered, FetchFailed, HopError, HostPace, Sender, Sending, SendLimits, retry_after
 from microsub.kit.urls import host_of, parts_of
 from microsub.metrics import WEBSUB_REQUESTS
 from microsub.push.agreement import LEASE_WISHED, Callback, address
@@ -122,6 +122,5 @@ def _said(answer: Answered) -> HubAnswer:
     text = " ".join(answer.body.decode("utf-8", "replace").split())[:_LONGEST_REASON]
     plain = (answer.content_type or "").startswith("text/plain")
     why = f"the hub answered {answer.status}" + (f": {text}" if plain and text else "")
-    after = answer.headers.get("retry-after", "")
-    seconds = float(after) if after.isdigit() and len(after) < 9 else None
+    seconds = retry_after(answer.headers.get("retry-after"), time.time())
     return HubAnswer(False, why, lasting=400 <= answer.status < 500 and answer.status != 429, retry_after=seconds)

@@ -17,7 +17,7 @@ import structlog
 
 from microsub.configuration.model import UserSettings
 from microsub.errors import NotFound, ParseError, ParserUnavailable, StoreError
-from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits
+from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits, retry_after
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.kit.urls import host_of
 from microsub.metrics import WEBMENTIONS
@@ -171,10 +171,9 @@ class MentionVerifier:
         if answer.status == 410:
             return _Found(NotLinked("the source is gone"))
         if answer.status not in {200, 203}:
-            after = answer.headers.get("retry-after", "")
-            seconds = float(after) if after.isdigit() and len(after) < 9 else 0.0
+            seconds = retry_after(answer.headers.get("retry-after"), self._clock())
             lasting = answer.status < 500 and answer.status not in _AGAIN
-            return _Found(NotRead(f"the source answered {answer.status}", lasting, seconds))
+            return _Found(NotRead(f"the source answered {answer.status}", lasting, seconds or 0.0))
         try:
             entry = await self._parser.mention(answer, mention.source, mention.target)
         except ParseError as error:

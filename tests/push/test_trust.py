@@ -9,7 +9,7 @@ import pytest
 
 from microsub.feeds.events import Event
 from microsub.kit.urls import host_of
-from microsub.push.agreement import DAY, HOUR
+from microsub.push.agreement import DAY, FIRST_PAUSE, HOUR
 from tests.support.push import Push
 from tests.support.web import Answer
 
@@ -116,6 +116,15 @@ async def test_a_hub_that_refuses_is_asked_ever_less(push: Push, status: int) ->
         push.it.clock.advance(HOUR)
         await push.look()
     assert 4 <= len(times) <= (8 if status in {400, 404, 410} else 10)
+
+
+@pytest.mark.parametrize("after", ["\xb2\xb3", "soon", "-1", "9" * 400, "Wed, 21 Oct 2015 07:28:00 GMT"])
+async def test_a_hub_may_say_nonsense_of_when_to_come_again(push: Push, after: str) -> None:
+    """It is asked again as if it had said nothing."""
+    push.hub.answer = lambda asked, form: Answer(b"", 503, headers=[("Retry-After", after)])
+    feed = await push.subscribe()
+    assert (await push.health(feed)).why == "the hub answered 503"
+    assert (await push.agreement(feed)).next <= push.it.now + FIRST_PAUSE
 
 
 async def test_another_hub_or_topic_is_subscribed_before_the_first_is_left(push: Push) -> None:

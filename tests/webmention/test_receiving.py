@@ -453,6 +453,15 @@ async def test_a_source_that_is_away_is_asked_again_ever_less(mentions: Mentions
     assert await mentions.kinds() == ["reply"]
 
 
+@pytest.mark.parametrize("after", ["\xb2\xb3", "soon", "9" * 400])
+async def test_a_source_may_say_nonsense_of_when_to_come_again(mentions: Mentions, after: str) -> None:
+    """It is asked again as if it had said nothing."""
+    mentions.site.serve("/1", Answer(b"", 503, headers=[("Retry-After", after)]))
+    assert await mentions.send() == 202
+    await mentions.look()
+    assert (await mentions.only()).why == "the source answered 503"
+
+
 async def test_a_source_that_comes_back_is_shown(mentions: Mentions) -> None:
     """As soon as its next turn comes; `Retry-After` may put that off."""
     mentions.site.serve("/1", Answer(b"", 503, headers=[("Retry-After", "3600")]))
