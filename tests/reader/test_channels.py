@@ -117,6 +117,16 @@ async def test_a_feed_moves_to_another_channel(ann: ReadingVisitor) -> None:
     assert (len(await ann.reader.ids("later")), await ann.reader.ids("home")) == (2, [])
 
 
+async def test_a_channel_may_say_only_whether_there_is_anything(ann: ReadingVisitor) -> None:
+    """A mark, without a number, while something is unread."""
+    page = await ann.get("/channels/home")
+    await ann.browser.submit(page, "/channels/home/settings", unread="boolean")
+    assert not (await ann.get("/channel/home")).tree.css(".mark")
+    await ann.publish("a", "b")
+    (mark,) = (await ann.get("/channel/home")).tree.css(".mark")
+    assert mark.text() == "unread posts"
+
+
 async def test_settings_of_a_channel(ann: ReadingVisitor) -> None:
     """Empty fields are what holds everywhere; what can't be meant is said."""
     page = await ann.get("/channels/home")

@@ -315,7 +315,7 @@ class _ChannelLine:
     def link(self, count: int) -> ChannelLink:
         """The link while so much is unread."""
         if count != self._count:
-            unread, is_marked = count if self._style == "count" else 0, self._style == "indicator" and count > 0
+            unread, is_marked = count if self._style == "count" else 0, self._style == "boolean" and count > 0
             link = ChannelLink(self.uid, self._name, self._address, unread, is_marked)
             self._link, self._count = replace(link, line=self._line(link)), count
         return self._link
