@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import httpx
 import pytest
@@ -13,37 +13,12 @@ from microsub.identity.sign_in import PostingAccess
 from microsub.reader.answering.answers import LONGEST_REPLY, MOST_BROWSERS, Answer, seal, unseal
 from microsub.redis import keys
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids
+from tests.support.micropub_site import MicropubSite, micropub_site
 from tests.support.provider import Provider, provider
-from tests.support.raw_http import Reply, Request, json_reply, listening
+from tests.support.raw_http import Reply, json_reply
 from tests.support.visitor import Shown, Visitor
 
 CALLBACK = f"{ADDRESS}/answer/callback"
-
-
-@dataclass
-class MicropubSite:
-    """The endpoint of Ann's site: takes what comes with a token that her provider made to create posts."""
-
-    provider: Provider
-    taken: list[Request] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-
-    async def answer(self, request: Request) -> Reply:
-        """Publish a post, or say what the test wants."""
-        self.taken.append(request)
-        if self.replies:
-            return self.replies.pop(0)
-        token = self.provider.good(request.bearer)
-        if token is None:
-            return json_reply({"error": "unauthorized"}, 401)
-        if "create" not in token.scope:
-            return json_reply({"error": "insufficient_scope"}, 403)
-        return Reply(b"", 201, [("Location", f"https://ann.example/posts/{len(self.taken)}")])
-
-    @property
-    def forms(self) -> Sequence[dict[str, str]]:
-        """The posts that came."""
-        return [request.form for request in self.taken]
 
 
 @dataclass
@@ -51,9 +26,12 @@ class AnsweringVisitor:
     """Ann at her browser, with her provider and her site, and a post to answer."""
 
     reading: ReadingVisitor
-    provider: Provider
     site: MicropubSite
-    path: str = ""
+    path: str
+
+    @property
+    def provider(self) -> Provider:
+        return self.site.provider
 
     async def get(self, path: str) -> Shown:
         return await self.reading.get(path)
@@ -78,15 +56,12 @@ class AnsweringVisitor:
 @pytest.fixture
 async def ann_answering(ann: ReadingVisitor) -> AsyncIterator[AnsweringVisitor]:
     """Ann has a site of her own, which names her provider and her endpoint."""
-    async with provider() as people:
-        site = MicropubSite(people)
-        async with listening(site.answer, "127.0.0.1") as place:
-            person = people.person("ann", micropub=f"{place.base}/micropub")
-            await ann.server.accounts.set_me("ann", person.me)
-            await enter(ann.browser, ann, person.me)
-            await ann.publish("a")
-            (post,) = ids(await ann.get("/channel/home"))
-            yield AnsweringVisitor(ann, people, site, f"/post/{post}")
+    async with micropub_site("ann") as site:
+        await ann.server.accounts.set_me("ann", site.owner.me)
+        await enter(ann.browser, ann, site.owner.me)
+        await ann.publish("a")
+        (post,) = ids(await ann.get("/channel/home"))
+        yield AnsweringVisitor(ann, site, f"/post/{post}")
 
 
 async def enter(browser: Visitor, ann: ReadingVisitor, me: str) -> None:

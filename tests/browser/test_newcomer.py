@@ -1,0 +1,136 @@
+"""Newcomers in Chromium: from an invitation to the first posts, a token for an app, an answer on their own site."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.browser.accessibility import violations
+from tests.browser.tab import Tab, tab
+from tests.support.micropub_site import MicropubSite, micropub_site
+from tests.support.own_server import PASSWORD, enrolled
+from tests.support.polling import dated, rss
+from tests.support.process import Installation, installation
+from tests.support.waiting import wait_until
+from tests.support.web import publisher
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+PATHS = (
+    *("/", "/first", "/welcome", "/account", "/account/sign-in", "/sign-in", "/enrol", "/connect", "/check", "/answer"),
+    "/auth?response_type=code&client_id=http://localhost:9/&redirect_uri=http://localhost:9/cb&state=1&scope=read+create",
+)
+
+
+@dataclass
+class Server:
+    """A running server at `url`, which offers one feed; ann has a site of her own."""
+
+    own: Installation
+    url: str
+    site: MicropubSite
+
+    async def sign_in(self, here: Tab, user: str, path: str) -> Page:
+        await here.page.goto(f"{self.url}/sign-in?next={path}")
+        await here.fill(who=user, password=PASSWORD)
+        await here.press("Sign in")
+        return here.page
+
+    async def invitation(self, user: str) -> str:
+        code, out, err = await self.own.run("user", "invite", user, "--base-url", self.url)
+        assert code == 0, err
+        return out.strip()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """The server as `microsub serve` starts it."""
+    folder = tmp_path_factory.mktemp("new")
+    starters = folder / "starters.toml"
+    async with publisher() as feeds, micropub_site("ann") as site:
+        feed = feeds.serve_document("/feed", rss(dated(3)))
+        starters.write_text(f'[[feed]]\nname = "Harbour"\nurl = "{feed}"\nabout = "Ships that come and go"\n', "utf-8")
+        own_feed = [{"uid": "home", "name": "Home", "feeds": [feed]}]
+        users = {"new": {}, "axe": {}, "maker": {}, "ann": {"me": site.owner.me, "channels": own_feed}}
+        document = {"users": users, "settings": {"polling": {"host_interval": 0}}}
+        async with installation(folder / "own", document, MICROSUB_STARTER_FEEDS=str(starters)) as own:
+            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
+            await enrolled(own, url, "axe", "maker", "ann")
+            await wait_until(lambda: '"feed polled"' in own.log)
+            yield Server(own, url, site)
+
+
+async def test_from_an_invitation_to_the_first_posts(browser: Browser, server: Server) -> None:
+    """Without scripts: choose a password, begin to read, follow what is offered with one click."""
+    link = await server.invitation("new")
+    async with tab(browser, scripts=False) as here:
+        await here.page.goto(link)
+        await here.fill(code=link.partition("#")[2], password=PASSWORD, again=PASSWORD)
+        await here.press("Set the password")
+        assert await here.title() == "Welcome"
+        await here.page.get_by_role("link", name="Begin to read").click()
+        assert await here.title() == "What do you want to read?"
+        assert "Ships that come and go" in await here.text()
+        await here.press("Follow these")
+        assert await here.title() == "Home"
+
+        async def arrived() -> bool:
+            await here.page.reload()
+            return await here.page.locator("article.post").count() == 3
+
+        await wait_until(arrived)
+
+
+async def test_a_token_is_made_and_copied(browser: Browser, server: Server) -> None:
+    """By buttons that are there where scripts run; it is shown once, and revoked with one click."""
+    async with tab(browser) as here:
+        await here.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = await server.sign_in(here, "maker", "/account")
+        await page.get_by_text("Make a token").first.click()
+        await here.fill(name="Laptop")
+        await page.get_by_role("button", name="Make a token").click()
+        await page.get_by_role("heading", name="A token for Laptop").wait_for()
+        await page.get_by_role("button", name="Copy the token").click()
+        await page.get_by_text("Copied", exact=True).wait_for()
+        copied = await page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith("maker.")
+        await page.goto(f"{server.url}/account")
+        assert "Laptop" in await here.text()
+        assert copied not in await here.text()
+        await here.press("Revoke the token Laptop")
+        assert "The token is revoked." in await here.text()
+
+
+async def test_a_post_is_answered_on_ones_own_site(browser: Browser, server: Server) -> None:
+    """Allowed at the own provider, which leads back to the post; then with two clicks."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "ann", "/channel/home?show=all")
+        await page.locator("article.post h2 a").first.focus()
+        await page.goto(server.url + (await page.locator("article.post h2 a").first.get_attribute("href") or ""))
+        await page.get_by_role("link", name="Answer from your own site").click()
+        await here.press("Allow it at your provider")
+        assert "/post/" in page.url
+        await here.fill(content="What a ship!")
+        await here.press("Reply")
+        assert "It is published. https://ann.example/posts/1" in await here.text()
+        await here.press("Like")
+        assert [sorted(form.keys() - {"h"}) for form in server.site.forms] == [["content", "in-reply-to"], ["like-of"]]
+        assert await here.readable_cookies() == ""
+
+
+async def test_axe_finds_nothing(browser: Browser, server: Server) -> None:
+    """On each page of accounts and of the first minutes, in both schemes, at a desk and on a telephone, in German."""
+    context = await browser.new_context(bypass_csp=True, locale="de")
+    page = await context.new_page()
+    await page.goto(f"{server.url}/sign-in?next=/first")
+    await page.fill("[name=who]:visible", "axe")
+    await page.fill("[name=password]:visible", PASSWORD)
+    await page.get_by_role("button", name="Anmelden", exact=True).click()
+    await page.get_by_role("heading", name="Was möchten Sie lesen?").wait_for()
+    found = await violations(page, server.url, PATHS)
+    await context.close()
+    assert found == []
