@@ -69,9 +69,9 @@ def test_web_servers_are_asked_at_their_ports() -> None:
     for port in (80, 443, 1024, 3000, 5000, 8000, 8080, 8081, 8443, 9000, 32768, 65535):
         assert port_problem(port) is None
     for port in (0, 1, 22, 25, 81, 110, 445, 993, 1023):
-        assert str(port_problem(port)).startswith(f"port {port} can't be used: web servers are at")
+        assert str(port_problem(port)).startswith(f"port {port} can't be used: expected 80, 443")
     for port in (3306, 5432, 6379, 9200, 11211, 27017, 6667, 2375):
-        assert str(port_problem(port)).startswith(f"port {port} can't be used: it is one of databases")
+        assert str(port_problem(port)).startswith(f"port {port} can't be used: it belongs to a database")
     assert max(SERVICE_PORTS) < 32768, "systems give the ports above to any program"
 
 
