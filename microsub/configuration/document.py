@@ -215,6 +215,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
     "greater_than_equal": "a number not below {ge:g}",
     "less_than_equal": "a number not above {le:g}",
     "literal_error": "one of {expected}",

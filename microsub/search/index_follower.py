@@ -226,7 +226,8 @@ class IndexFollower:
             self._folder.tidy()
             raise
         posts, _ = await thread.run(generation.counts)
-        log.info("the index of posts was built", posts=posts, seconds=round(took, 1))
+        say = log.info if posts else log.debug  # the first start of a server has nothing to say of it
+        say("the index of posts was built", posts=posts, seconds=round(took, 1))
         self._looked_through, self._hollow = 0, False
         return generation
 

@@ -209,6 +209,7 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
             "settings.unread (line 3): found 'yes', expected one of 'count', 'boolean', 'none'",
         ),
         ({"settings": {"max_items": True}}, "settings.max_items (line 3): found true, expected a whole number"),
+        ({"settings": {"feed_trouble": 3}}, "settings.feed_trouble (line 3): found the number 3, expected true or false"),
         ({"settings": {"max_items": -1}}, "settings.max_items (line 3): found the number -1, expected a number not below 0"),
         (
             {"settings": {"polling": {"max_interval": 60, "min_interval": 120}}},
