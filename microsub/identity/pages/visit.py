@@ -484,7 +484,9 @@ def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None =
 
 def upload(site: PageSite, path: str, handler: Handler, again: ShownAgain) -> Route:
     """What a form with a file does, by POST; the handler reads it by `visit.uploaded`, once there is room for it."""
-    return Route(path, _endpoint(site, _corrected(handler, again)), methods=["POST"])
+    endpoint = _endpoint(site, _corrected(handler, again))
+    endpoint.takes_upload = True  # type: ignore[attr-defined]
+    return Route(path, endpoint, methods=["POST"])
 
 
 def _corrected(handler: Handler, again: ShownAgain | None) -> Handler:
@@ -499,6 +501,11 @@ def _corrected(handler: Handler, again: ShownAgain | None) -> Handler:
             return await again(visit, problem)
 
     return handle
+
+
+def takes_upload(route: Route) -> bool:
+    """Whether the route was made by `upload`, whose handler checks the form once it has read it."""
+    return getattr(route.endpoint, "takes_upload", False)
 
 
 def is_form(route: Route) -> bool:
