@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from microsub.configuration.facts import Change, Clash, Current, Forms, What
-from microsub.configuration.model import ChannelConfig, FeedConfig, SourceConfig, UserConfig, UserSettings
+from microsub.configuration.model import ChannelConfig, FeedConfig, SourceConfig, UserConfig
 from microsub.errors import InvalidRequest, NotFound
 from microsub.feeds.internal import InternalAddress
 from microsub.kit.identifiers import PROFILE, unfit_profile
@@ -109,7 +109,7 @@ class Applier:
             bare = UserConfig(
                 user.me,
                 token_endpoint=user.token_endpoint,
-                settings=in_force.users.get(user.name, UserSettings()),
+                settings=in_force.of_user(user.name),
             )
             if user.name not in only if only is not None else user.disabled is not None:
                 return bare

@@ -12,7 +12,7 @@ import re
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from microsub.kit.identifiers import PROFILE, unfit_profile
@@ -128,15 +128,14 @@ OF_DECLARED = Quotas(
     media=200_000_000,
 )
 """For users whom the admin has made, where the admin says nothing else."""
-OF_REGISTERED = Quotas(
+OF_REGISTERED = replace(
+    OF_DECLARED,
     channels=50,
     feeds=500,
     tokens=50,
     requests=600,
-    rules=MOST_RULES,
     saved=10_000,
     outputs=20,
-    output_items=OUTPUT_ITEMS,
     sources=20,
     media=20_000_000,
 )

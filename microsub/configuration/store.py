@@ -53,6 +53,10 @@ class InForce:
     instance: InstanceSettings = field(default_factory=InstanceSettings)
     users: Mapping[str, UserSettings] = field(default_factory=dict)
 
+    def of_user(self, name: str) -> UserSettings:
+        """What is set for a user alone."""
+        return self.users.get(name, UserSettings())
+
 
 class Applied:
     """The applied configuration in Redis."""
@@ -224,7 +228,7 @@ class SettingsInForce:
 
         everywhere = await self.everything()
         own = await self._own.get(f"{user}/{uid}", find)
-        above = everywhere.users.get(user, UserSettings()).over(everywhere.instance).over(USUAL)
+        above = everywhere.of_user(user).over(everywhere.instance).over(USUAL)
         kept = ChannelSettings(keep_read_days=0, keep_unread_days=0, max_items=0) if uid == SAVED else own.limits()
         return kept.over(above)
 
@@ -240,7 +244,7 @@ class SettingsInForce:
     async def unread_style(self, user: str) -> UnreadStyle:
         """The style of unread counts of this user's channels that have none of their own."""
         everywhere = await self.everything()
-        return everywhere.users.get(user, UserSettings()).unread or everywhere.instance.unread or "count"
+        return everywhere.of_user(user).unread or everywhere.instance.unread or "count"
 
     def forget(self) -> None:
         """Ask again next time: something was changed by this process."""

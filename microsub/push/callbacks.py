@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from microsub.errors import InvalidRequest, MethodNotAllowed
 from microsub.kit.http.params import urlencoded
-from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.http.responses import PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.kit.rate_limits import RateLimit, RateLimiter
 from microsub.kit.urls import host_of
 from microsub.metrics import WEBSUB_DELIVERIES, WEBSUB_VERIFICATIONS
@@ -259,11 +259,6 @@ def _busy(status: int) -> CallbackAnswer:
 # --- the route: /websub/<feed>.<token> ---------------------------------------------------------------------------
 
 _METHODS = "GET, POST"
-_HEADERS: list[Header] = [
-    (b"content-type", b"text/plain; charset=utf-8"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-]
 
 
 class WebSubEndpoint(HttpEndpoint):
@@ -307,4 +302,4 @@ async def _parts(receive: Receive) -> AsyncIterator[bytes]:
 
 def _reply(answer: CallbackAnswer) -> HttpReply:
     again = [] if answer.retry_after is None else [(b"retry-after", b"%d" % answer.retry_after)]
-    return HttpReply(answer.text.encode(), [*_HEADERS, *again], answer.status)
+    return HttpReply(answer.text.encode(), [*PLAIN, *again], answer.status)

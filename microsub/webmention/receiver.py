@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.configuration.model import UserSettings
 from microsub.errors import InvalidRequest, MethodNotAllowed, NotFound, TooLarge, TooManyRequests
 from microsub.identity.limits import (
     MENTION_PAGES,
@@ -24,7 +23,7 @@ from microsub.identity.limits import (
 )
 from microsub.identity.protocol.documents import WEBMENTION
 from microsub.kit.http.params import collect, read_body, urlencoded
-from microsub.kit.http.responses import CORS, Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.http.responses import CORS, PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
 from microsub.kit.urls import LONGEST_FOLLOWED, host_of, mask_credentials, normalise_url, parts_of, web_address
 from microsub.metrics import WEBMENTIONS
@@ -123,7 +122,7 @@ class MentionReceiver:
         if self._steady() >= self._pages_until:
             found: OwnPages = defaultdict(list)
             for user in await self._accounts.users():
-                own = in_force.users.get(user.name, UserSettings()).webmention
+                own = in_force.of_user(user.name).webmention
                 if user.disabled is None and own.receive:
                     for address in filter(None, (user.me or self._lent(user.name), *own.pages)):
                         found[host_of(address)].append((address, user.name))
@@ -173,12 +172,6 @@ MAX_FORM = 32 * 1024
 
 _FORM = "application/x-www-form-urlencoded"
 _ACCEPTED = b"accepted: the source is looked at within minutes\n"
-_HEADERS: list[Header] = [
-    (b"content-type", b"text/plain; charset=utf-8"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-    *CORS,
-]
 
 
 class WebmentionEndpoint(HttpEndpoint):
@@ -208,4 +201,4 @@ class WebmentionEndpoint(HttpEndpoint):
         target = params.need("target", "the address of the page that is linked to")
         client = (scope.get("client") or ("",))[0]
         await self._receiver.receive(client, user or None, source, target)
-        return HttpReply(_ACCEPTED, _HEADERS, 202)
+        return HttpReply(_ACCEPTED, [*PLAIN, *CORS], 202)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.configuration.model import UserSettings
 from microsub.errors import NotFound, ParseError, ParserUnavailable, StoreError
 from microsub.fetch import PAGE_ACCEPT, FetchFailed, HopError, HostPace, Sending, SendLimits, retry_after
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
@@ -128,7 +127,7 @@ class MentionVerifier:
             await self._store.forget(user, mention_id)
             return
         in_force = await self._settings.everything()
-        own = in_force.users.get(user, UserSettings()).webmention
+        own = in_force.of_user(user).webmention
         refused = is_refused(mention.source, in_force.instance.webmention.refuse)
         if mention.state in {"rejected", "withdrawn"}:
             found = _Found(Unwanted())

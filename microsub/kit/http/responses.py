@@ -50,6 +50,12 @@ CORS: list[Header] = [
     (b"access-control-expose-headers", b"Location, WWW-Authenticate, Retry-After, X-Request-Id"),
 ]
 PREFLIGHT: list[Header] = [*CORS, (b"access-control-max-age", b"86400"), (b"allow", METHODS.encode())]
+PLAIN: list[Header] = [
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+]
+"""Of replies that are a sentence for people who look at a protocol between servers."""
 JSON: list[Header] = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *CORS]
 
 

@@ -23,7 +23,7 @@ from microsub.identity.limits import (
 )
 from microsub.kit.digests import short_digest
 from microsub.kit.http.params import read_body, urlencoded
-from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
+from microsub.kit.http.responses import PLAIN, Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
 from microsub.kit.rate_limits import RateLimiter, is_public, network_of
 from microsub.kit.urls import host_of
 from microsub.push.hub.store import HubStore, HubWork
@@ -38,11 +38,6 @@ LARGEST = 16 * 1024
 MOST_PUBLISHED = 20
 """Topics that one notice may name."""
 
-_PLAIN: list[Header] = [
-    (b"content-type", b"text/plain; charset=utf-8"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-]
 _OFF = "this server is no hub: MICROSUB_BASE_URL isn't set"
 
 
@@ -64,9 +59,9 @@ class HubEndpoint(HttpEndpoint):
             status, text = await self._answer(exchange)
         except RequestError as error:
             reply = error_reply(error)
-            headers = [*_PLAIN, *reply.headers]
+            headers = [*PLAIN, *reply.headers]
             return HttpReply(str(reply.content["error_description"]).encode(), headers, reply.status)
-        return HttpReply(text.encode(), _PLAIN, status)
+        return HttpReply(text.encode(), PLAIN, status)
 
     async def _answer(self, exchange: HttpExchange) -> tuple[int, str]:
         scope = exchange.scope
