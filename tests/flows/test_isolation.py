@@ -206,8 +206,11 @@ async def test_no_stream_tells_what_others_do(world: Neighbours) -> None:
 # --- all other routes
 
 
-def walked(app: Starlette) -> Iterator[tuple[str, str, bool]]:
-    """Method, path and whether it takes a form of our own pages, for every route beside the Microsub endpoint."""
+def walked(app: Starlette, private: str) -> Iterator[tuple[str, str, bool]]:
+    """Method, path and whether it takes a form of our own pages, for every route beside the Microsub endpoint.
+
+    `private` is the id of something that only Bob may see.
+    """
     for route in app.routes:
         assert isinstance(route, Route), f"say here how {route} is walked"
         path = route.path.replace("{path:path}", "posts/1").replace("{name}", "style.css")
@@ -215,7 +218,7 @@ def walked(app: Starlette) -> Iterator[tuple[str, str, bool]]:
         path = path.replace("/posts/{name:path}", f"/posts/1.{'x' * 22}")
         path = path.replace("{place:path}", f"1.{'x' * 43}").replace("{user}", "bob")
         path = path.replace("{mark}/{file}", "0/pages.css").replace("{signature}/{address}", "x/aHR0cA")
-        path = path.replace("{uid}", "home").replace("{id}", "1")
+        path = path.replace("{uid}", "home").replace("{id}", private)
         assert "{" not in path, f"say here what stands in {route.path}"
         for method in sorted(route.methods or {"GET", "POST"}):
             yield method, path, is_form(route)
@@ -236,7 +239,13 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
     await sessions.begin("bob", world.site.people["bob"].me, "with bob.example", "Bob's Browser", server.now)
     (his,) = await sessions.all("bob")
     secret = ["private words", "other.example", his.id, "Bob's Browser"]
+    everywhere = await server.channels.all_subscriptions("bob")
+    (feed,) = [one.feed for one in everywhere["home"] if one.url == OTHER]
+    (post,) = await server.items.newest(feed, 10)
     about = {
+        **dict.fromkeys(("feed", "ended", "again", "follow"), feed),
+        **dict.fromkeys(("item", "entry", "read", "unread", "save", "unsave", "above", "page", "publish"), post),
+        **{"channel": "home", "to": "later", "output": "picks", "undo": feed, "until": f"9999999999.{post}"},
         **dict.fromkeys(("user", "name", "username", "account", "login"), "bob"),
         **{"me": world.site.people["bob"].me, "session": his.id, "client": "https://app.example/"},
         **{"client_id": "https://app.example/", "redirect_uri": "https://app.example/back", "next": "/account"},
@@ -245,7 +254,8 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
     me, browser = world.site.people["alice"].me, "b" * 43
     before = await kept_of(server.redis, "bob")
     server.services.listeners.stop()  # so that streams end
-    routes = list(walked(server.app))
+    routes = list(dict.fromkeys([*walked(server.app, feed), *walked(server.app, post)]))
+    routes.sort(key=lambda route: route[1].endswith(("/delete", "/end", "/end-all", "/sign-out")))  # which end much
     assert {"/token", "/account", "/health"} <= {path for _, path, _ in routes}
     for method, path, takes_form in routes:
         for holder in ("alice", "alice, by her provider", "a session", "nothing", "cookie"):
@@ -276,6 +286,10 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
             if path == "/store/posts/1":
                 assert reply.status_code in {401, 405}, where
     assert await kept_of(server.redis, "bob") == before
+    followed = await server.channels.all_subscriptions("alice")
+    assert feed not in {one.feed for subscriptions in followed.values() for one in subscriptions}
+    for uid in followed:
+        assert post not in await world.readers["alice"].ids(uid)
 
 
 async def test_a_cookie_opens_no_endpoint(world: Neighbours) -> None:
