@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from typing import Literal
+from urllib.parse import urljoin
 
 from microsub.kit.digests import short_digest
 from microsub.kit.urls import domain, host_of, normalise_profile, within
@@ -52,6 +53,11 @@ class Mention:
     def id(self) -> str:
         """What the pair is known by."""
         return id_of(self.source, self.target)
+
+    @property
+    def site(self) -> str:
+        """The first page of the site that the source lies on."""
+        return urljoin(self.source, "/")
 
     @property
     def guid(self) -> str:

@@ -86,7 +86,7 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Se
 
 
 async def test_without_scripts(browser: Browser, server: Server) -> None:
-    """A list comes in by the field; an output feed passes a post on; a feed is muted."""
+    """A list comes in by the field; an output feed passes a post on; a feed is muted; a source gets a token."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "plain", "/settings")
         await page.get_by_role("link", name="Feeds in and out").click()
@@ -116,6 +116,10 @@ async def test_without_scripts(browser: Browser, server: Server) -> None:
         async with page.expect_navigation():
             await page.get_by_role("button", name="Show again").click()
         assert "Done: 5 posts are shown again." in await here.text()
+        await page.goto(f"{server.url}/settings/sources")
+        await here.fill(name="Backups")
+        await here.press("Create and show its token")
+        assert "This is the only time" in await here.text()
 
 
 async def test_posts_are_passed_on(browser: Browser, server: Server) -> None:

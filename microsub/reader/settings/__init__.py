@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from microsub.identity.pages.visit import PageSite
-from microsub.reader.settings import lists, menu, outputs, rules
+from microsub.reader.settings import incoming, lists, menu, outputs, rules
 from microsub.reader.settings.menu import SETTINGS as SETTINGS
 
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of these pages."""
-    return [route for feature in (menu, lists, outputs, rules) for route in feature.routes(site)]
+    return [route for feature in (menu, lists, outputs, rules, incoming) for route in feature.routes(site)]

@@ -12,6 +12,8 @@ from microsub.reader.reading.pages import DISPLAY, links, reader_of
 SETTINGS = "/settings"
 OUTPUTS = f"{SETTINGS}/outputs"
 RULES = f"{SETTINGS}/rules"
+SOURCES = f"{SETTINGS}/sources"
+MENTIONS = f"{SETTINGS}/webmentions"
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -27,6 +29,8 @@ async def _menu(visit: PageVisit) -> Response:
 _ENTRIES = {
     OUTPUTS: (N_("Output feeds"), N_("Pass posts on, as a feed that others can follow.")),
     RULES: (N_("Mutes and blocks"), N_("Keep authors and feeds out, for a week or for good.")),
+    SOURCES: (N_("Sources"), N_("Let scripts and apps post into a channel.")),
+    MENTIONS: (N_("Webmentions"), N_("Hear of answers to your own pages.")),
     f"{SETTINGS}/lists": (N_("Feeds in and out"), N_("Bring lists of feeds, take them or everything along.")),
     DISPLAY: (N_("Display and language"), N_("Colours, size of text, reading by scrolling.")),
     "/answer": (N_("Answer from your site"), N_("Replies, likes, reposts and bookmarks by Micropub.")),

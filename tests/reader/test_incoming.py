@@ -1,0 +1,98 @@
+"""Sources and webmentions on the pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from microsub.webmention.mention import Mention
+from microsub.webmention.store import MentionStore, Written
+from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
+from tests.support.visitor import Shown
+
+SOURCES, MENTIONS = "/settings/sources", "/settings/webmentions"
+PAGE = "https://bob.example/reply"
+
+
+def codes(page: Shown) -> list[str]:
+    return [node.text() for node in page.tree.css(".copied code")]
+
+
+async def test_a_source_is_made_and_posts(ann: ReadingVisitor) -> None:
+    """Its token is shown once, with a command that works; a new one ends it, and revoking ends all."""
+    page = await ann.browser.submit(await ann.get(SOURCES), SOURCES, name="Backups", channel="later")
+    assert page.title == "Token of Backups"
+    token, command = codes(page)
+    assert command.startswith(f"curl {ADDRESS}/micropub -H 'Authorization: Bearer {token}'")
+    client = ann.browser.client
+
+    async def post(held: str) -> int:
+        headers = {"authorization": f"Bearer {held}"}
+        return (await client.post("/micropub", data={"h": "entry", "content": "Done"}, headers=headers)).status_code
+
+    assert await post(token) == 201
+    page = await ann.get(SOURCES)
+    assert (token not in page.response.text, "Backups into Later" in page.text) == (True, True)
+    (another, _) = codes(await ann.browser.submit(page, f"{SOURCES}/token", source="backups"))
+    assert (await post(token), await post(another)) == (401, 201)
+    done = await ann.browser.submit(page, f"{SOURCES}/revoke", source="backups")
+    assert "The source is revoked." in (await ann.get(done.location)).text
+    assert await post(another) == 401
+
+
+async def test_what_can_be_no_source_is_said(ann: ReadingVisitor) -> None:
+    """And nobody else's is reached."""
+    page = await ann.get(SOURCES)
+    for name, channel, status in (("", "home", 400), ("A", "saved", 400), ("A", "../x", 400), ("A", "absent", 404)):
+        assert (await ann.browser.submit(page, SOURCES, name=name, channel=channel)).status == status
+    await ann.browser.submit(page, SOURCES, name="Mine", channel="home")
+    ben = await reading(ann.server, "ben", "own")
+    await ben.browser.submit(await ben.get(SOURCES), SOURCES, name="His", channel="own")
+    for what in ("token", "revoke"):
+        forged = await ben.browser.submit(await ben.get(SOURCES), f"{SOURCES}/{what}", source="mine")
+        assert forged.status == 404
+    await ben.browser.aclose()
+
+
+async def _received(ann: ReadingVisitor, state: str = "shown") -> Mention:
+    mention = Mention(PAGE, "https://ann.example/post", ann.server.now, author="Bob <b>", title="A reply")
+    store = MentionStore(ann.server.redis)
+    kept = replace(mention, state=state)  # type: ignore[arg-type]
+    assert await store.write("ann", kept, None, ann.server.now) is Written.DONE
+    return kept
+
+
+async def test_the_line_for_ones_own_pages(ann: ReadingVisitor) -> None:
+    """As it stands on the page that the server lends."""
+    page = await ann.get(MENTIONS)
+    assert codes(page) == [f'<link rel="webmention" href="{ADDRESS}/webmention/ann">']
+    assert "None was received yet." in page.text
+
+
+@pytest.mark.parametrize(
+    ("button", "state", "is_approved"),
+    [("withdrawn", "withdrawn", False), ("rejected", "rejected", False), ("approved", "held", True)],
+)
+async def test_what_becomes_of_a_webmention(ann: ReadingVisitor, button: str, state: str, is_approved: bool) -> None:
+    """It is ordered, and a worker does it."""
+    mention = await _received(ann, "held")
+    page = await ann.get(MENTIONS)
+    assert "A reply Bob <b> · https://ann.example/post waits for you" in page.text
+    done = await ann.browser.submit(page, MENTIONS, **{button: mention.id})
+    assert "That is done within seconds." in (await ann.get(done.location)).text
+    found = await MentionStore(ann.server.redis).get("ann", mention.id)
+    assert found is not None
+    assert (found.state, found.approved) == (state, is_approved)
+
+
+async def test_a_sender_is_blocked(ann: ReadingVisitor) -> None:
+    """With all of their site; another user's webmentions are out of reach."""
+    mention = await _received(ann)
+    await ann.browser.submit(await ann.get(MENTIONS), MENTIONS, block=mention.id)
+    assert await ann.server.services.rules.blocked("ann", "notifications") == ["https://bob.example/"]
+    ben = await reading(ann.server, "ben", "own")
+    page = await ann.get(MENTIONS)
+    assert (await ann.browser.submit(page, MENTIONS, rejected="absent")).status == 404
+    assert "None was received yet." in (await ben.get(MENTIONS)).text
+    await ben.browser.aclose()
