@@ -86,6 +86,10 @@ simulate: $(VENV)/.dev ## a month of polling 10,000 invented feeds, against a fi
 scale: $(VENV)/.dev ## load 10,000 users with 100 of 50,000 feeds each, and hold it against the model
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
+.PHONY: pictures
+pictures: $(VENV)/.dev browser ## take the pictures of README and docs from the demo, and measure what its pages cost a browser
+	@$(BIN)/python -m scripts.pages
+
 docs: $(VENV)/.dev ## write the generated reference pages again
 	@$(BIN)/python scripts/reference.py
 

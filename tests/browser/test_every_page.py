@@ -1,0 +1,185 @@
+"""Every page that a browser can open: no barrier that axe-core knows, valid HTML and CSS, no wider than a telephone.
+
+Pages are counted from the routes: one that is new has to stand here, or say why it can't.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlencode, urljoin
+
+import html5lib
+import pytest
+import pytest_asyncio
+import tinycss2
+from html5lib.html5parser import ParseError
+from playwright.async_api import Browser, Page
+
+from microsub.identity.pages import page_routes
+from microsub.identity.pages.visit import PageSite
+from microsub.reader import FOLDERS, NAVIGATION, reader_routes
+from tests.browser.accessibility import violations
+from tests.browser.tab import Tab
+from tests.support.own_server import PASSWORD, app_site, enrolled
+from tests.support.polling import dated, rss
+from tests.support.process import installation
+from tests.support.waiting import wait_until
+from tests.support.web import publisher
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+STRANGERS = ("/", "/check", "/sign-in", "/enrol", "/client", "/sign-in/link?code=x", "/u/nobody/", "/nothing/here")
+READERS = {
+    "/auth": ["/auth?{app}"],
+    "/channel/{uid}": ["/channel/home?show=all", "/channel/empty", "/channel/notifications"],
+    "/search": ["/search?q=post", "/search"],
+    "/post/{id}": ["/post/{post}"],
+    "/follow": ["/follow", "/follow?q={feed}"],
+    "/follow/preview": ["/follow/preview?url={feed}"],
+    "/channels/{uid}": ["/channels/home"],
+    "/channels/{uid}/filter": ["/channels/home/filter?try=1&exclude_words=about"],
+    "/settings/outputs/{name}": ["/settings/outputs/world"],
+    "/u/{name}/": ["/u/ann/"],
+}
+"""Addresses of routes, by their paths, for somebody who is signed in; all others are opened as they are."""
+
+NO_PAGES = {
+    **{"/news": "JSON", "/live": "events", "/static/{mark}/{file}": "a file"},
+    "/image/{signature}/{address}": "a picture",
+    **{"/settings/lists/feeds.opml": "a file", "/settings/lists/everything.jsonl": "a file"},
+    **{"/sign-in": "for strangers", "/enrol": "for strangers", "/client": "for strangers", "/u/{name}": "leads on"},
+    **{"/sign-in/link": "for strangers", "/sign-in/callback": "leads on", "/sign-in/local": "leads on"},
+    "/answer/callback": "leads on",
+}
+"""Routes that show a browser nothing here, and why."""
+
+
+@dataclass
+class Site:
+    """A server at `url`; `values` are what stands for the names in braces of `READERS`."""
+
+    url: str
+    values: dict[str, str]
+
+    def paths(self) -> list[str]:
+        """Every address for who is signed in."""
+        several = [READERS.get(path, [path]) for path in sorted(routes() - NO_PAGES.keys())]
+        return [path.format(**self.values) for some in several for path in some]
+
+
+def routes() -> set[str]:
+    """The paths at which a browser can open something."""
+    made = PageSite.at(cast(Any, None), "http://localhost:1", FOLDERS, NAVIGATION)
+    found = [*page_routes(made), *reader_routes(made, ())]
+    return {one.path for one in found if "GET" in (one.methods or ())}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """A server with a reader, what they read, and an app that asks to be let in."""
+    async with publisher() as feeds, app_site() as apps:
+        feed = feeds.serve_document("/feed", rss(dated(3)))
+        app = apps.home("Some app")
+        channels = [{"uid": "home", "name": "Home", "feeds": [feed]}, {"uid": "empty", "name": "Empty"}]
+        users = {"ann": {"channels": channels, "outputs": {"world": {"channel": "home"}}}}
+        settings = {"polling": {"host_interval": 0}}
+        folder = tmp_path_factory.mktemp("pages")
+        async with installation(
+            folder, {"users": users, "settings": settings}, MICROSUB_ALLOW_PRIVATE_NETWORKS="127.0.0.0/8,::1/128"
+        ) as own:
+            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
+            await enrolled(own, url, "ann")
+            await wait_until(lambda: '"feed polled"' in own.log)
+            asked = {"response_type": "code", "client_id": app, "redirect_uri": f"{app}back", "state": "1"}
+            asked |= {"scope": "read follow", "code_challenge": "x" * 43, "code_challenge_method": "S256"}
+            yield Site(url, {"feed": feed, "app": urlencode(asked), "post": ""})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def reading(browser: Browser, site: Site) -> AsyncIterator[Page]:
+    """A tab without the pages' policy, which lets no script of others in, where the reader is signed in."""
+    context = await browser.new_context(bypass_csp=True)
+    here = Tab(context, await context.new_page())
+    await here.page.goto(f"{site.url}/sign-in?next=/channel/home%3Fshow%3Dall")
+    await here.fill(who="ann", password=PASSWORD)
+    await here.press("Sign in")
+    site.values["post"] = await here.page.locator(".post").first.get_attribute("data-id") or ""
+    yield here.page
+    await context.close()
+
+
+async def test_every_page_can_be_opened() -> None:
+    """A route with a part that varies says for what, and what is said of a route is about one that there is."""
+    varying = {path for path in routes() if "{" in path}
+    assert varying <= READERS.keys() | NO_PAGES.keys() <= routes()
+
+
+async def test_axe_finds_nothing(reading: Page, site: Site) -> None:
+    """In light at a desk, and in dark on a telephone."""
+    found = await violations(reading, site.url, site.paths())
+    assert found == [], "\n".join(map(str, found))
+
+
+async def test_axe_finds_nothing_for_strangers(browser: Browser, site: Site) -> None:
+    """Nor on the pages of those who have yet to sign in, and where there is nothing."""
+    context = await browser.new_context(bypass_csp=True)
+    page = await context.new_page()
+    assert await violations(page, site.url, STRANGERS) == []
+    found = await _invalid(page, site.url, STRANGERS)
+    await context.close()
+    assert found == []
+
+
+async def test_html_is_valid(reading: Page, site: Site) -> None:
+    """A strict parser of the standard has nothing to repair, in either language."""
+    assert await _invalid(reading, site.url, site.paths()) == []
+    german = {"Accept-Language": "de"}
+    assert await _invalid(reading, site.url, site.paths(), german) == []
+
+
+async def _invalid(page: Page, url: str, paths: Any, headers: dict[str, str] | None = None) -> list[tuple[str, str]]:
+    """Paths, and what a parser would have to repair there."""
+    found = []
+    for path in paths:
+        reply = await page.context.request.get(url + path, headers={"accept": "text/html", **(headers or {})})
+        try:
+            html5lib.HTMLParser(strict=True).parse(await reply.text())
+        except ParseError as error:
+            found.append((path, str(error)))
+    return found
+
+
+DECLARED = "given => given.filter(([name, value]) => !name.startsWith('--') && !CSS.supports(name, value))"
+OLDER = {"-webkit-appearance"}
+"""Properties for other browsers."""
+
+
+async def test_css_is_valid(reading: Page, site: Site) -> None:
+    """It can be parsed without an error, and a browser knows each property and value."""
+    await reading.goto(site.url)
+    sheets = await reading.evaluate("[...document.styleSheets].map(one => one.href)")
+    assert sheets
+    for address in sheets:
+        text = await (await reading.context.request.get(urljoin(site.url, address))).text()
+        rules = tinycss2.parse_stylesheet(text, skip_comments=True, skip_whitespace=True)
+        declared = [pair for rule in rules for pair in _declarations(rule)]
+        assert len(declared) > 50
+        assert await reading.evaluate(DECLARED, declared) == [], address
+
+
+def _declarations(rule: Any) -> list[tuple[str, str]]:
+    """The names and values in a rule and in those within it. Raises AssertionError for what can't be parsed."""
+    assert rule.type != "error", f"{rule.source_line}: {rule.message}"
+    if rule.content is None:
+        return []
+    if rule.type == "at-rule" and rule.lower_at_keyword in {"media", "supports", "layer", "container", "keyframes"}:
+        inner = tinycss2.parse_rule_list(rule.content, skip_comments=True, skip_whitespace=True)
+        return [pair for one in inner for pair in _declarations(one)]
+    found = tinycss2.parse_blocks_contents(rule.content, skip_comments=True, skip_whitespace=True)
+    for one in found:
+        assert one.type != "error", f"{one.source_line}: {one.message}"
+    names = [one for one in found if one.type == "declaration" and one.lower_name not in OLDER]
+    return [(one.name, re.sub(r"\s+", " ", tinycss2.serialize(one.value)).strip()) for one in names]
