@@ -120,6 +120,10 @@ async def test_a_post_is_answered_on_ones_own_site(browser: Browser, server: Ser
         await here.press("Like")
         assert [sorted(form.keys() - {"h"}) for form in server.site.forms] == [["content", "in-reply-to"], ["like-of"]]
         assert await here.readable_cookies() == ""
+        await page.goto(f"{server.url}/channel/home?show=all")
+        await page.keyboard.press("j")
+        async with page.expect_navigation(url="**/post/*#reply"):
+            await page.keyboard.press("e")
 
 
 async def test_axe_finds_nothing(browser: Browser, server: Server) -> None:

@@ -194,6 +194,12 @@ export const atPosts = {
       }
     }
   },
+  answer: () => {
+    const link = current() && current().querySelector("[data-answer]");
+    if (link) {
+      location.href = link.href;
+    }
+  },
   read: () => current() && change(isOn(current().dataset.id, "read") ? "unread" : "read", current().dataset.id),
   save: () => current() && change(isOn(current().dataset.id, "save") ? "unsave" : "save", current().dataset.id),
   above: () => current() && feed && change("above", current().dataset.id),
