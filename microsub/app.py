@@ -214,7 +214,7 @@ def _http_error(site: PageSite) -> Callable[[Request, Exception], Awaitable[Resp
     async def answer(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-        if (page := missing_page(site, request, status, headers)) is not None:
+        if (page := await missing_page(site, request, status, headers)) is not None:
             return page
         code = "not_found" if status == 404 else "invalid_request"
         where = f"there is nothing at '{request.url.path[:200]}'"

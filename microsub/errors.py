@@ -141,7 +141,7 @@ class AddressRevoked(RequestError):
     status = 410
 
     def __init__(self) -> None:
-        super().__init__("this feed is gone: its owner has revoked the address")
+        super().__init__("this feed is gone: its owner has deleted it, or revoked its address")
 
 
 class PostGone(RequestError):
@@ -160,7 +160,7 @@ class MethodNotAllowed(RequestError):
     status = 405
 
     def __init__(self, found: str, allow: str) -> None:
-        super().__init__(f"the HTTP method is not usable here: found '{found}', expected one of {allow}")
+        super().__init__(f"the HTTP method is not usable here: found '{found}', expected {allow.replace(', ', ' or ')}")
         self.allow = allow
 
 

@@ -26,6 +26,13 @@ async def test_who_isnt_signed_in_learns_what_this_is(ann: ReadingVisitor) -> No
     await stranger.aclose()
 
 
+async def test_who_goes_astray_stays_signed_in(ann: ReadingVisitor) -> None:
+    """An address without a page says so, with the way back to one's own pages."""
+    page = await ann.get("/nothing", accept="text/html")
+    assert (page.status, page.title) == (404, "There is nothing here")
+    assert "Sign in" not in page.text
+
+
 async def test_the_first_page_shows_what_is_unread(ann: ReadingVisitor) -> None:
     """Of all channels, newest first, beside the list of channels with their counts."""
     await ann.publish("b", "a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -557,7 +558,7 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
     return response
 
 
-def missing_page(site: PageSite, request: Request, status: int, headers: Mapping[str, str]) -> Response | None:
+async def missing_page(site: PageSite, request: Request, status: int, headers: Mapping[str, str]) -> Response | None:
     """The page for an address or a method that there isn't; None where the asker takes no HTML."""
     if "text/html" not in request.headers.get("accept", ""):
         return None
@@ -565,6 +566,9 @@ def missing_page(site: PageSite, request: Request, status: int, headers: Mapping
     if status != 404:
         title = N_("That can't be opened like this")
         text = N_("It is where a form leads. Open the page with the form again.")
-    response = PageVisit(site, request).message(title, text, "error", status)
+    visit = PageVisit(site, request)
+    with suppress(MicrosubError):  # the page is shown all the same
+        await visit.look()
+    response = visit.message(title, text, "error", status)
     response.headers.update(headers)
-    return response
+    return visit.finish(response)
