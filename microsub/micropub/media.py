@@ -175,6 +175,8 @@ _EXIF = b"Exif\0\0"
 _ORIENTATION = 0x0112
 _ORDERS: Mapping[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "big"}
 _MOST_ENTRIES = 200
+_MOST_SEGMENTS = 1000
+"""Segments and fill bytes before the picture: cameras write tens, and ten megabytes hold millions."""
 
 
 def without_metadata(data: bytes) -> bytes:
@@ -196,7 +198,9 @@ def without_metadata(data: bytes) -> bytes:
 def _segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Where each segment before the picture begins and ends."""
     start = 2
-    while start + 4 <= len(data) and data[start] == 0xFF and data[start + 1] != _SCAN:
+    for _ in range(_MOST_SEGMENTS):
+        if start + 4 > len(data) or data[start] != 0xFF or data[start + 1] == _SCAN:
+            return
         if data[start + 1] == 0xFF:  # a fill byte
             start += 1
             continue

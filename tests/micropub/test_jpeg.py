@@ -73,3 +73,10 @@ def test_nothing_breaks_it() -> None:
         for _ in range(chance.randrange(1, 5)):
             data[chance.randrange(2, len(data))] = chance.randrange(256)
         assert without_metadata(bytes(data)).startswith(b"\xff\xd8")
+
+
+@pytest.mark.parametrize("endless", [b"\xff", segment(0xFE, b"")])
+def test_segments_without_end_are_not_walked_through(endless: bytes) -> None:
+    """Ten megabytes of them held up everybody for seconds; such a picture is kept as it is."""
+    data = picture(endless * 2_000)
+    assert without_metadata(data) == data
