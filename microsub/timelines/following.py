@@ -21,11 +21,14 @@ from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import texts
+from microsub.redis.scripts import batches
 from microsub.timelines.add import Adder
 from microsub.timelines.channels import Channels
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
+from microsub.timelines.rules import end_of_mute
 from microsub.timelines.timelinekeys import members
 
 _WALK = 1000
@@ -215,10 +218,13 @@ class Following:
         """Delete a channel with its timeline and follows. Raises InvalidRequest for one that everybody has.
 
         The follows go first, because they are the truth; the feeds' own lists come after them, and a crash between
-        leaves only entries there that upkeep takes out.
+        leaves only entries there that upkeep takes out. The ends of its mutes, which may be far away, go with it.
         """
+        muted = texts(await self._redis.command("HKEYS", keys.muted(user, uid)))
         for feed in await self._channels.delete(user, uid):
             await unsubscribe(self._channels, self._feeds, user, uid, feed)
+        for some in batches(muted):
+            await self._redis.command("ZREM", keys.mute_ends(), *(end_of_mute(user, uid, url) for url in some))
 
     async def _carry_over(self, user: str, target: str, moves: Sequence[FeedMove], now: float) -> None:
         """Take a feed's items out of channels that don't follow it any more into one that does."""

@@ -65,22 +65,24 @@ class Rules:
         """Hide what this author or source has posted and will post, for good or until then. Read state is kept."""
         count = await self._write(user, uid, keys.muted, url, now, on=True, most=most)
         if until is None:
-            await self._redis.command("ZREM", keys.mute_ends(), _end(user, uid, url))
+            await self._redis.command("ZREM", keys.mute_ends(), end_of_mute(user, uid, url))
         else:
-            await self._redis.command("ZADD", keys.mute_ends(), f"{until:.3f}", _end(user, uid, url))
+            await self._redis.command("ZADD", keys.mute_ends(), f"{until:.3f}", end_of_mute(user, uid, url))
         return count
 
     async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
         """Show it again, unless another rule hides it."""
         count = await self._write(user, uid, keys.muted, url, now, on=False)
-        await self._redis.command("ZREM", keys.mute_ends(), _end(user, uid, url))
+        await self._redis.command("ZREM", keys.mute_ends(), end_of_mute(user, uid, url))
         return count
 
     async def ends(self, user: str, mutes: Sequence[tuple[str, str]]) -> list[float | None]:
         """When these mutes (uid, URL) end, in Unix seconds; None for those that hold for good."""
         if not mutes:
             return []
-        scores = await self._redis.command("ZMSCORE", keys.mute_ends(), *(_end(user, uid, url) for uid, url in mutes))
+        scores = await self._redis.command(
+            "ZMSCORE", keys.mute_ends(), *(end_of_mute(user, uid, url) for uid, url in mutes)
+        )
         return [None if score is None else float(score) for score in scores]
 
     async def lift_ended(self, now: float) -> int:
@@ -204,7 +206,8 @@ def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
     return [posts, hidden] if on else []
 
 
-def _end(user: str, uid: str, url: str) -> str:
+def end_of_mute(user: str, uid: str, url: str) -> str:
+    """What `keys.mute_ends` knows a mute by."""
     return f"{user} {uid} {normalise_profile(url)}"
 
 

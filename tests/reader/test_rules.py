@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Entry
+from microsub.redis import keys
 from tests.reader.conftest import ReadingVisitor, ids, reading
 from tests.support.posts import candidate
 from tests.support.readers import FEED
@@ -58,6 +59,14 @@ async def test_a_mute_ends_with_its_channel_and_user(ann: ReadingVisitor) -> Non
     await ann.server.channels.delete("ann", "later")
     assert await rules.lift_ended(now + 2) == 1
     assert await rules.lift_ended(now + 2) == 0
+
+
+async def test_channels_that_come_and_go_leave_no_ends_of_mutes(ann: ReadingVisitor) -> None:
+    """They would fill the store until their day, beside the quota of rules."""
+    await ann.server.services.rules.mute("ann", "later", LOUD, ann.server.now, until=ann.server.now + WEEK)
+    assert await ann.server.redis.command("ZCARD", keys.mute_ends()) == 1
+    await ann.server.services.following.delete_channel("ann", "later")
+    assert await ann.server.redis.command("ZCARD", keys.mute_ends()) == 0
 
 
 async def test_a_block_takes_posts_out(ann: ReadingVisitor) -> None:
