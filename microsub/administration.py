@@ -109,6 +109,7 @@ class Applier:
             bare = UserConfig(
                 user.me,
                 token_endpoint=user.token_endpoint,
+                admin=user.admin,
                 settings=in_force.of_user(user.name),
             )
             if user.name not in only if only is not None else user.disabled is not None:
@@ -217,10 +218,8 @@ class Applier:
                 await self._add_user(user, value, change.restored, now)
             case What.USER_RETURNED:
                 await self._bring_back(user, value, now)
-            case What.SITE:
-                await self._accounts.set_me(user, value)
-            case What.TOKEN_ENDPOINT:
-                await self._accounts.set_token_endpoint(user, value)
+            case What.SITE | What.TOKEN_ENDPOINT | What.ADMIN:
+                await self._change_account(change)
             case What.USER_REMOVED:
                 await self._remove_user(user, now)
             case What.CHANNEL_ADDED:
@@ -253,6 +252,14 @@ class Applier:
                 await self._following.unfollow(user, uid, value.url, now)
             case What.FEED_ADDED | What.FEED_RENAMED:
                 await self._follow(change, now)
+
+    async def _change_account(self, change: Change) -> None:
+        if change.what is What.SITE:
+            await self._accounts.set_me(change.user, change.value)
+        elif change.what is What.ADMIN:
+            await self._accounts.set_admin(change.user, change.value)
+        else:
+            await self._accounts.set_token_endpoint(change.user, change.value)
 
     async def _add_user(self, user: str, me: str, restored: bool, now: float) -> None:
         there = await self._accounts.add_user(user, me, now)

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from microsub.configuration.store import Applied
+from microsub.configuration.sync import Status
+from microsub.delivery.dead_letters import DeadLetters, StorePosts
 from microsub.discovery.search import Search
 from microsub.feeds.record import Feeds
 from microsub.health import Health
@@ -18,7 +21,7 @@ from microsub.identity.profiles import Profiles
 from microsub.identity.provider import IndieAuthProvider
 from microsub.identity.quotas import UserQuotas
 from microsub.identity.sign_in import SignInClient
-from microsub.identity.store.accounts import Accounts, ActivityNotes, ServiceTokens
+from microsub.identity.store.accounts import Accounts, Activity, ActivityNotes, ServiceTokens
 from microsub.identity.store.sessions import Sessions
 from microsub.library.posts import Posts
 from microsub.micropub.media import Media
@@ -27,9 +30,11 @@ from microsub.micropub.sources import Sources
 from microsub.model.reader import Credential
 from microsub.model.settings import SettingsOf
 from microsub.outputs import OutputContents, OutputFeeds
+from microsub.polling.on_demand import PollOnRequest
 from microsub.posts.items import Items
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.topics import Topics
+from microsub.push.store import Agreements
 from microsub.redis.protocol import Redis
 from microsub.search import PostSearch
 from microsub.timelines.channels import Channels
@@ -39,6 +44,8 @@ from microsub.timelines.sync.live_events import Listeners
 from microsub.timelines.views import ReaderViews
 from microsub.transfer import FeedLists, ListImports, UserExport
 from microsub.upkeep.figures import Figures
+from microsub.upkeep.overview import ServerOverview
+from microsub.upkeep.survey import Survey
 from microsub.webmention.receiver import MentionReceiver
 
 if TYPE_CHECKING:
@@ -63,6 +70,21 @@ class IdentityServices:
     consents: ConsentLimit
     verification: ForeignTokenCheck
     doctor: PageDoctor
+
+
+@dataclass(frozen=True, slots=True)
+class AdminServices:
+    """What admins see and do of one process. `store` stores posts for which that failed before."""
+
+    overview: ServerOverview
+    survey: Survey
+    polls: PollOnRequest
+    dead_letters: DeadLetters
+    store: StorePosts
+    agreements: Agreements
+    applied: Applied
+    activity: Activity
+    backend: Callable[[], Status] = Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +119,7 @@ class Services:
     mentions: MentionReceiver
     service_tokens: ServiceTokens
     identity: IdentityServices
+    admin: AdminServices
     outputs: OutputFeeds
     output_contents: OutputContents
     listeners: Listeners

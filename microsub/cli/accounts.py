@@ -52,7 +52,7 @@ user.add_command(user_import)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_stores()
 async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
-    """List all users with their URL and number of channels.
+    """List all users with their URL and number of channels; admins are marked.
 
     The channels `notifications` and `saved`, which everybody has, aren't counted. Users who made their account
     themselves, by signing in, are marked as registered, with the day.
@@ -62,6 +62,7 @@ async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
         {
             "name": found.name,
             "me": mask_password(found.me),
+            "admin": found.admin,
             "disabled": as_instant(found.disabled),
             "registered": as_instant(found.created) if found.registered else None,
             "channels": sum(each.uid not in STANDING for each in await stores.channels.list(found.name)),
@@ -73,6 +74,7 @@ async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
         return
     for row in rows:
         state = f"  (registered {str(row['registered'])[:10]})" if row["registered"] else ""
+        state += "  (admin)" if row["admin"] else ""
         state += "  (disabled)" if row["disabled"] else ""
         channels = counted(int(str(row["channels"])), "channel")
         say(escaped(f"{row['name']}  {row['me'] or '-'}  {channels}{state}"))
@@ -113,6 +115,24 @@ async def user_me(settings: Settings, stores: Stores, name: str, url: str) -> No
     await wiring.backend.change_me(stores, name, url, time.time())
     await wiring.backend.configuration(settings, stores).write_back()
     say(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
+
+
+@user.command("admin")
+@click.argument("name")
+@click.argument("switch", metavar="on|off", type=click.Choice(["on", "off"]))
+@on_stores()
+async def user_admin(settings: Settings, stores: Stores, name: str, switch: str) -> None:
+    """Let a user see how the server fares, or not any more.
+
+    Admins have the pages at /admin: feeds of all users, with who fails and why, dead letters, users, configuration.
+    They see no posts and no read state of others. It holds from the next request on.
+
+    Example: microsub user admin alice on
+    """
+    await wiring.backend.require_user(settings, stores, name)
+    await wiring.backend.set_admin(stores, name, switch == "on", time.time())
+    await wiring.backend.configuration(settings, stores).write_back()
+    say(f"{name} is an admin" if switch == "on" else f"{name} is no admin")
 
 
 @user.command("remove")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
     from microsub.polling.on_demand import PollReport
-    from microsub.upkeep.figures import FollowedFeed
+    from microsub.upkeep.survey import FollowedFeed
     from microsub.wiring.stores import Stores
 
 _TITLE = 90
@@ -300,7 +300,7 @@ async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: 
 
     Example: microsub feed list --failing
     """
-    from microsub.upkeep.figures import followed_feeds
+    from microsub.upkeep.survey import followed_feeds
 
     found = [one async for one in followed_feeds(stores.feeds) if not failing or one.state in {"failing", "gone"}]
     if as_json:

@@ -42,6 +42,7 @@ class What(Enum):
     USER_ADDED = "user {user} added"
     SITE = "user {user}: site changed to {value}"
     TOKEN_ENDPOINT = "user {user}: token endpoint set to {value}"  # noqa: S105 - no password
+    ADMIN = "user {user}: admin: {value}"
     USER_SETTINGS = "user {user}: settings changed"
     CHANNEL_REMOVED = "channel {user}/{uid} removed, restorable for 30 days"  # before names are used again
     CHANNEL_RENAMED = "channel {user}/{uid} renamed to '{value}'"
@@ -79,9 +80,9 @@ class Change:
     """One idempotent change to the stores. `str()` is its line in the log.
 
     `value` is the URL of a site (USER_ADDED, SITE, USER_RETURNED; '' for none), of a token endpoint (None for none) or
-    of a rule, the name of a channel, a FeedConfig, settings as a whole, or uids in their order. `uid` is `global` for
-    rules of all channels, and the name where an output feed or source is meant. `restored`: a user or channel that was
-    removed comes back by it, with all it had.
+    of a rule, whether a user is an admin, the name of a channel, a FeedConfig, settings as a whole, or uids in their
+    order. `uid` is `global` for rules of all channels, and the name where an output feed or source is meant.
+    `restored`: a user or channel that was removed comes back by it, with all it had.
     """
 
     what: What
@@ -96,6 +97,8 @@ class Change:
             value = "the one that the user's page names"
         if isinstance(value, FeedConfig):
             value = value.url if self.what is not What.FEED_RENAMED else f"'{value.name or ''}' for {value.url}"
+        if self.what is What.ADMIN:
+            value = "on" if value else "off"
         value = ", ".join(value) if isinstance(value, tuple) else _text(value)
         line = self.what.value.format(user=self.user, uid=self.uid, value=value)
         return line.removesuffix("added") + "restored" if self.restored else line
@@ -190,7 +193,7 @@ class Forms:
 
     def facts(self, user: UserConfig) -> dict[str, Facts]:
         """All facts of a user by channel uid; `global` for those of all channels."""
-        own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "settings")}
+        own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "admin", "settings")}
         outputs: dict[Fact, Said] = {("output", name): Said(output) for name, output in user.outputs.items()}
         sources: dict[Fact, Said] = {("source", name): Said(source) for name, source in user.sources.items()}
         everywhere = {(name, ""): said for name, said in own.items()} | self._rules(user) | outputs | sources
@@ -265,6 +268,8 @@ def _removed(name: str, current: Current) -> Iterable[Change]:
     now = current.users[name]
     if now.token_endpoint is not None:
         yield Change(What.TOKEN_ENDPOINT, name, value=None)
+    if now.admin:
+        yield Change(What.ADMIN, name, value=False)
     if now.settings != UserSettings():
         yield Change(What.USER_SETTINGS, name, value=UserSettings())
 
@@ -365,6 +370,9 @@ class _UserMerger:
                 case ("me", _) if wanted:
                     if self.wins(f"site of user {self.name}", was, wanted, there):
                         self.change(What.SITE, value=wanted.value)
+                case ("admin", _) if wanted:
+                    if self.wins(f"whether user {self.name} is an admin", was, wanted, there):
+                        self.change(What.ADMIN, value=wanted.value)
                 case ("token_endpoint" | "settings", _) if wanted and wanted != there:  # the file alone sets it
                     self.change(What.TOKEN_ENDPOINT if fact == _ENDPOINT else What.USER_SETTINGS, value=wanted.value)
         if settings:
@@ -490,7 +498,7 @@ def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) 
 
 # --- back into the file --------------------------------------------------------------------------------------------
 
-WRITTEN = frozenset({"me", "channels", "mute", "block", "outputs", "sources"})
+WRITTEN = frozenset({"me", "admin", "channels", "mute", "block", "outputs", "sources"})
 """What is written of a user; all else in an entry is its owner's."""
 
 
@@ -528,6 +536,8 @@ class _Editor:
             raw["me"] = escape(now.me)
             if not now.me:
                 del raw["me"]
+        if now.admin != file.admin:
+            raw["admin"] = now.admin
         self.rules(raw, file, now)
         self.named(raw, "outputs", file.outputs, now.outputs)
         self.named(raw, "sources", file.sources, now.sources)

@@ -408,6 +408,7 @@ class UserConfig:
     token_endpoint: Maybe[Url] = declared(
         "Where this user's tokens are checked, instead of where the site named by `me` says."
     )
+    admin: bool = declared("Whether the user sees how the server fares, with all feeds and users, at /admin.", False)
     channels: tuple[ChannelConfig, ...] = declared(
         "In the order in which readers show them. 'notifications' is always there, listed or not; 'saved' "
         "too, behind all others, and can't be listed.",

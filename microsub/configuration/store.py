@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -56,6 +56,18 @@ class InForce:
     def of_user(self, name: str) -> UserSettings:
         """What is set for a user alone."""
         return self.users.get(name, UserSettings())
+
+
+CHANGES_KEPT = 100
+_LONGEST_LINE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedChange:
+    """A change of backend.json that was applied at the Unix time `at`, as the log has it."""
+
+    at: float
+    text: str
 
 
 class Applied:
@@ -116,6 +128,21 @@ class Applied:
             ],
         )
         return bool(reply == 1)
+
+    # --- what was applied lately
+
+    async def note(self, lines: Sequence[str], at: float) -> None:
+        """Note the changes of an edit that was applied at that Unix time, in words."""
+        if lines:
+            rows = [orjson.dumps([at, line[:_LONGEST_LINE]]) for line in lines[:CHANGES_KEPT]]
+            key = keys.config_changes()
+            await self._redis.pipeline([("LPUSH", key, *reversed(rows)), ("LTRIM", key, 0, CHANGES_KEPT - 1)])
+
+    async def changes(self) -> list[AppliedChange]:
+        """The changes that were applied lately, the last edit first."""
+        rows = await self._redis.command("LRANGE", keys.config_changes(), 0, CHANGES_KEPT - 1)
+        with reading(keys.config_changes()):
+            return [AppliedChange(*orjson.loads(row)) for row in rows]
 
     # --- which data this is
 

@@ -359,6 +359,7 @@ class Configuration:
         for conflict in merged.conflicts:
             log.warning("the file and an app changed one setting", conflict=str(conflict))
         renewed = time.monotonic()
+        done: list[str] = []
         for change in merged.changes:
             if time.monotonic() - renewed > self._timing.lease / 3:
                 if not await self._lease.renew():
@@ -371,6 +372,8 @@ class Configuration:
                 log.warning("a change of backend.json could not be applied", change=str(change), reason=str(error))
             else:
                 log.info("backend.json", change=str(change))
+                done.append(str(change))
+        await self._applied.note([*map(str, merged.conflicts), *done], self._clock())
         if merged.changes:
             self._on_applied()
 

@@ -86,6 +86,9 @@ SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)
 SEARCHES_AT_ONCE = RateLimit("searches of posts", "user", 4, AT_ONCE)
 """A field that searches with every letter asks a few times a second, and nobody reads so many answers."""
 
+POLLS_OF_USER = RateLimit("feeds asked at once", "user", 20)
+"""By a button of a page. No feed is asked so again within a minute."""
+
 EVENTS_OF_TOKEN = RateLimit("open event streams", "token", 10, AT_ONCE)
 EVENTS_OF_USER = RateLimit("open event streams", "user", 20, AT_ONCE)
 EVENTS_OF_NETWORK = RateLimit("open event streams", "network", 200, AT_ONCE)

@@ -44,7 +44,7 @@ MOST_PAGES = 3
 _AS_NEW = dict.fromkeys(
     (
         *("etag", "last_modified", "body_hash", "next_poll", "interval", "gap", "last_change", "max_age", "hold_until"),
-        *("failures", "last_error", "last_error_at", "moved_to", "moved_seen", "moved_since"),
+        *("failures", "last_error", "last_error_at", "moved_to", "moved_seen", "moved_since", "answers"),
     )
 )
 

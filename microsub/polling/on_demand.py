@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from microsub.errors import InvalidRequest, NotFound, TooManyRequests
+from microsub.identity.limits import POLLS_OF_USER
+from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.urls import host_of, mask_credentials
 from microsub.polling.plan import held_until
 
@@ -181,6 +184,37 @@ class PollNow:
             else:
                 waiting[feed_id] = host_of(record.url)
         return reports
+
+
+AGAIN = 60.0
+"""Seconds after a poll in which a feed isn't polled because somebody asks for it."""
+
+
+class PollOnRequest:
+    """Makes a feed due at once where a person asks for it, within bounds; the workers do the rest."""
+
+    def __init__(self, feeds: Feeds, schedule: Schedule, limiter: RateLimiter | None = None) -> None:
+        self._feeds = feeds
+        self._schedule = schedule
+        self._limiter = limiter or RateLimiter()
+
+    async def ask(self, user: str, feed_id: str, now: float) -> None:
+        """Let the feed be polled as soon as its host's turn comes; spacing and holds stay in force.
+
+        Raises NotFound, InvalidRequest for one that isn't polled, and TooManyRequests.
+        """
+        if not self._limiter.count(POLLS_OF_USER, user):
+            raise TooManyRequests("You have asked for many feeds: try again in a minute.", int(POLLS_OF_USER.seconds))
+        record = await self._feeds.get(feed_id)
+        if record is None or record.is_internal:
+            raise NotFound("There is no such feed, or it isn't polled.")
+        if record.gone:
+            raise InvalidRequest("Its publisher says that it is gone for good, so it isn't asked any more.")
+        if held_until(record, now) is not None:
+            raise InvalidRequest("Its publisher asked for a pause, which isn't over yet.")
+        if 0 <= now - (record.last_poll or 0.0) < AGAIN:
+            raise TooManyRequests("It was asked less than a minute ago: try again in a minute.", int(AGAIN))
+        await self._schedule.bump([(feed_id, host_of(record.url))], _EARLIEST)
 
 
 def _report(record: FeedRecord) -> PollReport:

@@ -9,8 +9,8 @@ differ at every look. What the publisher says (`max-age`, `Expires`, `ttl`) can 
 Every wait is drawn from [base, 1.25 × base], so that feeds which were followed together drift apart. Bounds hold for
 the drawn value: the base is kept low enough.
 
-`gap`, `last_change`, `ttl`, `max_age`, `hold_until`, `notified` and `push` are fields of the record that only polling
-knows.
+`gap`, `last_change`, `ttl`, `max_age`, `hold_until`, `notified`, `answers` and `push` are fields of the record that
+only polling knows.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchRe
 from microsub.kit.urls import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.notices import FeedMoved
+from microsub.polling.condition import answered
 from microsub.polling.move import instead_of_failure, instead_of_page
 from microsub.polling.plan import (
     Failed,
@@ -363,6 +364,7 @@ class Poller:
         move = plan_move(history, moved_to, now) if isinstance(outcome, FeedAnswered) else None
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
+        counts["answers"] = answered(feed, result.outcome, now)
         first = polled_first(feed, result.new, now)
         changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts, **first}
         if self._on_trouble is not None and (trouble := trouble_of(feed, outcome, plan.failures, now)) is not None:

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from microsub.identity.pages.visit import NavigationLink, PageSite
 from microsub.kit.http.pages import N_
 from microsub.reader import settings
+from microsub.reader.admin import pages as admin
 from microsub.reader.answering import pages as answering
 from microsub.reader.channels import pages as channels
 from microsub.reader.first import pages as first
@@ -18,7 +19,8 @@ from microsub.reader.follow import pages as follow
 from microsub.reader.reading import actions, pages
 
 FOLDERS = tuple(
-    Path(__file__).parent / name for name in ("reading", "follow", "channels", "settings", "first", "answering")
+    Path(__file__).parent / name
+    for name in ("reading", "follow", "channels", "settings", "first", "answering", "admin")
 )
 """Templates, static files and texts, see `kit.http.pages`."""
 
@@ -27,11 +29,12 @@ NAVIGATION = (
     NavigationLink(follow.FOLLOW, N_("Following")),
     NavigationLink(channels.CHANNELS, N_("Channels")),
     NavigationLink(settings.SETTINGS, N_("Settings")),
+    NavigationLink(admin.ADMIN, N_("Administration"), for_admins=True),
 )
 """What stands in the head of all pages."""
 
 
 def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     """Every route of the web interface, on which newcomers are offered `starters`."""
-    features = (pages, actions, follow, channels, settings, answering)
+    features = (pages, actions, follow, channels, settings, answering, admin)
     return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from redis.exceptions import RedisError as RedisError  # noqa: PLC0414 - for those who ask a Redis of others
 
@@ -66,9 +67,30 @@ async def doubts(redis: Redis) -> list[str]:
     return list(dict.fromkeys(sentence for sentences in found for sentence in sentences))
 
 
+@dataclass(frozen=True, slots=True)
+class RedisMemory:
+    """Bytes that Redis uses, and that it may use; 0 for no limit of its own."""
+
+    used: int
+    most: int
+
+
+async def memory(redis: Redis) -> RedisMemory | None:
+    """The memory of all its servers together; None where that isn't known."""
+    try:
+        servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
+        replies = [await server.command("INFO", "memory") for server in servers]
+    except (StoreError, RedisError):  # a rented one may forbid it
+        return None
+    facts = [_facts(reply.decode(errors="replace")) for reply in replies if isinstance(reply, bytes)]
+    if not facts or not all("used_memory" in one for one in facts):
+        return None
+    return RedisMemory(*(sum(int(one.get(name, "0")) for one in facts) for name in ("used_memory", "maxmemory")))
+
+
 def doubts_about(info: str) -> list[str]:
     """`doubts`, from what `INFO` said (https://redis.io/docs/latest/commands/info/)."""
-    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    facts = _facts(info)
     found = []
     policy = facts.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
@@ -79,6 +101,10 @@ def doubts_about(info: str) -> list[str]:
     if facts.get("aof_enabled", "1") == "0":
         found.append("Redis may lose what was written last when it ends: set its appendonly to yes")
     return found
+
+
+def _facts(info: str) -> dict[str, str]:
+    return dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
 
 
 def _make(url: str, replicas: int | None, most_bytes: float) -> Redis:

@@ -79,6 +79,13 @@ def applied_config() -> str:
     return "config:applied"
 
 
+def config_changes() -> str:
+    """List: JSON of Unix time and text of each change of backend.json that was applied lately, the last edit first; 100
+    at most. Permanent. `configuration.store`.
+    """
+    return "config:changes"
+
+
 def service_tokens() -> str:
     """Hash: name of a program that reads the post store → JSON: `digest` (SHA-256 of its token), `created`, `expires`.
     Permanent. `identity.store.accounts`.
@@ -108,6 +115,32 @@ def process_counts() -> str:
     count. `redis.presence`; read by /metrics.
     """
     return "metrics"
+
+
+def hour(number: int | str) -> str:
+    """Hash: `polls`, `failed`, `posts`, `planned`, `in_time`, `late_seconds` → what workers have counted in that hour
+    (Unix time divided by 3,600). Lifetime: a week after its end. `upkeep.hours`; read by the admin's pages.
+    """
+    return f"hour:{number}"
+
+
+def survey() -> str:
+    """String: JSON of sums over all followed feeds (`upkeep.survey`). Lifetime: a day after the last look."""
+    return "survey"
+
+
+def surveyed_feeds() -> str:
+    """Sorted set: feed id by state and Unix time of its last answer, as the last look at all feeds found them.
+    Lifetime: a day after it. `upkeep.survey`.
+    """
+    return "survey:feeds"
+
+
+def surveyed_holds() -> str:
+    """Sorted set: host by Unix time until which nothing is requested from it, as the last look found them. Lifetime:
+    a day after it. `upkeep.survey`.
+    """
+    return "survey:holds"
 
 
 # --- items -------------------------------------------------------------------------------------------------------
@@ -357,9 +390,9 @@ def host(host_name: str) -> str:
 
 def user(name: str) -> str:
     """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
-    `shape` (grows when a channel's name or settings change), `move <feed id> <uid>` (the feed's items are on their way
-    from that channel to the one named here, since that time). Lifetime: permanent, or until 30 days after the user was
-    disabled. `identity.store.accounts`, `timelines.channels`, `timelines.channels.follows`.
+    `admin` (1), `shape` (grows when a channel's name or settings change), `move <feed id> <uid>` (the feed's items are
+    on their way from that channel to the one named here, since that time). Lifetime: permanent, or until 30 days after
+    the user was disabled. `identity.store.accounts`, `timelines.channels`, `timelines.channels.follows`.
     """
     return f"user:{{{name}}}"
 

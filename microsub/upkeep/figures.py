@@ -1,25 +1,26 @@
-"""Numbers of users and feeds, and how feeds fare: for `/metrics`, and as a list."""
+"""Numbers of users and feeds, and what processes have counted: for `/metrics`, and by the hour."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import structlog
 
 from microsub.errors import StoreError
-from microsub.feeds.push_health import push_health
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds.record import Feeds
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.presence import TO_COME, Presence, ProcessCounts
+from microsub.upkeep.survey import sums_of
 
 if TYPE_CHECKING:
     from microsub.feeds.events import Events
     from microsub.search import IndexReader
+    from microsub.upkeep.hours import Hours
 
 log = structlog.get_logger(__name__)
 
@@ -28,36 +29,6 @@ FRESH_SECONDS = 30.0
 
 PUBLISH_SECONDS = 10.0
 """Between two times that a worker adds what it has counted to what all workers have."""
-
-_BATCH = 500
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedFeed:
-    """A feed that somebody follows, with the number of users who do."""
-
-    record: FeedRecord
-    followers: int
-
-    @property
-    def state(self) -> str:
-        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't asked any more) or `new` (not polled yet)."""
-        if self.record.gone:
-            return "gone"
-        if self.record.failures:
-            return "failing"
-        return "new" if self.record.last_success is None else "ok"
-
-
-async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
-    """All feeds that somebody follows, by id; internal ones are left out."""
-    ids = await feeds.all_ids()
-    for start in range(0, len(ids), _BATCH):
-        records = await feeds.get_many(ids[start : start + _BATCH])
-        counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
-        for record, followers in zip(records.values(), counts, strict=True):
-            if followers and not record.is_internal:
-                yield FollowedFeed(record, followers)
 
 
 class Figures:
@@ -101,20 +72,12 @@ class Figures:
     async def _look(self, now: float) -> None:
         from microsub import metrics
 
-        states = dict.fromkeys(("ok", "failing", "gone", "new"), 0)
-        followers = 0
-        ways = dict.fromkeys(("pushed", "subscribed", "polled"), 0)
-        async for feed in followed_feeds(self._feeds):
-            states[feed.state] += 1
-            followers += feed.followers
-            if feed.record.hub:
-                health = push_health(feed.record, now)
-                ways["pushed" if health.pushed else "subscribed" if health.subscribed else "polled"] += 1
-        for state, count in states.items():
+        sums = await sums_of(self._feeds, now)
+        for state, count in sums.states.items():
             metrics.FEEDS.labels(state).set(count)
-        for way, count in ways.items():
+        for way, count in sums.ways.items():
             metrics.WEBSUB_FEEDS.labels(way).set(count)
-        metrics.FOLLOWERS.set(followers)
+        metrics.FOLLOWERS.set(sums.followers)
         metrics.USERS.set(sum(user.disabled is None for user in await self._accounts.users()))
         metrics.DEAD_LETTERS.set(await self._presence.dead_letters())
         if self._index is not None and self._events is not None:
@@ -125,23 +88,26 @@ class Figures:
             metrics.SEARCH_BEHIND.set(max(0.0, now - waiting[0].at) if waiting else 0.0)
         metrics.WORKERS.set(sum(not name.endswith(TO_COME) for name in await self._presence.alive(now)))
 
-    async def publish_for_ever(self) -> None:
-        """Add what this process counts to what all have counted, again and again.
+    async def publish_for_ever(self, hours: Hours) -> None:
+        """Add what this process counts to what all have counted, in all and by the hour, again and again.
 
-        Processes that share a folder of metrics (`PROMETHEUS_MULTIPROC_DIR`) are added up there, and publish nothing.
+        Processes that share a folder of metrics (`PROMETHEUS_MULTIPROC_DIR`) are added up there, but for the hours.
         """
         from microsub import metrics
 
-        if os.environ.get(metrics.FOLDER_VARIABLE):
-            return
+        has_folder = bool(os.environ.get(metrics.FOLDER_VARIABLE))
         said: dict[str, float] = {}
         while True:
             await asyncio.sleep(PUBLISH_SECONDS)
             counted = metrics.counts()
-            more = {name: value - said.get(name, 0.0) for name, value in counted.items()}
+            grown = {name: value - said.get(name, 0.0) for name, value in counted.items()}
+            more = {name: value for name, value in grown.items() if value}
             try:
-                await self._counts.add({name: value for name, value in more.items() if value})
+                if not has_folder:
+                    await self._counts.add(more)
             except StoreError as error:
                 log.info("counts for /metrics wait for Redis", error=str(error))
-            else:
-                said = counted
+                continue
+            said = counted
+            with contextlib.suppress(StoreError):
+                await hours.add(more, time.time())

@@ -149,6 +149,13 @@ async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
     await end_sessions(stores, name)
 
 
+async def set_admin(stores: Stores, name: str, admin: bool, now: float) -> None:
+    """Let a user see how the server fares, or not any more. Raises NotFound."""
+    from microsub.configuration.facts import Change, What
+
+    await applier(stores).apply(Change(What.ADMIN, name, value=admin), now)
+
+
 async def remove_user(settings: Settings, stores: Stores, name: str, now: float) -> bool:
     """Disable a user, restorable for 30 days; whether backend.json had an entry, which goes.
 

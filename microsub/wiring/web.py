@@ -14,7 +14,8 @@ from microsub.app import Monitors, create_app
 from microsub.cache import CachingFetcher
 from microsub.configuration.model import Registration
 from microsub.configuration.store import SettingsInForce
-from microsub.configuration.sync import Configuration
+from microsub.configuration.sync import Configuration, Status
+from microsub.delivery.dead_letters import DeadLetters
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
 from microsub.feeds.events import Events
@@ -39,6 +40,7 @@ from microsub.library.posts import Posts
 from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.parsing.pool import ParsePool
+from microsub.polling.on_demand import PollOnRequest
 from microsub.push.callbacks import Callbacks
 from microsub.push.hub.store import TopicChanges
 from microsub.push.store import Agreements, push_state
@@ -50,11 +52,13 @@ from microsub.redis.protocol import Redis
 from microsub.redis.tracking import Tracker
 from microsub.search import STANDING_BY, IndexFolder, IndexReader, PostSearch
 from microsub.settings import Settings
-from microsub.surface import IdentityServices, Services
+from microsub.surface import AdminServices, IdentityServices, Services
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.sync.live_events import Listeners
 from microsub.timelines.views import ReaderViews
 from microsub.transfer import FeedLists, ListImports
+from microsub.upkeep.hours import Hours
+from microsub.upkeep.overview import ServerOverview
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
@@ -71,7 +75,7 @@ from microsub.wiring.stores import (
     tell_failure,
     user_export,
 )
-from microsub.wiring.worker import can_search, figures, follower
+from microsub.wiring.worker import can_search, figures, follower, survey
 
 
 @contextlib.asynccontextmanager
@@ -186,6 +190,7 @@ def _services(
     answers: Answers,
 ) -> Services:
     directory, media = Directory(stores.feeds, stores.in_force.instance_now), Media(stores.redis)
+    health = Health(stores.presence, lambda: config.status, _push_state(settings, stores))
     return Services(
         accounts=stores.accounts,
         reading=reading,
@@ -201,13 +206,14 @@ def _services(
         feed_lists=lists,
         list_imports=imports,
         user_export=user_export(stores),
-        health=Health(stores.presence, lambda: config.status, _push_state(settings, stores)),
+        health=health,
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         callbacks=Callbacks(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis)),
         mentions=mention_receiver(stores, settings.public_url),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
+        admin=admin_services(stores, health, lambda: config.status),
         outputs=stores.outputs,
         output_contents=output_contents(
             stores, identity.quotas.output_items, fill=reading.fill, base_url=settings.base_url
@@ -221,6 +227,22 @@ def _services(
         settings_of=stores.in_force.of,
         name_instance=stores.applied.name_instance,
         changed=config.touched,
+    )
+
+
+def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]) -> AdminServices:
+    """What admins see and do; `backend` says what is known of backend.json."""
+    found = survey(stores)
+    return AdminServices(
+        ServerOverview(stores.redis, health, stores.accounts, stores.presence, found, Hours(stores.redis)),
+        found,
+        PollOnRequest(stores.feeds, stores.schedule),
+        DeadLetters(stores.redis),
+        ingest(stores).add_found,
+        Agreements(stores.redis),
+        stores.applied,
+        Activity(stores.redis),
+        backend,
     )
 
 

@@ -10,6 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.transfer import ImportReport
     from microsub.upkeep.figures import Figures
     from microsub.upkeep.follow_repair import FollowRepair
+    from microsub.upkeep.survey import Survey
     from microsub.upkeep.sweep import Sweeping
     from microsub.webmention.verification import MentionVerifier
 
@@ -324,6 +326,8 @@ def upkeep(
     from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
     from microsub.redis.streams import Stream
+    from microsub.upkeep.hours import Hours
+    from microsub.upkeep.survey import BETWEEN
 
     pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
     cleanup, repair = retention(settings, stores), follow_repair(stores)
@@ -345,7 +349,8 @@ def upkeep(
             stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis)
         ).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
-        "figures": figures(stores).publish_for_ever(),
+        "figures": figures(stores).publish_for_ever(Hours(stores.redis)),
+        "survey": survey(stores).run_for_ever(replace(pace, between=BETWEEN)),
         **({"search": follower(settings, stores).run_for_ever()} if can_search(settings) else {}),
         "websub": subscriber.run_for_ever(pace),
         **({} if distribution is None else distribution.parts(pace)),
@@ -397,6 +402,13 @@ def figures(stores: Stores, index: IndexReader | None = None) -> Figures:
 
     counts = ProcessCounts(stores.redis)
     return Figures(stores.feeds, stores.accounts, stores.presence, counts, index, Events(stores.redis))
+
+
+def survey(stores: Stores) -> Survey:
+    """The service that looks at all feeds once in a while."""
+    from microsub.upkeep.survey import Survey
+
+    return Survey(stores.redis, stores.feeds, stores.schedule)
 
 
 def rebuilding(stores: Stores) -> Rebuilding:

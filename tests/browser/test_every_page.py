@@ -39,6 +39,7 @@ READERS = {
     "/post/{id}": ["/post/{post}"],
     "/follow": ["/follow", "/follow?q={feed}"],
     "/follow/preview": ["/follow/preview?url={feed}"],
+    "/admin/feeds/{id}": ["/admin/feeds/1"],
     "/channels/{uid}": ["/channels/home"],
     "/channels/{uid}/filter": ["/channels/home/filter?try=1&exclude_words=about"],
     "/settings/outputs/{name}": ["/settings/outputs/world"],
@@ -84,7 +85,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         feed = feeds.serve_document("/feed", rss(dated(3)))
         app = apps.home("Some app")
         channels = [{"uid": "home", "name": "Home", "feeds": [feed]}, {"uid": "empty", "name": "Empty"}]
-        users = {"ann": {"channels": channels, "outputs": {"world": {"channel": "home"}}}}
+        users = {"ann": {"admin": True, "channels": channels, "outputs": {"world": {"channel": "home"}}}}
         settings = {"polling": {"host_interval": 0}}
         folder = tmp_path_factory.mktemp("pages")
         async with installation(

@@ -90,6 +90,16 @@ def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
     assert (strange.exit_code, "b o b" in strange.stderr) == (1, True)
 
 
+def test_an_admin_is_made_and_unmade(run: Run) -> None:
+    """In the store and in the file, which says so from then on."""
+    assert run("user", "admin", "alice", "on").stdout == "alice is an admin\n"
+    assert declared()["alice"] == {**BACKEND["users"]["alice"], "admin": True}
+    assert "1 channel  (admin)\n" in run("user", "list").stdout
+    assert run("user", "admin", "alice", "off").stdout == "alice is no admin\n"
+    assert [row["admin"] for row in json.loads(run("user", "list", "--json").stdout)] == [False]
+    assert run("user", "admin", "nobody", "on").exit_code == 1
+
+
 def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
     """Foreign scopes are kept, but said to mean nothing; a disabled user gets no token."""
     made = run("token", "create", "alice", "--scope", "read bla")

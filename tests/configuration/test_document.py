@@ -99,6 +99,7 @@ def test_the_whole_shape_is_read() -> None:
             "alice": UserConfig(
                 "https://alice.example/",
                 "https://tokens.example/",
+                False,
                 (
                     ChannelConfig(
                         "home",
@@ -146,7 +147,7 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
         ({"user": {}}, "user (line 2): found the unknown key 'user', expected one of users, settings; did you mean 'users'?"),
         (
             {"users": {"alice": {"chanels": []}}},
-            "users.alice.chanels (line 4): found the unknown key 'chanels', expected one of me, token_endpoint, channels, "
+            "users.alice.chanels (line 4): found the unknown key 'chanels', expected one of me, token_endpoint, admin, channels, "
             "settings, mute, block, outputs, sources; did you mean 'channels'?",
         ),
         (

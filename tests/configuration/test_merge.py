@@ -115,6 +115,11 @@ HOME = al(ch("home", A))
             [do(W.FEED_REMOVED, "notifications", FeedConfig(B))],
             id="notifications can't be removed, its feeds can",
         ),
+        pytest.param(HOME, al(ch("home", A), admin=True), HOME, [do(W.ADMIN, value=True)], id="an admin is named"),
+        pytest.param(HOME, HOME, al(ch("home", A), admin=True), [], id="a command's admin stays"),
+        pytest.param(
+            al(ch("home", A), admin=True), HOME, al(ch("home", A), admin=True), [do(W.ADMIN, value=False)], id="no more"
+        ),
     ],
 )
 def test_an_edit_becomes_changes(base: Backend, file: Backend, current: Backend, changes: list[Change]) -> None:
@@ -245,7 +250,7 @@ def test_passwords_are_in_no_line_of_the_log() -> None:
     assert not any("secret" in line for line in lines)
 
 
-SPECIAL = al(ch("home", A), settings={"max_items": 1, "quotas": {"feeds": 2}}, token_endpoint=B)
+SPECIAL = al(ch("home", A), settings={"max_items": 1, "quotas": {"feeds": 2}}, token_endpoint=B, admin=True)
 
 
 def test_who_registered_stays_when_the_file_says_no_more_of_them() -> None:
@@ -253,6 +258,7 @@ def test_who_registered_stays_when_the_file_says_no_more_of_them() -> None:
     merged = merge(SPECIAL, NOTHING, now(SPECIAL, registered=frozenset({"al"})), edited_at=EDITED)
     assert merged.changes == (
         do(W.TOKEN_ENDPOINT, value=None),
+        do(W.ADMIN, value=False),
         do(W.USER_SETTINGS, value=UserSettings()),
     )
 

@@ -59,7 +59,7 @@ _outputs = st.dictionaries(
 def _user(name: str) -> st.SearchStrategy[UserConfig]:
     me = st.sampled_from(["", f"https://{name}.one.example/", f"https://{name}.two.example/"])
     own = st.builds(UserSettings, **_limits)
-    return st.builds(UserConfig, me, st.none(), _channels, own, _urls, _urls, _outputs)
+    return st.builds(UserConfig, me, st.none(), st.booleans(), _channels, own, _urls, _urls, _outputs)
 
 
 _instance = st.builds(InstanceSettings, **_limits)

@@ -57,6 +57,8 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
             return replace(user, me=change.value)
         case What.TOKEN_ENDPOINT:
             return replace(user, token_endpoint=change.value)
+        case What.ADMIN:
+            return replace(user, admin=change.value)
         case What.USER_SETTINGS:
             return replace(user, settings=change.value)
         case What.OUTPUT_ADDED | What.OUTPUT_CHANGED:

@@ -23,7 +23,7 @@ from microsub.app import create_app
 from microsub.check.command import Checking, CheckReport
 from microsub.configuration.model import InstanceSettings, Polling
 from microsub.configuration.store import InForce, SettingsInForce
-from microsub.configuration.sync import Configuration, Timing
+from microsub.configuration.sync import Configuration, Status, Timing
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.delivery import Delivery
 from microsub.delivery.look_ups import Completing
@@ -93,7 +93,7 @@ from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.webmention.verification import MentionVerifier
 from microsub.wiring.stores import Stores, following, hub_topics, output_contents, sources, user_export
-from microsub.wiring.web import make_identity
+from microsub.wiring.web import admin_services, make_identity
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
 from tests.support.timelines import Timelines
@@ -486,6 +486,7 @@ class World(Stores):
 
     @cached_property
     def services(self) -> Services:
+        health = Health(self.presence, push=partial(push_state, self.redis) if self.base_url else None)
         return Services(
             accounts=self.accounts,
             reading=ReaderViews(self.redis, self.channels, self.feeds, self.items, ItemCache(self.items, None, 0)),
@@ -502,13 +503,14 @@ class World(Stores):
             user_export=user_export(self),
             name_instance=self.applied.name_instance,
             search=Search(self.web, Directory(self.feeds, lambda: self.settings), self.parser),
-            health=Health(self.presence, push=partial(push_state, self.redis) if self.base_url else None),
+            health=health,
             figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),
             posts=Posts(self.feeds, self.items, Events(self.redis)),
             callbacks=self.callbacks,
             mentions=self.mention_receiver,
             service_tokens=self.service_tokens,
             identity=self.identity,
+            admin=admin_services(self, health, Status),
             outputs=self.outputs,
             output_contents=self.output_contents,
             topics=self.topics,

@@ -10,6 +10,7 @@ from microsub.redis.presence import ProcessCounts
 from microsub.redis.protocol import Redis
 from microsub.upkeep import figures
 from microsub.upkeep.figures import Figures
+from microsub.upkeep.hours import Hours
 from tests.support.readers import instance
 from tests.support.world import World
 
@@ -63,7 +64,7 @@ async def test_counts_of_other_processes_are_added(redis: Redis) -> None:
 
 
 async def test_a_worker_publishes_what_it_counts(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each count once, also when Redis was away in between; nothing where processes share a folder."""
+    """Each count once, also when Redis was away in between; by the hour alone where processes share a folder."""
     monkeypatch.setattr(figures, "PUBLISH_SECONDS", 0.0)
     name = '["microsub_items_new_total", {}]'
     start = metrics.counts()[name]
@@ -83,7 +84,13 @@ async def test_a_worker_publishes_what_it_counts(redis: Redis, monkeypatch: pyte
     async with instance(redis) as server:
         service = Figures(server.feeds, server.accounts, server.presence, Counts(redis))
         with pytest.raises(EOFError):
-            await service.publish_for_ever()
+            await service.publish_for_ever(Hours(redis))
         assert (await ProcessCounts(redis).read())[name] == start + 2
         monkeypatch.setenv(metrics.FOLDER_VARIABLE, "/nowhere")
-        await service.publish_for_ever()
+
+        class Once(Hours):
+            async def add(self, more: object, now: float) -> None:
+                raise EOFError("by the hour")
+
+        with pytest.raises(EOFError, match="by the hour"):
+            await service.publish_for_ever(Once(redis))

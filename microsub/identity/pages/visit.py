@@ -74,6 +74,7 @@ class NavigationLink:
 
     path: str
     text: str
+    for_admins: bool = False
 
 
 @dataclass(frozen=True, slots=True)

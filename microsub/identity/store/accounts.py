@@ -43,7 +43,7 @@ _LISTS = ((keys.tokens, keys.token), *identitykeys.USER_LISTS)
 _DELETED_LISTS = (*_LISTS, (keys.media, keys.medium))
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
-_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape", MOVE})
+_OWN_FIELDS = frozenset({"me", "token_endpoint", "admin", "created", "disabled", "registered", "shape", MOVE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class User:
 
     `me` is the profile URL or empty; `token_endpoint` is where tokens are checked instead of where the profile says;
     times are Unix seconds; `settings` is what else was saved, as text. Who `registered` made the account by signing
-    in. `moves` are feeds on their way from one of their channels to another.
+    in. An `admin` sees how the server fares. `moves` are feeds on their way from one of their channels to another.
     """
 
     name: str
@@ -62,6 +62,7 @@ class User:
     settings: Mapping[str, str] = field(default_factory=dict)
     token_endpoint: str | None = None
     registered: bool = False
+    admin: bool = False
     moves: tuple[FeedMove, ...] = ()
 
 
@@ -125,7 +126,15 @@ class Accounts:
 
     async def users(self) -> list[User]:
         """All users by name, disabled ones included."""
-        names = sorted(texts(await self._redis.command("SMEMBERS", keys.users())))
+        return await self.some(await self.count())
+
+    async def count(self) -> int:
+        """How many users there are, disabled ones included."""
+        return int(await self._redis.command("SCARD", keys.users()))
+
+    async def some(self, count: int, beyond: int = 0) -> list[User]:
+        """Up to `count` users in the order of their names, but for the first ones."""
+        names = sorted(texts(await self._redis.command("SMEMBERS", keys.users())))[beyond : beyond + count]
         replies = await self._redis.pipeline([("HGETALL", keys.user(name)) for name in names])
         found = (_user(name, reply) for name, reply in zip(names, replies, strict=True))
         return [user for user in found if user is not None]
@@ -144,6 +153,10 @@ class Accounts:
     async def set_token_endpoint(self, name: str, url: str | None) -> None:
         """Change where tokens are checked; None: where the profile says. Raises NotFound."""
         await self._change(name, "token_endpoint", url or "", forgets=True)
+
+    async def set_admin(self, name: str, admin: bool) -> None:
+        """Change whether the user is an admin. Raises NotFound."""
+        await self._change(name, "admin", "1" if admin else "")
 
     async def set_settings(self, name: str, settings: Mapping[str, str | None]) -> None:
         """Set the given settings of a user, and delete those that are None. Raises NotFound."""
@@ -322,7 +335,7 @@ def _user(name: str, reply: list[bytes]) -> User | None:
     with reading(keys.user(name)):
         disabled = float(fields["disabled"]) if "disabled" in fields else None
         created, moves = float(fields["created"]), tuple(read_moves(fields))
-        return User(name, fields["me"], created, disabled, settings, endpoint, registered, moves)
+        return User(name, fields["me"], created, disabled, settings, endpoint, registered, "admin" in fields, moves)
 
 
 def _token(digest: str, fields: Mapping[str, str]) -> Token:

@@ -215,6 +215,11 @@ class LocalCredentials:
         await self._redis.command("SET", identitykeys.invitation(user), sha256_hex(code), "EX", INVITATION)
         return code
 
+    async def with_invitation(self, users: Sequence[str]) -> set[str]:
+        """Those of the users who have a link that is still good. One round trip."""
+        found = await self._redis.pipeline([("EXISTS", identitykeys.invitation(user)) for user in users])
+        return {user for user, there in zip(users, found, strict=True) if there}
+
     async def invited(self, code: str) -> str | None:
         """The user whom the code invites; None where it isn't good."""
         user = owner_in(code)

@@ -51,7 +51,7 @@ class SignedInPerson:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Who sent a request: user, profile URL, the session's id, the way of the sign-in.
+    """Who sent a request: user, profile URL, the session's id, the way of the sign-in, whether they are an admin now.
 
     `cookie` is the new value of the cookie where it has changed, else None. `since` is the Unix time of the sign-in.
     """
@@ -61,6 +61,7 @@ class SignedIn:
     id: str
     how: str
     since: float
+    admin: bool
     cookie: str | None = None
 
 
@@ -127,14 +128,14 @@ class Sessions:
         if not dot or not secret or len(cookie) > LONGEST_COOKIE or not cookie.isascii() or not NAME.match(user):
             return None
         digest = sha256_hex(cookie)
-        flat, (me, disabled) = await self._redis.pipeline(
-            [("HGETALL", keys.session(user, digest)), ("HMGET", user_key(user), "me", "disabled")]
+        flat, (me, disabled, admin) = await self._redis.pipeline(
+            [("HGETALL", keys.session(user, digest)), ("HMGET", user_key(user), "me", "disabled", "admin")]
         )
         found = _session(user, digest, flat)
         if found is None or me is None or disabled is not None or not _is_same(me.decode(), found.me):
             return None
         new = await self._visit(user, cookie, digest, found, now)
-        return SignedIn(user, found.me or self._lent(user), found.id, found.how, found.created, new)
+        return SignedIn(user, found.me or self._lent(user), found.id, found.how, found.created, admin is not None, new)
 
     async def all(self, user: str) -> list[Session]:
         """The user's sessions, the one that was used last first."""

@@ -1,0 +1,86 @@
+"""How a feed is, in the words in which people ask: from its record alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from microsub.feeds.push_health import push_health
+from microsub.feeds.record import FeedRecord
+from microsub.model.moments import number
+from microsub.polling.plan import held_until
+
+DAY = 86_400.0
+MONTH = 30 * DAY
+
+State = Literal["gone", "failing", "new", "quiet", "ok"]
+Answer = tuple[float, str]
+"""Unix time and outcome of a poll."""
+
+ANSWERS = 10
+"""Polls of which a record keeps what they came to."""
+
+
+def answered(feed: FeedRecord, outcome: str, now: float) -> str:
+    """The record's field `answers` after a poll with that outcome (`PollResult`)."""
+    return ",".join([*feed.extra.get("answers", "").split(",")[-ANSWERS + 1 :], f"{now:.0f} {outcome}"]).strip(",")
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCondition:
+    """A feed at some moment. Unix times and seconds, 0 for what isn't known.
+
+    `quiet`: it can be read, and had no new post for a month. `last_read` is when its publisher last answered well;
+    `error` is what the last poll ran into, `failures` how often in a row. `answers` are those of the last polls.
+    """
+
+    state: State
+    last_read: float
+    last_post: float
+    posts_a_month: float
+    every: float
+    next: float
+    held: float
+    error: str
+    failures: int
+    pushed: bool
+    needs_attention: bool
+    """It is gone, or could not be read for a day."""
+    answers: tuple[Answer, ...] = ()
+
+    @classmethod
+    def of(cls, feed: FeedRecord, now: float) -> FeedCondition:
+        """The condition of a feed by its record."""
+        last_post, gap = (number(feed.extra.get(name)) or 0.0 for name in ("last_change", "gap"))
+        is_failing = bool(feed.failures or feed.gone)
+        since = feed.last_success or feed.created or now
+        return cls(
+            _state(feed, last_post, now),
+            feed.last_success or 0.0,
+            last_post,
+            MONTH / max(gap, now - last_post) if gap and last_post else 0.0,
+            feed.interval or 0.0,
+            0.0 if feed.gone else feed.next_poll or 0.0,
+            held_until(feed, now) or 0.0,
+            (feed.last_error or "") if is_failing else "",
+            feed.failures,
+            push_health(feed, now).pushed,
+            feed.gone or (is_failing and now - since >= DAY),
+            tuple(_answers(feed)),
+        )
+
+
+def _state(feed: FeedRecord, last_post: float, now: float) -> State:
+    if feed.gone:
+        return "gone"
+    if feed.failures:
+        return "failing"
+    if feed.last_success is None:
+        return "new"
+    return "quiet" if now - last_post > MONTH else "ok"
+
+
+def _answers(feed: FeedRecord) -> list[Answer]:
+    """The last one first."""
+    parts = (part.partition(" ") for part in reversed(feed.extra.get("answers", "").split(",")))
+    return [(at, outcome) for text, _, outcome in parts if (at := number(text)) is not None and outcome]

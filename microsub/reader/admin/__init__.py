@@ -1,0 +1,1 @@
+"""Pages on which admins see how the server fares."""

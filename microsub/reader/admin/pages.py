@@ -1,0 +1,368 @@
+"""The pages on which admins see how the server fares, and do what needs a person.
+
+For everybody else they don't exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.configuration.model import encode
+from microsub.configuration.store import AppliedFile
+from microsub.delivery.dead_letters import DeadLetter, is_letter_id
+from microsub.errors import NotFound, RequestError
+from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page
+from microsub.kit.http.pages import N_
+from microsub.kit.urls import redacted, redacted_text
+from microsub.model.plaintext import on_one_line
+from microsub.polling.condition import FeedCondition
+from microsub.reader.reading.places import ITEM_ID
+from microsub.upkeep.hours import HourFigures
+from microsub.upkeep.survey import STATES, FollowedFeed
+
+ADMIN = "/admin"
+PAGE = 50
+"""Feeds, users or letters on one page."""
+FARTHEST = 10_000
+"""Pages, beyond which nobody turns."""
+_LONGEST_FIELD = 2_000
+_LONGEST_FILE = 200_000
+"""Characters that are shown of a message's field, and of backend.json."""
+
+_LAST_WORD = re.compile(r"[^\s\"<>\\]*\Z")
+
+SECTIONS: Mapping[str, str] = {
+    ADMIN: N_("Overview"),
+    f"{ADMIN}/feeds": N_("Feeds"),
+    f"{ADMIN}/letters": N_("Dead letters"),
+    f"{ADMIN}/hubs": N_("Hubs"),
+    f"{ADMIN}/users": N_("Users"),
+    f"{ADMIN}/configuration": N_("Configuration"),
+}
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    feed, letters = f"{ADMIN}/feeds/{{id}}", f"{ADMIN}/letters"
+    return [
+        page(site, ADMIN, _admins(_overview)),
+        page(site, f"{ADMIN}/feeds", _admins(_feeds)),
+        page(site, feed, _admins(_feed)),
+        form(site, feed, _admins(_poll), _feed),
+        page(site, letters, _admins(_letters)),
+        form(site, f"{letters}/retry", _admins(_retry)),
+        form(site, f"{letters}/drop", _admins(_drop)),
+        page(site, f"{ADMIN}/hubs", _admins(_hubs)),
+        page(site, f"{ADMIN}/users", _admins(_users)),
+        page(site, f"{ADMIN}/configuration", _admins(_configuration)),
+    ]
+
+
+def _admins(handler: Handler) -> Handler:
+    """What admins alone get to; for others there is nothing."""
+
+    async def guarded(visit: PageVisit) -> Response:
+        if not visit.require_session().admin:
+            raise NotFound("There is nothing here.")
+        await visit.site.identity.quotas.count(visit.require_session().user, visit.now)
+        return await handler(visit)
+
+    return guarded
+
+
+def _shown(visit: PageVisit, template: str, **values: Any) -> Response:
+    """A page with the list of sections beside it."""
+    return visit.page(template, sections=SECTIONS, now=visit.now, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class PageTurn:
+    """Where one is in a long list, counted from 1; `earlier` and `later` are pages, 0 where there is none."""
+
+    number: int
+    later: int
+
+    @property
+    def earlier(self) -> int:
+        """The page before."""
+        return self.number - 1
+
+    @property
+    def beyond(self) -> int:
+        """How many stand on the pages before."""
+        return (self.number - 1) * PAGE
+
+
+def _turn(visit: PageVisit) -> PageTurn:
+    text = visit.query.get("page", "1")
+    number = int(text) if re.fullmatch(r"[0-9]{1,5}", text, re.ASCII) else 1
+    return PageTurn(min(max(number, 1), FARTHEST), 0)
+
+
+def _turned(turn: PageTurn, found: Sequence[object]) -> PageTurn:
+    """The same, where one more than a page was asked for and `found` is what there was."""
+    return PageTurn(turn.number, turn.number + 1 if len(found) > PAGE else 0)
+
+
+# --- overview -------------------------------------------------------------------------------------------------------
+
+
+async def _overview(visit: PageVisit) -> Response:
+    admin = visit.site.services.admin
+    state = await admin.overview.look(visit.now)
+    plots = {
+        "polls": Plot.of(state.hours, lambda hour: hour.polls, lambda hour: hour.failed),
+        "posts": Plot.of(state.hours, lambda hour: hour.posts),
+        "lateness": Plot.of(state.hours, lambda hour: hour.lateness),
+    }
+    held = await admin.survey.held(visit.now, PAGE)
+    return _shown(visit, "overview.html", state=state, plots=plots, days=by_day(state.hours), held=held)
+
+
+# --- plots: the last week as bars, one for each hour, and the table of days beside them -----------------------------
+
+_DAY = 86_400
+HEIGHT = 100.0
+STEP, WIDTH = 4, 3
+"""From one bar to the next, and how wide it is, in units of the drawing."""
+
+Value = Callable[[HourFigures], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A rectangle of the drawing, from above; the lower `failed` of its `height` stands out."""
+
+    x: int
+    y: float
+    height: float
+    failed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Bars, the value of the highest one, and the width of the drawing."""
+
+    bars: Sequence[Bar]
+    most: float
+    width: int
+
+    @classmethod
+    def of(cls, hours: Sequence[HourFigures], value: Value, failed: Value = lambda _: 0.0) -> Plot:
+        """The plot of a value of each hour, of which a part has `failed`."""
+        most = max(map(value, hours), default=0.0)
+        scale = HEIGHT / most if most else 0.0
+        bars = [
+            Bar(n * STEP, round(HEIGHT - value(hour) * scale, 2), *(round(part(hour) * scale, 2) for part in both))
+            for n, hour in enumerate(hours)
+            for both in [(value, failed)]
+            if value(hour)
+        ]
+        return cls(bars, most, len(hours) * STEP)
+
+
+def by_day(hours: Sequence[HourFigures]) -> list[HourFigures]:
+    """The sums of days, of Unix time, the newest first; the oldest one may be a part."""
+    days: dict[int, HourFigures] = {}
+    for hour in hours:
+        begin = hour.begin // _DAY * _DAY
+        days[begin] = days.get(begin, HourFigures(begin)) + hour
+    return [days[begin] for begin in sorted(days, reverse=True)]
+
+
+# --- feeds ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FeedView:
+    """A feed in the list."""
+
+    id: str
+    name: str
+    url: str
+    followers: int
+    condition: FeedCondition
+
+    @classmethod
+    def of(cls, feed: FollowedFeed, now: float) -> FeedView:
+        """What there is to say of a followed feed; addresses may hold what is nobody's business."""
+        url = redacted(feed.record.url)
+        return cls(feed.record.id, feed.record.title or url, url, feed.followers, FeedCondition.of(feed.record, now))
+
+
+async def _feeds(visit: PageVisit) -> Response:
+    survey, turn = visit.site.services.admin.survey, _turn(visit)
+    state = visit.query.get("state", "")
+    state = state if state in STATES else ""
+    found = await survey.feeds(state, PAGE + 1, turn.beyond)
+    shown = [FeedView.of(feed, visit.now) for feed in found[:PAGE]]
+    return _shown(
+        visit,
+        "feeds.html",
+        feeds=shown,
+        state=state,
+        sums=await survey.last(),
+        turn=_turned(turn, found),
+        states=STATES,
+    )
+
+
+async def _feed(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    services, feed_id = visit.site.services, visit.request.path_params["id"]
+    record = await services.feeds.get(feed_id) if ITEM_ID.fullmatch(feed_id) else None
+    if record is None or record.is_internal:
+        raise NotFound("There is no such feed.")
+    feed = FollowedFeed(record, await services.feeds.subscriber_count(feed_id))
+    return _shown(
+        visit,
+        "feed.html",
+        problem=problem,
+        feed=FeedView.of(feed, visit.now),
+        record=record,
+        hub=redacted(record.hub or ""),
+        moved_to=redacted(record.moved_to or ""),
+        is_asked="asked" in visit.query,
+    )
+
+
+async def _poll(visit: PageVisit) -> Response:
+    feed_id = visit.request.path_params["id"]
+    await visit.site.services.admin.polls.ask(visit.require_session().user, feed_id, visit.now)
+    return visit.go(f"{ADMIN}/feeds/{feed_id}", asked="yes")
+
+
+# --- dead letters ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LetterView:
+    """A dead letter as a page shows it: what its message said in part, addresses without secrets."""
+
+    letter: DeadLetter
+    why: str
+    fields: Mapping[str, str]
+
+    @classmethod
+    def of(cls, letter: DeadLetter) -> LetterView:
+        """The view of a letter."""
+        return cls(letter, redacted_text(letter.why), {name: _field(value) for name, value in letter.fields.items()})
+
+
+def _field(value: bytes) -> str:
+    text = on_one_line(value[: 8 * _LONGEST_FIELD].decode("utf-8", "replace"))
+    if len(value) > 8 * _LONGEST_FIELD:
+        text = _LAST_WORD.sub("", text)  # of an address that is cut nobody knows whether it holds a secret
+    return redacted_text(text)[:_LONGEST_FIELD]
+
+
+async def _letters(visit: PageVisit, failed: Sequence[str] = ()) -> Response:
+    dead, after = visit.site.services.admin.dead_letters, visit.query.get("after", "")
+    found = await dead.list(PAGE + 1, after if is_letter_id(after) else None)
+    shown = [LetterView.of(letter) for letter in found[:PAGE]]
+    last = found[PAGE - 1].id if len(found) > PAGE else ""
+    count = await dead.count()
+    done = visit.query.get("done", "")
+    return _shown(visit, "letters.html", letters=shown, count=count, last=last, failed=failed, done=done)
+
+
+async def _retry(visit: PageVisit) -> Response:
+    admin = visit.site.services.admin
+    failed = await admin.dead_letters.retry(await _chosen(visit), admin.store)
+    return await _letters(visit, failed) if failed else visit.go(f"{ADMIN}/letters", done="retried")
+
+
+async def _drop(visit: PageVisit) -> Response:
+    await visit.site.services.admin.dead_letters.drop(await _chosen(visit))
+    return visit.go(f"{ADMIN}/letters", done="dropped")
+
+
+async def _chosen(visit: PageVisit) -> list[DeadLetter]:
+    """The letter that the form names."""
+    letter_id, dead = visit.form.text("letter"), visit.site.services.admin.dead_letters
+    letter = await dead.get(letter_id) if is_letter_id(letter_id) else None
+    if letter is None:
+        raise NotFound("There is no such dead letter any more.")
+    return [letter]
+
+
+# --- hubs, users, configuration -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HubView:
+    """A hub, its feeds, those that it pushes, and what it did in the last months."""
+
+    host: str
+    feeds: int
+    pushed: int
+    counts: Mapping[str, int]
+
+
+async def _hubs(visit: PageVisit) -> Response:
+    admin = visit.site.services.admin
+    sums = await admin.survey.last()
+    hubs = dict(sums.hubs) if sums is not None else {}
+    counts = await admin.agreements.counts([f"https://{host}/" for host in hubs])
+    views = [HubView(host, feeds, pushed, counts.get(host, {})) for host, (feeds, pushed) in hubs.items()]
+    return _shown(visit, "hubs.html", hubs=views, sums=sums)
+
+
+@dataclass(frozen=True, slots=True)
+class UserView:
+    """A user. Unix times, 0 for never."""
+
+    name: str
+    me: str
+    is_admin: bool
+    is_registered: bool
+    disabled: float
+    seen: float
+    is_invited: bool
+
+
+async def _users(visit: PageVisit) -> Response:
+    services, turn = visit.site.services, _turn(visit)
+    found = await services.accounts.some(PAGE + 1, turn.beyond)
+    names = [user.name for user in found[:PAGE]]
+    seen = await services.admin.activity.last_seen(names)
+    invited = await services.identity.local.credentials.with_invitation(names)
+    views = [
+        UserView(
+            user.name,
+            redacted(user.me),
+            user.admin,
+            user.registered,
+            user.disabled or 0.0,
+            seen.get(user.name, 0.0),
+            user.name in invited,
+        )
+        for user in found[:PAGE]
+    ]
+    return _shown(visit, "users.html", users=views, turn=_turned(turn, found), count=await services.accounts.count())
+
+
+async def _configuration(visit: PageVisit) -> Response:
+    admin = visit.site.services.admin
+    last = await admin.applied.last()
+    text = await asyncio.to_thread(_document, last) if last is not None else ""
+    return _shown(
+        visit,
+        "configuration.html",
+        problems=[redacted_text(str(problem)) for problem in admin.backend().problems],
+        file=last,
+        text=text[:_LONGEST_FILE],
+        is_cut=len(text) > _LONGEST_FILE,
+        changes=await admin.applied.changes(),
+    )
+
+
+def _document(file: AppliedFile) -> str:
+    return redacted_text(orjson.dumps(encode(file.backend), option=orjson.OPT_INDENT_2).decode())

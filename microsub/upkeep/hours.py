@@ -1,0 +1,98 @@
+"""Figures by the hour: polls, new posts and lateness of the last week, of all workers together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from microsub.redis import keys
+from microsub.redis.protocol import Command, Redis
+
+HOUR = 3600
+SHOWN = 7 * 24
+"""Hours."""
+_KEPT = (SHOWN + 1) * HOUR
+
+_ANSWERED = frozenset({"changed", "unchanged", "not_modified", "moved", "overtaken"})
+"""Outcomes of a poll (`metrics.POLLS`) in which the publisher answered as it should."""
+_SUMS = {
+    "microsub_items_new_total": "posts",
+    "microsub_poll_delay_seconds_sum": "late_seconds",
+    "microsub_poll_delay_seconds_count": "planned",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HourFigures:
+    """One hour, from the Unix time `begin` on.
+
+    `polls` of which `failed` brought no feed; new `posts`. Of `planned` polls `in_time` began within a minute of their
+    time, and all of them together were `late_seconds` late.
+    """
+
+    begin: int
+    polls: float = 0.0
+    failed: float = 0.0
+    posts: float = 0.0
+    planned: float = 0.0
+    in_time: float = 0.0
+    late_seconds: float = 0.0
+
+    @property
+    def lateness(self) -> float:
+        """Seconds, on average."""
+        return self.late_seconds / self.planned if self.planned else 0.0
+
+    @property
+    def share_in_time(self) -> float:
+        """From 0 to 1; 1 where nothing was planned."""
+        return self.in_time / self.planned if self.planned else 1.0
+
+    def __add__(self, other: HourFigures) -> HourFigures:
+        """The sums of both, from the beginning of the first one on."""
+        return HourFigures(self.begin, *(getattr(self, name) + getattr(other, name) for name in _FIELDS))
+
+
+_FIELDS = tuple(one.name for one in fields(HourFigures))[1:]
+
+
+def tallied(more: Mapping[str, float]) -> dict[str, float]:
+    """What samples of counters (`metrics.counts`) add to an hour. Pure."""
+    found: dict[str, float] = {}
+    for text, value in more.items():
+        for name in _meant(*json.loads(text)):
+            found[name] = found.get(name, 0.0) + value
+    return {name: value for name, value in found.items() if value}
+
+
+def _meant(name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
+    if name == "microsub_polls_total":
+        return ("polls",) if labels["outcome"] in _ANSWERED else ("polls", "failed")
+    if name == "microsub_poll_delay_seconds_bucket":
+        return ("in_time",) if labels["le"] == "60.0" else ()
+    return (_SUMS[name],) if name in _SUMS else ()
+
+
+class Hours:
+    """The figures in Redis, a week of them."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def add(self, more: Mapping[str, float], now: float) -> None:
+        """Add what samples have grown by to the hour of that Unix time."""
+        key = keys.hour(int(now // HOUR))
+        adding: list[Command] = [("HINCRBYFLOAT", key, name, repr(value)) for name, value in tallied(more).items()]
+        if adding:
+            await self._redis.pipeline([*adding, ("EXPIRE", key, _KEPT)])
+
+    async def last(self, now: float, hours: int = SHOWN) -> list[HourFigures]:
+        """The last hours, the present one included, the oldest first. One round trip."""
+        newest = int(now // HOUR)
+        numbers = range(newest - hours + 1, newest + 1)
+        rows = await self._redis.pipeline([("HMGET", keys.hour(number), *_FIELDS) for number in numbers])
+        return [
+            HourFigures(number * HOUR, *(float(value or 0) for value in row))
+            for number, row in zip(numbers, rows, strict=True)
+        ]

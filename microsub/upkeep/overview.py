@@ -1,0 +1,62 @@
+"""What an admin sees first: whether all is well, and what the server has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from microsub.health import Health, HealthReport
+from microsub.identity.store.accounts import Accounts
+from microsub.redis import keys
+from microsub.redis.connect import RedisMemory, memory
+from microsub.redis.presence import TO_COME, Presence
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Backlog, backlogs
+from microsub.upkeep.hours import HourFigures, Hours
+from microsub.upkeep.survey import FeedSums, Survey
+
+QUEUES = tuple(name for name in keys.STREAMS if name != "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The server at some moment.
+
+    `feeds` are missing before the first survey, `memory` where Redis doesn't say. `queues` are what waits by stream,
+    `workers` how many are alive, `hours` the figures of the last week.
+    """
+
+    health: HealthReport
+    feeds: FeedSums | None
+    memory: RedisMemory | None
+    queues: Mapping[str, Backlog]
+    workers: int
+    users: int
+    hours: Sequence[HourFigures]
+
+
+class ServerOverview:
+    """Asks for all of that, with the same judgement as /health."""
+
+    def __init__(
+        self, redis: Redis, health: Health, accounts: Accounts, presence: Presence, survey: Survey, hours: Hours
+    ) -> None:
+        self._redis = redis
+        self._health = health
+        self._accounts = accounts
+        self._presence = presence
+        self._survey = survey
+        self._hours = hours
+
+    async def look(self, now: float) -> ServerState:
+        """The state of the server at that Unix time. Raises StoreError."""
+        alive = await self._presence.alive(now)
+        return ServerState(
+            await self._health.check(now),
+            await self._survey.last(),
+            await memory(self._redis),
+            await backlogs(self._redis, QUEUES),
+            sum(not name.endswith(TO_COME) for name in alive),
+            await self._accounts.count(),
+            await self._hours.last(now),
+        )

@@ -1,0 +1,208 @@
+"""A look at all followed feeds once in a while, so that pages about thousands of them read a few keys.
+
+One worker at a time walks the feeds and writes down their order by health, the hosts that are held, and sums. Who shows
+a page reads that, and the records of the feeds on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import orjson
+
+from microsub.errors import StoreError
+from microsub.feeds.push_health import push_health
+from microsub.feeds.queue import Schedule
+from microsub.feeds.record import FeedRecord, Feeds
+from microsub.kit.periodic import RoundTiming, for_ever
+from microsub.kit.urls import host_of
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import reading, texts
+from microsub.redis.scripts import batches
+
+STATES = ("failing", "gone", "new", "ok")
+"""States of followed feeds, those first that somebody may want to look at."""
+
+FIRST = 3.0
+"""Seconds after which a worker looks at feeds that nobody has looked at yet."""
+BETWEEN = 60.0
+"""Seconds between two surveys, about."""
+REST = 50.0
+"""How many times as long as a survey took nothing is surveyed again: it costs a fiftieth of a processor at most."""
+KEPT = 86_400
+_BATCH = 500
+_STEP = 1e12
+"""Between the scores of two states: more than any Unix time."""
+_MOST_HUBS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedFeed:
+    """A feed that somebody follows, with the number of users who do."""
+
+    record: FeedRecord
+    followers: int
+
+    @property
+    def state(self) -> str:
+        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't asked any more) or `new` (not polled yet)."""
+        if self.record.gone:
+            return "gone"
+        if self.record.failures:
+            return "failing"
+        return "new" if self.record.last_success is None else "ok"
+
+
+async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
+    """All feeds that somebody follows, by id; internal ones are left out."""
+    ids = await feeds.all_ids()
+    for start in range(0, len(ids), _BATCH):
+        for feed in await followed_among(feeds, ids[start : start + _BATCH]):
+            yield feed
+
+
+async def followed_among(feeds: Feeds, ids: Sequence[str]) -> list[FollowedFeed]:
+    """Those of the feeds that somebody follows, in this order."""
+    records = await feeds.get_many(ids)
+    counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
+    found = zip(records.values(), counts, strict=True)
+    return [FollowedFeed(record, followers) for record, followers in found if followers and not record.is_internal]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSums:
+    """How all followed feeds were at the Unix time `at`; to find out took `seconds`.
+
+    `states` counts feeds by state, `ways` those that name a hub by how their posts come, `hubs` by the hub's host: all
+    its feeds, and those that it pushes. `followers` are those of all feeds together.
+    """
+
+    at: float
+    states: Mapping[str, int]
+    ways: Mapping[str, int]
+    followers: int = 0
+    hubs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def feeds(self) -> int:
+        """How many there are."""
+        return sum(self.states.values())
+
+
+class _Counting:
+    """Sums in the making."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._states = dict.fromkeys(STATES, 0)
+        self._ways = dict.fromkeys(("pushed", "subscribed", "polled"), 0)
+        self._hubs: dict[str, list[int]] = {}
+        self._followers = 0
+
+    def add(self, feed: FollowedFeed) -> None:
+        self._states[feed.state] += 1
+        self._followers += feed.followers
+        if not feed.record.hub:
+            return
+        health = push_health(feed.record, self._now)
+        self._ways["pushed" if health.pushed else "subscribed" if health.subscribed else "polled"] += 1
+        of_hub = self._hubs.setdefault(host_of(feed.record.hub), [0, 0])
+        of_hub[0] += 1
+        of_hub[1] += health.pushed
+
+    def sums(self, seconds: float = 0.0) -> FeedSums:
+        largest = sorted(self._hubs.items(), key=lambda hub: (-hub[1][0], hub[0]))[:_MOST_HUBS]
+        return FeedSums(self._now, self._states, self._ways, self._followers, dict(largest), seconds)
+
+
+async def sums_of(feeds: Feeds, now: float) -> FeedSums:
+    """The sums of all followed feeds now; every one is looked at."""
+    counting = _Counting(now)
+    async for feed in followed_feeds(feeds):
+        counting.add(feed)
+    return counting.sums()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldHost:
+    """A host that nothing is requested from until a Unix time."""
+
+    host: str
+    until: float
+
+
+class Survey:
+    """What was found last, and the look that finds it. Times are Unix seconds."""
+
+    def __init__(self, redis: Redis, feeds: Feeds, schedule: Schedule) -> None:
+        self._redis = redis
+        self._feeds = feeds
+        self._schedule = schedule
+
+    async def run_for_ever(self, pace: RoundTiming) -> None:
+        """Look again and again, of all workers one at a time; soon for the first time."""
+        await asyncio.sleep(FIRST)
+        with contextlib.suppress(StoreError):  # the next round says so
+            if await self.last() is None:
+                await self.look(pace.clock())
+        await for_ever(self._round, "survey", pace)
+
+    async def _round(self, now: float) -> None:
+        last = await self.last()
+        if last is None or not 0 <= now - last.at < REST * last.seconds:
+            await self.look(now)
+
+    async def look(self, now: float) -> None:
+        """Look at all followed feeds, and write down what there is to see."""
+        begun, counting = time.monotonic(), _Counting(now)
+        scores: dict[str, float] = {}
+        hosts: set[str] = set()
+        async for feed in followed_feeds(self._feeds):
+            counting.add(feed)
+            scores[feed.record.id] = STATES.index(feed.state) * _STEP + (feed.record.last_success or 0.0)
+            hosts.add(host_of(feed.record.url))
+        held = await self._schedule.held_among(hosts, now)
+        await self._replace(keys.surveyed_feeds(), scores)
+        await self._replace(keys.surveyed_holds(), held)
+        said = orjson.dumps(asdict(counting.sums(time.monotonic() - begun)))
+        await self._redis.command("SET", keys.survey(), said, "EX", KEPT)
+
+    async def last(self) -> FeedSums | None:
+        """The sums of the last look; None before the first one."""
+        said = await self._redis.command("GET", keys.survey())
+        if said is None:
+            return None
+        with reading(keys.survey()):
+            return FeedSums(**orjson.loads(said))
+
+    async def feeds(self, state: str, count: int, beyond: int = 0) -> list[FollowedFeed]:
+        """Up to `count` feeds that were in that state, or in any with '', those that nothing came from for longest
+        first; as they are now.
+        """
+        low = STATES.index(state) * _STEP if state else 0.0
+        high = low + _STEP if state else len(STATES) * _STEP
+        bounds = f"{low:.0f}", f"({high:.0f}"
+        ids = await self._redis.command("ZRANGEBYSCORE", keys.surveyed_feeds(), *bounds, "LIMIT", beyond, count)
+        return await followed_among(self._feeds, texts(ids))
+
+    async def held(self, now: float, count: int) -> list[HeldHost]:
+        """Up to `count` hosts that are held, those first that wait the shortest."""
+        key = keys.surveyed_holds()
+        flat = await self._redis.command("ZRANGEBYSCORE", key, f"({now:.3f}", "+inf", "WITHSCORES", "LIMIT", 0, count)
+        hosts = texts(flat[0::2])
+        return [HeldHost(host, float(until)) for host, until in zip(hosts, flat[1::2], strict=True)]
+
+    async def _replace(self, key: str, scores: Mapping[str, float]) -> None:
+        """Make these the members of a sorted set, which never seems empty meanwhile."""
+        former = texts(await self._redis.command("ZRANGE", key, 0, -1))
+        for members in batches([*scores], _BATCH):
+            await self._redis.command("ZADD", key, *(part for one in members for part in (f"{scores[one]:.3f}", one)))
+        for gone in batches([one for one in former if one not in scores], _BATCH):
+            await self._redis.command("ZREM", key, *gone)
+        await self._redis.command("EXPIRE", key, KEPT)

@@ -1,0 +1,220 @@
+"""The admin's pages: who gets there, what they say, and what is done there."""
+
+from __future__ import annotations
+
+import pytest
+from selectolax.lexbor import LexborNode as Node
+
+from microsub.polling.condition import FeedCondition, answered
+from microsub.reader.admin.pages import HEIGHT, Plot, by_day
+from microsub.redis.streams import Message
+from microsub.upkeep.hours import HOUR, HourFigures
+from tests.reader.conftest import ReadingVisitor
+from tests.support.readers import FEED
+from tests.support.visitor import Shown
+
+PAGES = [
+    "/admin",
+    "/admin/feeds",
+    "/admin/feeds/1",
+    "/admin/letters",
+    "/admin/hubs",
+    "/admin/users",
+    "/admin/configuration",
+]
+
+
+@pytest.fixture
+async def admin(ann: ReadingVisitor) -> ReadingVisitor:
+    """Ann is an admin, and all feeds were looked at."""
+    await ann.publish("a", "b")
+    await ann.server.accounts.set_admin("ann", True)
+    await ann.server.presence.beat("worker", ann.server.now)
+    await look(ann)
+    return ann
+
+
+async def look(ann: ReadingVisitor) -> None:
+    await ann.server.services.admin.survey.look(ann.server.now)
+
+
+def cells(node: Node) -> str:
+    return " ".join(node.text(separator=" ").split())
+
+
+def words(page: Shown) -> str:
+    main = page.tree.css_first("main")
+    assert main is not None
+    return " ".join(main.text().split())
+
+
+async def test_for_others_there_is_nothing(ann: ReadingVisitor) -> None:
+    """Neither page nor link, from the request on in which the right has ended; strangers are asked to sign in."""
+    for path in PAGES:
+        assert (await ann.get(path)).status == 404
+    assert "/admin" not in (await ann.get("/channels")).response.text
+    await ann.server.accounts.set_admin("ann", True)
+    assert 'href="/admin"' in (await ann.get("/channels")).response.text
+    page = await ann.get("/admin/letters")
+    assert page.status == 200
+    feed = await ann.get("/admin/feeds/1")
+    await ann.server.accounts.set_admin("ann", False)
+    assert (await ann.browser.submit(feed, "/admin/feeds/1")).status == 404
+    ann.browser.client.cookies.clear()
+    assert (await ann.get("/admin")).location.startswith("/sign-in?")
+
+
+async def test_the_overview_says_whether_all_is_well(admin: ReadingVisitor) -> None:
+    """In the words of /health; with numbers."""
+    page = await admin.get("/admin")
+    assert page.title == "All is well"
+    figures = [cells(node) for node in page.tree.css(".figures > div")]
+    assert {"Feeds 1", "Users 1", "Workers 1", "Waiting messages 0"} <= set(figures)
+    server = admin.server
+    await server.feeds.update("1", {"failures": "2", "last_error": "status: 404"})
+    await server.services.admin.dead_letters.add("stored", Message("1-1", {"feed": b"1"}, 5), "KeyError", server.now)
+    await look(admin)
+    page = await admin.get("/admin")
+    assert page.title == "It works, and something needs a look"
+    assert "1 message could not be handled" in page.text
+    assert "1 feed can’t be read" in page.text
+    await server.presence.leave("worker")
+    assert (await admin.get("/admin")).title == "Something is broken"
+
+
+async def test_feeds_are_listed_by_health(admin: ReadingVisitor) -> None:
+    """Those that fail first; the addresses without what may be secret."""
+    server = admin.server
+    await server.follow_unscheduled("https://secret.example/feed?token=sesame", "ann", "home")
+    await server.feeds.update("2", {"failures": "3", "last_error": "status: 404", "last_success": str(server.now)})
+    await look(admin)
+    page = await admin.get("/admin/feeds")
+    assert [node.text().strip() for node in page.tree.css(".sources h2 a")][1] == "A blog"
+    assert "It couldn’t be read 3 times in a row: status: 404" in words(page)
+    assert "sesame" not in page.text
+    assert len((await admin.get("/admin/feeds?state=failing")).tree.css(".sources > li")) == 1
+    assert "There are none." in (await admin.get("/admin/feeds?state=gone")).text
+    assert (await admin.get("/admin/feeds?state=odd&page=9999999")).status == 200
+    assert "1 user follows it." in words(await admin.get("/admin/feeds/1"))
+    assert (await admin.get("/admin/feeds/99")).status == 404
+
+
+async def test_a_long_list_has_pages(admin: ReadingVisitor) -> None:
+    """Of fifty feeds each."""
+    server = admin.server
+    for n in range(60):
+        await server.feeds.subscribe(
+            (await server.feeds.ensure(f"https://f{n}.example/", server.now)).id, "ann", "home"
+        )
+    await look(admin)
+    first = await admin.get("/admin/feeds")
+    assert len(first.tree.css(".sources > li")) == 50
+    further = first.tree.css_first(".paging a")
+    assert further is not None
+    second = await admin.get(further.attributes["href"] or "")
+    assert len(second.tree.css(".sources > li")) == 11
+
+
+async def test_a_feed_is_asked_for(admin: ReadingVisitor) -> None:
+    """It is due at once; not again within a minute of the last poll, and not where the publisher doesn't want it."""
+    server, path = admin.server, "/admin/feeds/1"
+    refused = await admin.browser.submit(await admin.get(path), path)
+    assert (refused.status, "less than a minute ago" in refused.text) == (429, True)
+    await server.feeds.update("1", {"last_poll": str(server.now - 90)})
+    asked = await admin.browser.submit(await admin.get(path), path)
+    assert "as soon as its host" in (await admin.get(asked.location)).text
+    assert await server.schedule.holds([("1", "blog.example")]) == [True]
+    await server.feeds.update("1", {"hold_until": str(server.now + 600)})
+    assert "asked for a pause" in (await admin.browser.submit(await admin.get(path), path)).text
+    for _ in range(20):
+        last = await admin.browser.submit(await admin.get(path), path)
+    assert last.status == 429
+
+
+async def test_dead_letters_are_retried_and_dropped(admin: ReadingVisitor) -> None:
+    """One by one; what can't be retried says why."""
+    dead, now = admin.server.services.admin.dead_letters, admin.server.now
+    for stage in ("stored", "nonsense"):
+        fields = {"feed": b"1", "note": b"https://x.example/?token=sesame"}
+        await dead.add(stage, Message("1-1", fields, 5), "KeyError: https://a:sesame@b.example/", now)
+    page = await admin.get("/admin/letters")
+    assert page.title == "2 dead letters"
+    assert "sesame" not in page.text
+    first, second = await dead.list()
+    done = await admin.browser.submit(page, "/admin/letters/retry", letter=first.id)
+    assert "was put back" in (await admin.get(done.location)).text
+    assert await admin.server.redis.command("XLEN", "stream:{stored}") == 1
+    failed = await admin.browser.submit(page, "/admin/letters/retry", letter=second.id)
+    assert "names the stage" in failed.text
+    await admin.browser.submit(page, "/admin/letters/drop", letter=second.id)
+    assert await dead.count() == 0
+    assert (await admin.browser.submit(page, "/admin/letters/drop", letter=second.id)).status == 404
+
+
+async def test_hubs_users_and_configuration(admin: ReadingVisitor) -> None:
+    """What is known of each, without secrets."""
+    server = admin.server
+    await server.feeds.update("1", {"hub": "https://hub.example/"})
+    await server.agreements.count("https://hub.example/", posts=7)
+    await look(admin)
+    hubs = [cells(row) for row in (await admin.get("/admin/hubs")).tree.css("tbody tr")]
+    assert hubs == ["hub.example 1 0 0 0 0 7 0"]
+    await server.accounts.add_user("bob", "", server.now)
+    await server.identity.local.credentials.invite("bob")
+    await server.accounts.add_user("carl", "", server.now)
+    await server.accounts.disable_user("carl", server.now)
+    await server.services.admin.activity.note("ann", server.now)
+    users = [cells(row) for row in (await admin.get("/admin/users")).tree.css("tbody tr")]
+    assert users[0].startswith("ann admin https://ann.example/")
+    assert users[1] == "bob invited – never"
+    assert users[2].startswith("carl disabled – disabled since")
+
+
+async def test_the_configuration_in_force(admin: ReadingVisitor) -> None:
+    """With what was applied lately, and without secrets."""
+    server = admin.server
+    assert "No backend.json was applied yet." in (await admin.get("/admin/configuration")).text
+    feed = "https://u:sesame@blog.example/feed"
+    server.save({"users": {"ann": {"me": "https://ann.example/", "channels": [{"uid": "x", "feeds": [feed]}]}}})
+    assert await server.configuration.look() == "applied"
+    page = await admin.get("/admin/configuration")
+    assert "sesame" not in page.text
+    assert "***@blog.example/feed" in page.text
+    assert "channel ann/x added" in words(page)
+
+
+def test_how_a_feed_is() -> None:
+    """By its record: quiet isn't broken."""
+    from microsub.feeds.record import FeedRecord
+
+    day, now = 86_400.0, 1_000_000_000.0
+
+    def of(**fields: object) -> FeedCondition:
+        extra = {name: str(fields.pop(name)) for name in ("gap", "last_change", "answers") if name in fields}
+        return FeedCondition.of(FeedRecord("1", FEED, extra=extra, **fields), now)  # type: ignore[arg-type]
+
+    quiet = of(last_success=now, gap=day, last_change=now - 40 * day)
+    assert (quiet.state, quiet.needs_attention, round(quiet.posts_a_month, 2)) == ("quiet", False, 0.75)
+    assert of(last_success=now, gap=day, last_change=now - day).state == "ok"
+    assert of(created=now).state == "new"
+    briefly = of(failures=2, last_success=now - 60, last_error="status: 500", last_change=now)
+    assert (briefly.state, briefly.needs_attention, briefly.error) == ("failing", False, "status: 500")
+    assert of(failures=9, last_success=now - 2 * day).needs_attention
+    gone = of(gone=True, next_poll=now)
+    assert (gone.state, gone.needs_attention, gone.next) == ("gone", True, 0.0)
+    record = FeedRecord("1", FEED)
+    for n in range(20):
+        record = FeedRecord("1", FEED, extra={"answers": answered(record, "changed" if n % 2 else "timeout", now + n)})
+    answers = FeedCondition.of(record, now).answers
+    assert (len(answers), answers[0], answers[-1]) == (10, (now + 19, "changed"), (now + 10, "timeout"))
+
+
+def test_plots_and_days() -> None:
+    """The highest bar fills the drawing; days are sums."""
+    hours = [HourFigures(n * HOUR, polls=float(n), failed=n / 2) for n in range(48)]
+    plot = Plot.of(hours, lambda hour: hour.polls, lambda hour: hour.failed)
+    last = plot.bars[-1]
+    assert (len(plot.bars), plot.most, plot.width) == (47, 47.0, 192)
+    assert (last.x, last.y, last.height, last.failed) == (188, 0.0, HEIGHT, HEIGHT / 2)
+    assert Plot.of(hours, lambda hour: hour.posts) == Plot([], 0.0, 192)
+    assert [(day.begin, day.polls) for day in by_day(hours)] == [(86_400, 852.0), (0, 276.0)]

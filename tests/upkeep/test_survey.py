@@ -1,0 +1,116 @@
+"""What pages read of all feeds: the survey, and figures by the hour."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.kit.urls import host_of
+from microsub.redis.protocol import Redis
+from microsub.upkeep.hours import HOUR, SHOWN, Hours
+from microsub.upkeep.survey import REST, Survey
+from tests.support.readers import instance
+from tests.support.world import World
+
+
+@pytest.fixture
+async def server(redis: Redis) -> AsyncIterator[World]:
+    """A server with Ann."""
+    async with instance(redis) as made:
+        await made.reader("ann", "home")
+        yield made
+
+
+async def _feed(server: World, name: str, *, followed: bool = True, **fields: str) -> str:
+    url = f"https://{name}.example/feed"
+    feed = await server.feeds.ensure(url, server.now)
+    await server.feeds.update(feed.id, fields)
+    if followed:
+        await server.feeds.subscribe(feed.id, "ann", "home")
+    return feed.id
+
+
+def _survey(server: World) -> Survey:
+    return Survey(server.redis, server.feeds, server.schedule)
+
+
+async def test_feeds_stand_in_the_order_in_which_they_need_somebody(server: World) -> None:
+    """Failing ones first, of these those first from which nothing came for longest; what nobody follows isn't there."""
+    now, hub = server.now, "https://hub.example/"
+    well = await _feed(server, "well", last_success=str(now), hub=hub)
+    new = await _feed(server, "new")
+    lately = await _feed(server, "lately", failures="1", last_success=str(now - 60))
+    long = await _feed(server, "long", failures="9", last_success=str(now - 9000), hub=hub, push_until=str(now + 9))
+    gone = await _feed(server, "gone", gone="1", last_success=str(now))
+    await _feed(server, "nobodys", followed=False)
+    survey = _survey(server)
+    assert await survey.last() is None
+    assert await survey.feeds("", 10) == []
+    await survey.look(now)
+    assert [one.record.id for one in await survey.feeds("", 10)] == [long, lately, gone, new, well]
+    assert [one.record.id for one in await survey.feeds("", 2, 1)] == [lately, gone]
+    assert [one.record.id for one in await survey.feeds("failing", 10)] == [long, lately]
+    assert [one.followers for one in await survey.feeds("ok", 10)] == [1]
+    sums = await survey.last()
+    assert sums is not None
+    assert dict(sums.states) == {"failing": 2, "gone": 1, "new": 1, "ok": 1}
+    assert (sums.feeds, sums.followers, dict(sums.hubs)) == (5, 5, {"hub.example": [2, 0]})
+    assert dict(sums.ways) == {"pushed": 0, "subscribed": 1, "polled": 1}
+    await server.feeds.unsubscribe(long, "ann", "home")
+    await survey.look(now)
+    assert [one.record.id for one in await survey.feeds("failing", 10)] == [lately]
+
+
+async def test_held_hosts_are_found(server: World) -> None:
+    """Those of feeds that somebody follows, as long as the hold lasts."""
+    now = server.now
+    feed = await _feed(server, "busy")
+    host = host_of("https://busy.example/feed")
+    for n in range(3):
+        await server.schedule.hold(host, f"{feed}{n}", now + 600, now)
+    await _survey(server).look(now)
+    assert [(one.host, round(one.until - now)) for one in await _survey(server).held(now, 10)] == [(host, 600)]
+    assert await _survey(server).held(now + 601, 10) == []
+
+
+async def test_a_survey_rests_for_as_long_as_it_is_costly(server: World) -> None:
+    """The pause grows with what the look took."""
+    survey = _survey(server)
+    await survey.look(server.now)
+    before = await survey.last()
+    assert before is not None
+    await survey._round(before.at + REST * before.seconds / 2)
+    assert await survey.last() == before
+    await survey._round(before.at + REST * before.seconds + 1)
+    after = await survey.last()
+    assert after is not None
+    assert after.at > before.at
+
+
+async def test_hours_add_up_what_workers_counted(redis: Redis) -> None:
+    """By their beginning, a week of them, the present hour last."""
+    hours, now = Hours(redis), 500_000.0 * HOUR + 5
+
+    def sample(name: str, **labels: str) -> str:
+        return json.dumps([name, labels], sort_keys=True)
+
+    first = {
+        sample("microsub_polls_total", outcome="changed"): 3.0,
+        sample("microsub_polls_total", outcome="timeout"): 1.0,
+        sample("microsub_items_new_total"): 7.0,
+        sample("microsub_poll_delay_seconds_bucket", le="60.0"): 3.0,
+        sample("microsub_poll_delay_seconds_bucket", le="300.0"): 4.0,
+        sample("microsub_poll_delay_seconds_sum"): 100.0,
+        sample("microsub_poll_delay_seconds_count"): 4.0,
+        sample("microsub_requests_total", action="channels", status="200"): 9.0,
+    }
+    await hours.add(first, now - HOUR)
+    await hours.add({sample("microsub_polls_total", outcome="unchanged"): 2.0}, now - HOUR)
+    await hours.add({sample("microsub_items_new_total"): 1.0}, now)
+    found = await hours.last(now)
+    assert (len(found), found[-1].begin, found[-1].posts) == (SHOWN, 500_000 * HOUR, 1.0)
+    past = found[-2]
+    assert (past.polls, past.failed, past.posts, past.planned, past.in_time) == (6.0, 1.0, 7.0, 4.0, 3.0)
+    assert (past.lateness, found[0].lateness) == (25.0, 0.0)
