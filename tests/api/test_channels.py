@@ -78,7 +78,7 @@ async def test_tree_counts_by_source(alice: Reader, server: World) -> None:
         (await alice.get(action="timeline", channel="home", source=feed.id))["items"][0]["published"]
         for feed in (one, two)
     ]
-    page = {"_settings": "http://server.test/account"}
+    page = {"_settings": "http://server.test/channels/home"}
     more = {"last_update": latest[0], **page}
     assert home["unread"] == 4
     assert home["sources"] == [

@@ -161,6 +161,19 @@ async def test_a_filter_is_tried_before_it_is_kept(ann: ReadingVisitor) -> None:
     assert (await ann.server.channels.get("ann", "home")).settings.filters == filters
 
 
+async def test_a_filter_holds_for_what_is_there_already(ann: ReadingVisitor) -> None:
+    """Such posts are marked as read, which can be undone; others stay as they are."""
+    await ann.publish("alpha", "beta", "gamma", "beta 2")
+    page = await ann.get("/channels/home/filter")
+    sent = await ann.browser.submit(page, "/channels/home/filter", exclude_words="beta", kinds_are="", past="read")
+    assert await ann.reader.unread("home") == 2
+    page = await ann.get(sent.location)
+    assert "2 posts marked as read." in page.text
+    await ann.browser.submit(page, "/marks/undo")
+    assert await ann.reader.unread("home") == 4
+    assert (await ann.server.channels.get("ann", "home")).settings.filters.exclude_words == ("beta",)
+
+
 async def test_a_filter_has_few_words_and_no_expressions(ann: ReadingVisitor) -> None:
     """Those that the admin has set stay."""
     own = OwnChannelSettings(filters=Filters(exclude_regex="(?i)lottery"))

@@ -18,13 +18,14 @@ from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.http.pages import N_
 from microsub.kit.urls import mask_credentials
 from microsub.model.filters import Filter, FilterPart, Searched
-from microsub.model.reader import GLOBAL, NAME, SAVED, STANDING, Channel, PageQuery, Subscription
+from microsub.model.reader import GLOBAL, NAME, SAVED, STANDING, Channel, Cursor, PageQuery, Subscription
 from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
 from microsub.reader.reading import undo
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.reading.posts import post_title
 from microsub.timelines.following import Followed
+from microsub.timelines.pages import mark
 from microsub.timelines.views import feed_name
 
 CHANNELS = "/channels"
@@ -33,6 +34,8 @@ MOST_REMOVED = 20
 TRIED = 100
 TRIED_TEXT = 20_000
 """Posts that a filter is tried on, and characters of the text of each."""
+PAGES_MARKED = 10
+"""How many times as many unread posts are marked as read where a filter is to hold for what is there already."""
 MOST_WORDS = 50
 """Words or phrases of one field of a filter: each is looked for in each post that comes in."""
 
@@ -372,6 +375,7 @@ async def _filter(visit: PageVisit, problem: RequestError | None = None) -> Resp
         trial=trial,
         is_kept=filters == channel.settings.filters,
         is_done="done" in visit.query,
+        undo=await undo.find(visit.site.services.redis, user, visit.query.get("undo", "")),
         channels=await links(visit),
     )
 
@@ -383,7 +387,8 @@ async def _set_filter(visit: PageVisit) -> Response:
     changed = replace(own, filters=_filters(visit.form, own.filters))
     await services.channels.set_settings(user, uid, changed, visit.now)
     services.changed()
-    return visit.go(f"{CHANNELS}/{uid}/filter", done="yes")
+    marked = await _mark_refused(visit, user, uid, changed.filters) if "past" in visit.form else ""
+    return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=marked)
 
 
 def _filters(given: Fields, own: Filters) -> Filters:
@@ -410,18 +415,36 @@ def _words(given: Fields, name: str) -> tuple[str, ...]:
 
 
 async def _tried(visit: PageVisit, user: str, channel: Channel, filters: Filters) -> FilterTrial:
-    """The filter over the newest posts of the channel, without expressions."""
-    services = visit.site.services
-    reply = orjson.loads(await services.reading.page(user, channel.uid, PageQuery(TRIED), visit.now))
-    posts = {item["_id"]: item for item in reply["items"]}
+    """The filter over the newest posts of the channel."""
+    reply = orjson.loads(await visit.site.services.reading.page(user, channel.uid, PageQuery(TRIED), visit.now))
+    return FilterTrial(len(reply["items"]), await _refused(reply["items"], filters))
+
+
+async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters) -> str:
+    """Mark the unread posts as read that the filter would keep out, of the newest ones; the name that undoes it."""
+    services, found, after = visit.site.services, list[str](), None
+    for _ in range(PAGES_MARKED):
+        query = PageQuery(TRIED, after=after, view="unread")
+        reply = orjson.loads(await services.reading.page(user, uid, query, visit.now))
+        found += [post.id for post in await _refused(reply["items"], filters)]
+        if "after" not in reply["paging"]:
+            break
+        after = Cursor.decode(reply["paging"]["after"], "after")
+    marked = await mark(services.redis, user, uid, found, "read", visit.now)
+    kept = await undo.remember(services.redis, user, {uid: marked})
+    return kept.id if kept is not None else ""
+
+
+async def _refused(items: Sequence[Mapping[str, object]], filters: Filters) -> list[RefusedPost]:
+    """Those of these posts of the wire that the filter would keep out, without expressions."""
     asked = replace(filters, include_regex=None, exclude_regex=None)
 
     def refused() -> list[RefusedPost]:
         chosen = Filter.of(_wire(asked))
-        found = ((id_, item, chosen.refusal(Searched.of(_shortened(item)))) for id_, item in posts.items())
-        return [RefusedPost(id_, post_title(item), part) for id_, item, part in found if part is not None]
+        found = ((item, chosen.refusal(Searched.of(_shortened(item)))) for item in items)
+        return [RefusedPost(str(item["_id"]), post_title(item), part) for item, part in found if part is not None]
 
-    return FilterTrial(len(posts), await asyncio.to_thread(refused))
+    return await asyncio.to_thread(refused)
 
 
 def _shortened(item: Mapping[str, object]) -> dict[str, object]:

@@ -17,8 +17,8 @@ from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, T
 from microsub.timelines.channels import ChannelNames
 from microsub.timelines.views import SourceCount
 
-_SETTINGS_PAGE = "/account"
-"""The user's own page; none changes settings of channels."""
+_SETTINGS_PAGE = "/channels"
+"""The page of each channel stands below; it has the settings of the channel and of its feeds."""
 
 
 async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, bytes]:
@@ -65,17 +65,21 @@ async def tree(call: Call) -> Reply:
     """All channels, each with the feeds in it and what there is of each."""
     style = await call.services.reading.style(call.user)
     branches = await call.services.reading.tree(call.user)
-    page = {"_settings": f"{call.services.public_url}{_SETTINGS_PAGE}"}
     return {
         "channels": [
             {
                 **channel_to_wire(channel, style),
-                **page,
-                "sources": [{**_source_to_wire(one, channel, style), **page} for one in sources],
+                **_page(call, channel),
+                "sources": [{**_source_to_wire(one, channel, style), **_page(call, channel)} for one in sources],
             }
             for channel, sources in branches
         ]
     }
+
+
+def _page(call: Call, channel: Channel) -> dict[str, str]:
+    """Where people set what the channel is like."""
+    return {"_settings": f"{call.services.public_url}{_SETTINGS_PAGE}/{channel.uid}"}
 
 
 async def write(call: Call) -> Reply:
