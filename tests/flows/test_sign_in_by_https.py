@@ -89,7 +89,7 @@ async def test_metadata_and_pages_are_those_of_the_public_address(world: World) 
         assert all(url.startswith(f"{world.public}/") for name, url in metadata.items() if name.endswith("_endpoint"))
         document = (await http.get(f"{world.public}/client", headers={"Accept": "application/json"})).json()
         assert document["client_id"] == f"{world.public}/client"
-        assert document["redirect_uris"] == [f"{world.public}/sign-in/callback"]
+        assert document["redirect_uris"] == [f"{world.public}/{way}/callback" for way in ("sign-in", "answer")]
     async with Surfer(http=world.http()) as surfer:
         await surfer.goto(f"{world.public}/account")
         assert surfer.here.startswith(f"{world.public}/sign-in?")
