@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser
 
 from tests.browser.accessibility import violations
-from tests.browser.tab import Tab, tab
+from tests.browser.reading_server import ReadingServer, reading_server
+from tests.browser.tab import tab
 from tests.support.micropub_site import MicropubSite, micropub_site
-from tests.support.own_server import PASSWORD, enrolled
+from tests.support.own_server import PASSWORD
 from tests.support.polling import dated, rss
-from tests.support.process import Installation, installation
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
@@ -27,18 +27,10 @@ PATHS = (
 
 
 @dataclass
-class Server:
-    """A running server at `url`, which offers one feed; ann has a site of her own."""
+class Server(ReadingServer):
+    """It offers one feed; ann has a site of her own."""
 
-    own: Installation
-    url: str
     site: MicropubSite
-
-    async def sign_in(self, here: Tab, user: str, path: str) -> Page:
-        await here.page.goto(f"{self.url}/sign-in?next={path}")
-        await here.fill(who=user, password=PASSWORD)
-        await here.press("Sign in")
-        return here.page
 
     async def invitation(self, user: str) -> str:
         code, out, err = await self.own.run("user", "invite", user, "--base-url", self.url)
@@ -48,7 +40,7 @@ class Server:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """The server as `microsub serve` starts it."""
+    """Its feed has been polled."""
     folder = tmp_path_factory.mktemp("new")
     starters = folder / "starters.toml"
     async with publisher() as feeds, micropub_site("ann") as site:
@@ -56,12 +48,11 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         starters.write_text(f'[[feed]]\nname = "Harbour"\nurl = "{feed}"\nabout = "Ships that come and go"\n', "utf-8")
         own_feed = [{"uid": "home", "name": "Home", "feeds": [feed]}]
         users = {"new": {}, "axe": {}, "maker": {}, "ann": {"me": site.owner.me, "channels": own_feed}}
-        document = {"users": users, "settings": {"polling": {"host_interval": 0}}}
-        async with installation(folder / "own", document, MICROSUB_STARTER_FEEDS=str(starters)) as own:
-            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
-            await enrolled(own, url, "axe", "maker", "ann")
-            await wait_until(lambda: '"feed polled"' in own.log)
-            yield Server(own, url, site)
+        enrolling = ("axe", "maker", "ann")
+        async with reading_server(
+            folder / "own", users, *enrolling, polls=1, MICROSUB_STARTER_FEEDS=str(starters)
+        ) as made:
+            yield Server(made.own, made.url, site)
 
 
 async def test_from_an_invitation_to_the_first_posts(browser: Browser, server: Server) -> None:

@@ -13,12 +13,10 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from tests.browser.accessibility import DESK
+from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.browser.techniques import as_markup, techniques
-from tests.support.own_server import PASSWORD, enrolled
 from tests.support.polling import dated, rss
-from tests.support.process import Installation, installation
-from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
@@ -32,19 +30,10 @@ LONG = f"<p>{'A long story. ' * 400}</p><p>The end of it.</p>"
 
 
 @dataclass
-class Library:
+class Library(ReadingServer):
     """A server with readers, each of whom follows one blog of 45 posts in `home`."""
 
-    own: Installation
     feeds: Publisher
-    url: str
-
-    async def sign_in(self, here: Tab, user: str, path: str = "/") -> Page:
-        await here.page.goto(f"{self.url}/sign-in?next={path}")
-        await here.fill(who=user, password=PASSWORD)
-        await here.press("Sign in")
-        assert here.page.url == self.url + path
-        return here.page
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -56,12 +45,9 @@ async def library(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lib
         hostile = feeds.serve_document("/hostile", hostile_feed())
         users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in READERS}
         users["hostile"]["channels"].append({"uid": "bad", "name": "Bad", "feeds": [hostile]})
-        settings = {"polling": {"host_interval": 0}, "first_fetch_unread": 1000}
-        async with installation(tmp_path_factory.mktemp("reader"), {"users": users, "settings": settings}) as own:
-            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
-            await enrolled(own, url, *READERS[1:])
-            await wait_until(lambda: own.log.count('"feed polled"') >= 2)
-            yield Library(own, feeds, url)
+        folder, settings = tmp_path_factory.mktemp("reader"), {"first_fetch_unread": 1000}
+        async with reading_server(folder, users, *READERS[1:], polls=2, settings=settings) as made:
+            yield Library(made.own, made.url, feeds)
 
 
 def hostile_feed() -> bytes:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser
 
 from tests.browser.accessibility import violations
+from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
-from tests.support.own_server import PASSWORD, enrolled
 from tests.support.polling import dated, rss
-from tests.support.process import Installation, installation
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
@@ -40,23 +38,9 @@ DROPPED = """(text) => {
 }"""
 
 
-@dataclass
-class Server:
-    """A running server at `url`, where everybody follows one blog of five posts in `home`."""
-
-    own: Installation
-    url: str
-
-    async def sign_in(self, here: Tab, user: str, path: str) -> Page:
-        await here.page.goto(f"{self.url}/sign-in?next={path}")
-        await here.fill(who=user, password=PASSWORD)
-        await here.press("Sign in")
-        return here.page
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """The server as `microsub serve` starts it."""
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ReadingServer]:
+    """Everybody follows one blog of five posts in `home`."""
     async with publisher() as feeds:
         address = feeds.serve_document("/feed", rss(dated(5)))
         own_part = {
@@ -64,15 +48,11 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             "outputs": {"world": {"channel": "home"}},
         }
         users = {name: {**own_part, "outputs": {}} for name in PEOPLE} | {"axe": own_part}
-        settings = {"polling": {"host_interval": 0}}
-        async with installation(tmp_path_factory.mktemp("set"), {"users": users, "settings": settings}) as own:
-            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
-            await enrolled(own, url, *PEOPLE)
-            await wait_until(lambda: '"feed polled"' in own.log)
-            yield Server(own, url)
+        async with reading_server(tmp_path_factory.mktemp("set"), users, *PEOPLE, polls=1) as made:
+            yield made
 
 
-async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Server) -> None:
+async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: ReadingServer) -> None:
     """The page shows what came of it, without being loaded again."""
     async with tab(browser) as here:
         page = await server.sign_in(here, "bringer", "/follow")
@@ -85,7 +65,7 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Se
         assert "http://f40.invalid/feed" in (await (await download.value).path()).read_text()
 
 
-async def test_without_scripts(browser: Browser, server: Server) -> None:
+async def test_without_scripts(browser: Browser, server: ReadingServer) -> None:
     """A list comes in by the field; an output feed passes a post on; a feed is muted; a source gets a token."""
     async with tab(browser, scripts=False) as here:
         page = await server.sign_in(here, "plain", "/settings")
@@ -122,7 +102,7 @@ async def test_without_scripts(browser: Browser, server: Server) -> None:
         assert "This is the only time" in await here.text()
 
 
-async def test_posts_are_passed_on(browser: Browser, server: Server) -> None:
+async def test_posts_are_passed_on(browser: Browser, server: ReadingServer) -> None:
     """In a feed of a whole channel, whose address is copied and then opened."""
     async with tab(browser) as here:
         await here.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -138,7 +118,7 @@ async def test_posts_are_passed_on(browser: Browser, server: Server) -> None:
         assert "Post 5" in await here.text()
 
 
-async def test_axe_finds_nothing(browser: Browser, server: Server) -> None:
+async def test_axe_finds_nothing(browser: Browser, server: ReadingServer) -> None:
     """On each page, in both schemes, at a desk and on a telephone."""
     context = await browser.new_context(bypass_csp=True)
     page = await server.sign_in(Tab(context, await context.new_page()), "axe", "/settings")

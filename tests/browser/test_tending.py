@@ -9,10 +9,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from tests.browser.tab import Tab, tab
-from tests.support.own_server import PASSWORD, enrolled
+from tests.browser.reading_server import ReadingServer, reading_server
+from tests.browser.tab import tab
 from tests.support.polling import dated, rss
-from tests.support.process import installation
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
@@ -23,30 +22,20 @@ CHANNELS = [{"uid": uid, "name": uid.title()} for uid in ("home", "news", "fun")
 
 
 @dataclass
-class Server:
-    """A running server at `url`, and a feed at `feed`, which nobody follows."""
+class Server(ReadingServer):
+    """There is a feed at `feed`, which nobody follows."""
 
-    url: str
     feed: str
-
-    async def sign_in(self, here: Tab, user: str, path: str) -> Page:
-        await here.page.goto(f"{self.url}/sign-in?next={path}")
-        await here.fill(who=user, password=PASSWORD)
-        await here.press("Sign in")
-        return here.page
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """The server as `microsub serve` starts it."""
+    """Everybody has three empty channels."""
     async with publisher() as feeds:
         feed = feeds.serve_document("/feed", rss(dated(3)))
         users = {name: {"channels": CHANNELS} for name in PEOPLE}
-        settings = {"polling": {"host_interval": 0}}
-        async with installation(tmp_path_factory.mktemp("tend"), {"users": users, "settings": settings}) as own:
-            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
-            await enrolled(own, url, *PEOPLE)
-            yield Server(url, feed)
+        async with reading_server(tmp_path_factory.mktemp("tend"), users, *PEOPLE) as made:
+            yield Server(made.own, made.url, feed)
 
 
 async def _names(page: Page) -> list[str]:

@@ -1,0 +1,50 @@
+"""A server whose users read in the browser, as `microsub serve` starts it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Page
+
+from tests.browser.tab import Tab
+from tests.support.own_server import PASSWORD, enrolled
+from tests.support.process import Installation, installation
+from tests.support.waiting import wait_until
+
+
+@dataclass
+class ReadingServer:
+    """A running server at `url`, by the name localhost."""
+
+    own: Installation
+    url: str
+
+    async def sign_in(self, here: Tab, user: str, path: str = "/") -> Page:
+        """That user's tab at `path`, come to by the page for signing in."""
+        await here.page.goto(f"{self.url}/sign-in?next={path}")
+        await here.fill(who=user, password=PASSWORD)
+        await here.press("Sign in")
+        assert here.page.url == self.url + path
+        return here.page
+
+
+@asynccontextmanager
+async def reading_server(
+    folder: Path,
+    users: Mapping[str, Any],
+    *enrolling: str,
+    polls: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    **env: str,
+) -> AsyncIterator[ReadingServer]:
+    """A server for these users. Those in `enrolling` have the password, and so many feeds have been polled."""
+    document = {"users": dict(users), "settings": {"polling": {"host_interval": 0}, **(settings or {})}}
+    async with installation(folder, document, **env) as own:
+        url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
+        await enrolled(own, url, *enrolling)
+        await wait_until(lambda: own.log.count('"feed polled"') >= polls)
+        yield ReadingServer(own, url)
