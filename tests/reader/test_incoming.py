@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from microsub.identity.limits import CONFIRMATION
 from microsub.webmention.mention import Mention
 from microsub.webmention.store import MentionStore, Written
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
@@ -39,6 +40,19 @@ async def test_a_source_is_made_and_posts(ann: ReadingVisitor) -> None:
     done = await ann.browser.submit(page, f"{SOURCES}/revoke", source="backups")
     assert "The source is revoked." in (await ann.get(done.location)).text
     assert await post(another) == 401
+
+
+async def test_an_old_sign_in_makes_no_token_of_a_source(ann: ReadingVisitor) -> None:
+    """It has no end and outlives the session, so somebody at an open browser must show who they are."""
+    await ann.browser.submit(await ann.get(SOURCES), SOURCES, name="Backups", channel="later")
+    ann.server.clock.advance(CONFIRMATION + 1)
+    page = await ann.get(SOURCES)
+    for refused in (
+        await ann.browser.submit(page, SOURCES, name="Others", channel="later"),
+        await ann.browser.submit(page, f"{SOURCES}/token", source="backups"),
+    ):
+        assert (refused.status, "Show first that it is you" in refused.text) == (403, True)
+    assert [one.id for one in await ann.server.services.sources.all_of("ann")] == ["backups"]
 
 
 async def test_what_can_be_no_source_is_said(ann: ReadingVisitor) -> None:

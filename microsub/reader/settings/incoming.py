@@ -27,7 +27,7 @@ def routes(site: PageSite) -> list[Route]:
     return [
         page(site, SOURCES, _sources),
         form(site, SOURCES, _create, _sources),
-        form(site, f"{SOURCES}/token", _renew),
+        form(site, f"{SOURCES}/token", _renew, _sources),
         form(site, f"{SOURCES}/revoke", _revoke),
         page(site, MENTIONS, _mentions),
         form(site, MENTIONS, _order, _mentions),
@@ -62,7 +62,9 @@ async def _sources(visit: PageVisit, problem: RequestError | None = None) -> Res
 
 
 async def _create(visit: PageVisit) -> Response:
+    """Make a source. Its token has no end and outlives the session, so whose browser it is is asked again."""
     user, services = await reader_of(visit), visit.site.services
+    await visit.require_confirmed()
     most, uid = (await services.identity.quotas.of(user)).sources or 0, visit.form.text("channel")
     if not NAME.match(uid):
         raise InvalidRequest("The form names no channel.")
@@ -73,6 +75,7 @@ async def _create(visit: PageVisit) -> Response:
 
 async def _renew(visit: PageVisit) -> Response:
     """Give a source another token; the former one ends."""
+    await visit.require_confirmed()
     return await _token(visit, await reader_of(visit), visit.form.text("source"))
 
 
