@@ -19,13 +19,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 
 PEOPLE = ("bringer", "passer", "plain", "axe")
 PAGES = (
-    "/settings",
-    "/settings/lists",
-    "/follow",
-    "/settings/outputs",
-    "/settings/outputs/world",
-    "/settings/rules",
-    "/channel/home",
+    *("/follow", "/channel/home", "/settings", "/settings/lists"),
+    *("/settings/outputs", "/settings/outputs/world", "/settings/rules", "/settings/sources", "/settings/webmentions"),
+    *("/channels", "/channels/home", "/channels/home/filter?try=1&exclude_words=post"),
 )
 LIST = "".join(f"<outline text='Feed {n}' xmlUrl='http://f{n}.invalid/feed'/>" for n in range(1, 41))
 OPML = (
