@@ -196,3 +196,20 @@ async def test_of_deleted_channels_the_last_ones_are_kept(ann: ReadingVisitor) -
         ann.server.clock.advance(1)
     removed = await ann.server.channels.removed_names("ann")
     assert list(removed.values()) == [f"Number {number}" for number in range(2, 22)]
+
+
+async def test_a_feed_says_how_it_is_and_is_asked_at_once(ann: ReadingVisitor) -> None:
+    """Quiet isn't broken; nobody asks again within a minute, nor for a feed that the channel doesn't follow."""
+    await ann.publish("a")
+    server, path = ann.server, "/channels/home/poll"
+    forty, hour = str(server.now - 40 * 86_400), {"gap": "86400", "interval": "3600"}
+    await server.feeds.update("1", {"last_change": forty, "last_poll": str(server.now - 90), **hour})
+    page = await ann.get("/channels/home")
+    assert "Last post 40 days ago, less than one post a month · asked every 60 min, next in 60 min" in page.text
+    asked = await ann.browser.submit(page, path, feed="1")
+    assert "as soon as its host" in (await ann.get(asked.location)).text
+    await server.feeds.update("1", {"last_poll": str(server.now), "failures": "2", "last_error": "http: 404"})
+    refused = await ann.browser.submit(page, path, feed="1")
+    assert (refused.status, "less than a minute ago" in refused.text) == (429, True)
+    assert "It couldn’t be read 2 times in a row: http: 404" in refused.text
+    assert (await ann.browser.submit(page, path, feed="77")).status == 404

@@ -13,13 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
-from microsub.feeds.push_health import push_health
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.http.pages import N_
 from microsub.kit.urls import mask_credentials
 from microsub.model.filters import Filter, FilterPart, Searched
 from microsub.model.reader import GLOBAL, NAME, SAVED, STANDING, Channel, Cursor, PageQuery, Subscription
 from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
+from microsub.polling.condition import FeedCondition
 from microsub.reader.reading import undo
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.reading.places import ITEM_ID
@@ -55,6 +55,7 @@ def routes(site: PageSite) -> list[Route]:
         page(site, f"{one}/filter", _filter),
         form(site, f"{one}/filter", _set_filter, _filter),
         form(site, f"{one}/move", _move),
+        form(site, f"{one}/poll", _poll, _channel),
         form(site, f"{one}/end", _unfollow),
         form(site, f"{one}/again", _follow_again),
     ]
@@ -134,38 +135,20 @@ async def _restore(visit: PageVisit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """A feed of a channel and how it is: Unix times, 0 for none.
-
-    `error` is what its last poll ran into, `push` how its posts come.
-    """
+    """A feed of a channel and how it is; `url` is empty where it has no publisher."""
 
     feed: str
     url: str
     name: str
-    last: float
-    next: float
-    error: str
-    failures: int
-    is_gone: bool
-    is_pushed: bool
+    condition: FeedCondition
 
     @classmethod
     def of(cls, followed: Followed, now: float) -> SourceView:
         """What there is to say of a follow."""
         record = followed.record
         url = mask_credentials(followed.subscription.url)
-        is_failing = bool(record.failures or record.gone)
-        return cls(
-            record.id,
-            "" if record.is_internal else url,
-            followed.subscription.name or record.title or url,
-            record.last_success or 0.0,
-            0.0 if record.gone else record.next_poll or 0.0,
-            (record.last_error or "") if is_failing else "",
-            record.failures,
-            record.gone,
-            push_health(record, now).pushed,
-        )
+        name = followed.subscription.name or record.title or url
+        return cls(record.id, "" if record.is_internal else url, name, FeedCondition.of(record, now))
 
 
 MOST_SOURCES = 100
@@ -220,6 +203,8 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
         styles=_STYLES,
         ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
         is_done="done" in visit.query,
+        is_asked="asked" in visit.query,
+        now=visit.now,
         channels=everywhere,
     )
 
@@ -249,6 +234,14 @@ async def _move(visit: PageVisit) -> Response:
     await services.following.move(user, target, followed.url, visit.now)
     services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
+
+
+async def _poll(visit: PageVisit) -> Response:
+    """Let a feed of the channel be asked as soon as its host's turn comes."""
+    user, uid = await _writer(visit)
+    await _followed(visit, user, uid)
+    await visit.site.services.admin.polls.ask(user, visit.form.text("feed"), visit.now)
+    return visit.go(f"{CHANNELS}/{uid}", asked="yes")
 
 
 async def _unfollow(visit: PageVisit) -> Response:
