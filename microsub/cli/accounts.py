@@ -52,10 +52,10 @@ user.add_command(user_import)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @on_stores()
 async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
-    """List all users with their URL and number of channels; admins are marked.
+    """List all users with their URL and number of channels.
 
-    The channels `notifications` and `saved`, which everybody has, aren't counted. Users who made their account
-    themselves, by signing in, are marked as registered, with the day.
+    Admins are marked. The channels `notifications` and `saved`, which everybody has, aren't counted. Users who made
+    their account themselves, by signing in, are marked as registered, with the day.
     """
 
     rows = [
