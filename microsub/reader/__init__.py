@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from microsub.identity.pages.visit import NavigationLink, PageSite
 from microsub.kit.http.pages import N_
-from microsub.reader import settings
+from microsub.reader import installed, settings
 from microsub.reader.admin import pages as admin
 from microsub.reader.answering import pages as answering
 from microsub.reader.channels import pages as channels
@@ -20,7 +20,7 @@ from microsub.reader.reading import actions, pages
 
 FOLDERS = tuple(
     Path(__file__).parent / name
-    for name in ("reading", "follow", "channels", "settings", "first", "answering", "admin")
+    for name in ("reading", "follow", "channels", "settings", "first", "answering", "admin", "installed")
 )
 """Templates, static files and texts, see `kit.http.pages`."""
 
@@ -36,5 +36,5 @@ NAVIGATION = (
 
 def reader_routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
     """Every route of the web interface, on which newcomers are offered `starters`."""
-    features = (pages, actions, follow, channels, settings, answering, admin)
+    features = (pages, actions, follow, channels, settings, answering, admin, installed)
     return [*first.routes(site, starters), *(route for feature in features for route in feature.routes(site))]

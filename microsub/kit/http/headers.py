@@ -39,6 +39,7 @@ def page_headers(*, form_to: Iterable[str] = (), images: Iterable[str] = ()) -> 
         "style-src": "'self'",
         "script-src": "'self'",
         "connect-src": "'self'",
+        "manifest-src": "'self'",
         "img-src": _sources("'self'", images),
         "form-action": _sources("'self'", form_to),
         "frame-ancestors": "'none'",

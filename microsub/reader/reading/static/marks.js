@@ -1,4 +1,6 @@
 // Marks and saves: sends the page's forms without leaving it, and shows what the server says became of them.
+import { keep, sendWaiting } from "./waiting.js";
+
 const feed = document.getElementById("feed");
 const bar = document.getElementById("done");
 let hiding = 0;
@@ -57,9 +59,29 @@ export async function send(form, fields, keepalive = false) {
     const alert = page.querySelector("[role=alert]");
     say(alert ? alert.textContent : reply.statusText);
   } catch (problem) {
+    const waits = keep(form, fields);
+    if (waits) {
+      say(waits);
+      return { unread: {} };
+    }
     say(problem.message);
   }
   return null;
+}
+
+/** Send a mark that waited; null where the network is still gone. What the server refuses isn't sent again. */
+async function post(form, fields) {
+  const body = new URLSearchParams(new FormData(form));
+  Object.entries(fields).forEach(([name, value]) => body.set(name, value));
+  try {
+    const reply = await fetch(form.action, { method: "POST", body, headers: { accept: "application/json" } });
+    if (reply.ok) {
+      showCounts((await reply.json()).unread);
+    }
+    return reply;
+  } catch {
+    return null;
+  }
 }
 
 /** Say in a few words what was done, with a button that undoes it where that can be. */
@@ -136,6 +158,12 @@ async function undo(form) {
 
 /** Let the page's forms be sent by this script. The focus stays where it is. */
 export function prepareForms() {
+  const form = document.getElementById("change");
+  if (form) {
+    const sending = () => sendWaiting(form, post);
+    addEventListener("online", sending);
+    sending();
+  }
   document.addEventListener("submit", (event) => {
     const { target, submitter } = event;
     if (target.id === "change" && submitter) {

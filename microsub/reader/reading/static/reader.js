@@ -32,3 +32,5 @@ prepareForms();
 prepareFeed(localise);
 watchNews();
 listen(atPosts);
+const worker = new URL("service-worker.js", document.querySelector("link[rel=manifest]").href);
+navigator.serviceWorker?.register(worker);

@@ -1,0 +1,60 @@
+"""What browsers ask for to install the web interface: a manifest, a service worker, and the page without a network.
+
+The service worker keeps that page and what it is made of, and nothing that anybody reads.
+"""
+
+from __future__ import annotations
+
+import orjson
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.identity.pages.visit import PageSite, PageVisit, page
+from microsub.kit.http.headers import page_headers
+from microsub.reader.follow.pages import FOLLOW
+
+OFFLINE = "/offline"
+MANIFEST, WORKER = "/app.webmanifest", "/service-worker.js"
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [page(site, OFFLINE, _offline), page(site, MANIFEST, _manifest), page(site, WORKER, _worker)]
+
+
+async def _offline(visit: PageVisit) -> Response:
+    visit.session = None  # it is kept, and others may use the browser next
+    return visit.page("offline.html")
+
+
+async def _manifest(visit: PageVisit) -> Response:
+    """The web app manifest. What is shared with the app is looked for as a feed."""
+    href = visit.site.pages.href
+    manifest = {
+        "id": href("/"),
+        "name": "Microsub server",
+        "short_name": "Microsub",
+        "start_url": href("/"),
+        "scope": href("/"),
+        "display": "standalone",
+        "background_color": "#fdfdfb",
+        "theme_color": "#0b57a4",
+        "icons": [{"src": visit.site.pages.static("icon.svg"), "sizes": "any", "type": "image/svg+xml"}],
+        "share_target": {
+            "action": href(FOLLOW),
+            "method": "GET",
+            "enctype": "application/x-www-form-urlencoded",
+            "params": {"url": "url", "text": "text"},
+        },
+    }
+    return Response(orjson.dumps(manifest), headers={**page_headers(), "content-type": "application/manifest+json"})
+
+
+async def _worker(visit: PageVisit) -> Response:
+    """The service worker, for all addresses; `SHELL` is what it keeps."""
+    pages = visit.site.pages
+    offline = pages.href(OFFLINE)
+    files = [offline, pages.static("pages.css"), pages.static("icon.svg")]
+    shell = {"name": f"shell {pages.marks['worker.js']}{pages.marks['pages.css']}", "page": offline, "files": files}
+    script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"].body
+    return Response(script, headers={**page_headers(), "content-type": "text/javascript; charset=utf-8"})

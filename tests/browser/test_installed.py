@@ -1,0 +1,83 @@
+"""The web interface as an installed app in Chromium: what is shared with it, and what is there without a network."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.browser.tab import Tab
+from tests.support.own_server import PASSWORD, enrolled
+from tests.support.polling import dated, rss
+from tests.support.process import installation
+from tests.support.waiting import wait_until
+from tests.support.web import publisher
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+
+@dataclass
+class Server:
+    """A running server at `url`, where ann follows a blog of three posts in `home`."""
+
+    url: str
+
+    async def sign_in(self, here: Tab, path: str) -> Page:
+        await here.page.goto(f"{self.url}/sign-in?next={path}")
+        await here.fill(who="ann", password=PASSWORD)
+        await here.press("Sign in")
+        return here.page
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """The server as `microsub serve` starts it."""
+    async with publisher() as feeds:
+        feed = feeds.serve_document("/feed", rss(dated(3)))
+        users = {"ann": {"channels": [{"uid": "home", "name": "Home", "feeds": [feed]}]}}
+        document = {"users": users, "settings": {"polling": {"host_interval": 0}}}
+        async with installation(tmp_path_factory.mktemp("installed"), document) as own:
+            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
+            await enrolled(own, url, "ann")
+            await wait_until(lambda: '"feed polled"' in own.log)
+            yield Server(url)
+
+
+async def test_browsers_offer_to_install_it(browser: Browser, server: Server) -> None:
+    """The manifest names what they need, and its addresses can be had."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(server.url)
+    found = await (await context.new_cdp_session(page)).send("Page.getAppManifest")
+    assert found["errors"] == []
+    manifest = await page.evaluate("fetch('/app.webmanifest').then((reply) => reply.json())")
+    assert manifest["display"] == "standalone"
+    assert manifest["share_target"]["action"] == "/follow"
+    for address in (manifest["start_url"], manifest["icons"][0]["src"]):
+        assert (await context.request.get(server.url + address)).ok
+    await context.close()
+
+
+async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browser, server: Server) -> None:
+    """What was marked is sent when the network is back, and what was read isn't kept."""
+    context = await browser.new_context()
+    page = await server.sign_in(Tab(context, await context.new_page()), "/channel/home?show=all")
+    await page.evaluate("navigator.serviceWorker.ready.then(() => 0)")
+    await context.set_offline(True)
+    post = page.locator(".post").first
+    name = await post.get_attribute("id")
+    await post.locator("[data-act=read]").click()
+    await page.get_by_text("This is sent when the server is back.").wait_for()
+    assert await post.locator("[data-act=read]").get_attribute("aria-pressed") == "true"
+    second = await context.new_page()
+    await second.goto(f"{server.url}/channel/home?show=all")
+    assert await second.locator("h1").inner_text() == "You are offline"
+    assert "ann" not in await second.content()
+    await context.set_offline(False)
+    await page.wait_for_function("() => !JSON.parse(localStorage.getItem('marks of ann')).length")
+    await page.reload()
+    assert await page.locator(f"#{name} [data-act=read]").get_attribute("aria-pressed") == "true"
+    await context.close()
