@@ -161,6 +161,19 @@ async def test_the_same_answer_is_published_once(ann_answering: AnsweringVisitor
     assert len(here.site.taken) == 1
 
 
+async def test_a_place_that_is_no_address_is_none(ann_answering: AnsweringVisitor) -> None:
+    """The answer is published all the same; whatever the site says of where, no page breaks."""
+    here = ann_answering
+    await here.allow()
+    for place in ("http://[", "javascript:alert(1)", "https://ann.example/" + "x" * 5000):
+        here.site.replies = [Reply(b"", 201, [("Location", place)])]
+        sent = await here.send("reply", place)
+        assert sent.status == 303, sent.text
+        page = await here.get(sent.location)
+        assert (page.status, "It is published" in page.text) == (200, True)
+        assert not [link for link in page.tree.css("main a") if link.attributes.get("href") == place]
+
+
 async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> None:
     """The form isn't there, on a lent page nor on one without an endpoint; a made-up one does nothing."""
     await ann.publish("a")

@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
-from urllib.parse import urljoin
 
 import orjson
 import structlog
@@ -25,6 +24,7 @@ from microsub.identity.sign_in import PostingAccess, provider_name
 from microsub.kit.digests import sha256_hex
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.texts import N_, Sentence
+from microsub.kit.urls import safe_url
 from microsub.reader.reading.posts import web
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -161,7 +161,7 @@ class Answers:
             raise AnswerFailed(Sentence(text, site=site, detail=reply.detail))
         if reply.status in _DONE:
             log.info("an answer was published", user=user, site=site)
-            return web(urljoin(access.micropub, reply.headers.get("location", "")))
+            return web(safe_url(reply.headers.get("location"), access.micropub))
         if reply.status == 401:
             await self.end(user, secret, now)
             raise AnswerFailed(Sentence("{site} takes nothing from this server any more. Allow it again.", site=site))
