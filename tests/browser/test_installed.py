@@ -81,3 +81,19 @@ async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browse
     await page.reload()
     assert await page.locator(f"#{name} [data-act=read]").get_attribute("aria-pressed") == "true"
     await context.close()
+
+
+async def test_of_what_the_browser_keeps_only_our_own_is_deleted(browser: Browser, server: Server) -> None:
+    """Other programs at the same origin, under another path, have caches too."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(f"{server.url}/sign-in")
+    for name in ("of another program", "shell of /other/ 1", "shell of / earlier"):
+        await page.evaluate("(name) => caches.open(name).then(() => 0)", name)
+    await server.sign_in(Tab(context, page), "/channel/home?show=all")
+    await page.wait_for_function("() => navigator.serviceWorker.controller !== null")
+    kept = await page.evaluate("caches.keys()")
+    assert {"of another program", "shell of /other/ 1"} < set(kept)
+    assert len(kept) == 3
+    assert "shell of / earlier" not in kept
+    await context.close()

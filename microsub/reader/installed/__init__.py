@@ -55,6 +55,8 @@ async def _worker(visit: PageVisit) -> Response:
     pages = visit.site.pages
     offline = pages.href(OFFLINE)
     files = [offline, pages.static("pages.css"), pages.static("icon.svg")]
-    shell = {"name": f"shell {pages.marks['worker.js']}{pages.marks['pages.css']}", "page": offline, "files": files}
+    own = f"shell of {pages.href('/')} "
+    name = f"{own}{pages.marks['worker.js']}{pages.marks['pages.css']}"
+    shell = {"own": own, "name": name, "page": offline, "files": files}
     script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"].body
     return Response(script, headers={**page_headers(), "content-type": "text/javascript; charset=utf-8"})

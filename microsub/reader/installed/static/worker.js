@@ -4,9 +4,10 @@ addEventListener("install", (event) => {
   event.waitUntil(kept.then(() => skipWaiting()));
 });
 
+/** Delete what earlier versions kept; other programs at this origin have caches too. */
 async function tidyUp() {
-  const names = await caches.keys();
-  await Promise.all(names.filter((name) => name !== SHELL.name).map((name) => caches.delete(name)));
+  const earlier = (await caches.keys()).filter((name) => name.startsWith(SHELL.own) && name !== SHELL.name);
+  await Promise.all(earlier.map((name) => caches.delete(name)));
   await clients.claim();
 }
 addEventListener("activate", (event) => event.waitUntil(tidyUp()));
