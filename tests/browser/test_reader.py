@@ -21,7 +21,7 @@ from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-READERS = ("keys", "buttons", "scroller", "plain", "looks", "waits", "hostile")
+READERS = ("alone", "buttons", "scroller", "plain", "looks", "waits", "hostile")
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 AT_ONCE = 6
 """Techniques in one post."""
