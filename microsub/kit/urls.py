@@ -92,9 +92,9 @@ _PUBLIC = re.compile(
 """Names of parameters that choose what anybody may see; the values of all others may be somebody's key."""
 _PLACE = re.compile(r"[^/?#]*/[\t\n\r]*/[^/?#]*")
 _BEGIN = re.compile(r"(?i)https?://[^/?#\\\s]{1,253}(?=[/?#])")
-_PARTS = re.compile(r"(https?://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
+_PARTS = re.compile(r"((?:https?|feed)://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&;])([^=&;]*)(?:=([^&;]*))?")
-_ADDRESS = re.compile(r"(?i)https?://[^\s\"<>\\]+")
+_ADDRESS = re.compile(r"(?i)(?:https?|feed)://[^\s\"<>\\]+")
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORDS = re.compile(r"[^0-9A-Za-z]+")
 _DIGIT_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
@@ -398,7 +398,7 @@ def redacted(url: str) -> str:
 
 
 def redacted_text(text: str) -> str:
-    """`text` with every http address in it `redacted`."""
+    """`text` with every address of the web or of a feed (`feed:`) in it `redacted`."""
     return _ADDRESS.sub(_redacted_address, text) if "://" in text else text
 
 

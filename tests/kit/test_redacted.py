@@ -70,3 +70,8 @@ def test_an_address_does_not_end_at_an_apostrophe() -> None:
     """Which may stand in one; what stands behind the address in a sentence stays readable."""
     assert redacted_text("at https://a.example/o'hara/f?k=se'same.") == "at https://a.example/o'hara/f?k=***."
     assert redacted_text("'https://a.example/f?k=sesame': refused") == "'https://a.example/f?k=***': refused"
+
+
+def test_addresses_of_feeds_are_addresses() -> None:
+    """As browsers of old handed them to readers."""
+    assert redacted_text("feed://u:pw@a.example/f?secret=sesame") == "feed://***@a.example/f?secret=***"
