@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.refresh.lines import answer
 from microsub import wiring
-from microsub.cli.serving.running import give_way
+from microsub.cli.serving.process import give_way
 from microsub.logs import set_up_logs
 from microsub.settings import Settings
 

@@ -22,7 +22,7 @@ from benchmarks.followers import HOME, Followers, Turn
 from benchmarks.latency import VERDICTS, Compared, asking, comparison, pages, waiting_table
 from benchmarks.report import aligned
 from benchmarks.world import rewritten, web
-from microsub.cli.serving.running import NICENESS
+from microsub.cli.serving.process import NICENESS
 from microsub.settings import Settings
 from microsub.wiring.stores import open_stores
 

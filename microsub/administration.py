@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from microsub.micropub.sources import Sources
     from microsub.outputs import OutputFeeds
     from microsub.timelines.channels import Channels
-    from microsub.timelines.following import Following
+    from microsub.timelines.follow import Following
     from microsub.timelines.rules import Rules
 
 _AT_ONCE = 8

@@ -38,7 +38,7 @@ from microsub.push.store import Agreements
 from microsub.redis.protocol import Redis
 from microsub.search import PostSearch
 from microsub.timelines.channels import Channels
-from microsub.timelines.following import Following
+from microsub.timelines.follow import Following
 from microsub.timelines.rules import Rules
 from microsub.timelines.sync.live_events import Listeners
 from microsub.timelines.views import ReaderViews

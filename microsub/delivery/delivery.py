@@ -26,7 +26,7 @@ from microsub.model.reader import Reason
 from microsub.model.settings import USUAL, ChannelSettings, SettingsOf
 from microsub.posts.values import ItemsStored
 from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
-from microsub.timelines.catching_up import MOST_ITEMS, oldest
+from microsub.timelines.backlog import MOST_ITEMS, TimelineBacklog, oldest
 from microsub.timelines.remove import Leaving, Left, left_of, restore_lost, take_out
 from microsub.timelines.rules import settle_in
 from microsub.timelines.sync.arrivals import repair_all_arrivals
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.redis.streams import Message, Stream
-    from microsub.timelines.add import Adder, Behind
+    from microsub.timelines.add import Adder
     from microsub.timelines.channels import Channels
 
 log = structlog.get_logger(__name__)
@@ -101,7 +101,7 @@ class Patient:
     """What it takes to leave some timelines for later: when users were last seen, and where to note what waits."""
 
     activity: Activity
-    behind: Behind
+    backlog: TimelineBacklog
     settings: Callable[[], DeliverySettings] = DeliverySettings
 
 
@@ -180,13 +180,13 @@ class Delivery:
         # What is left for later is noted first: after a crash in between it is noted once more, never forgotten.
         if chosen.later and self._patient is not None:
             since = min((item.score for item in items), key=float)
-            behind = self._patient.behind
+            backlog = self._patient.backlog
 
             async def note(batch: Sequence[Place]) -> int:
                 uids: dict[str, list[str]] = {}
                 for user, uid in batch:
                     uids.setdefault(user, []).append(uid)
-                return await behind.note(feed_id, since, uids)
+                return await backlog.note(feed_id, since, uids)
 
             await _in_batches(chosen.later, note)
         return await self._add(feed_id, items, chosen.now, now)

@@ -26,7 +26,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, reading
 from microsub.redis.scripts import load
 from microsub.timelines.channels import MOST_OF_NAME, Channels, slug
-from microsub.timelines.following import Following
+from microsub.timelines.follow import Following
 
 KIND = "source"
 """Internal feeds of sources."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
-    from microsub.timelines.following import Following
+    from microsub.timelines.follow import Following
 
 _KIND = "notices"
 

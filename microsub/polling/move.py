@@ -18,7 +18,7 @@ from microsub.discovery.feedlinks import looks_like_feed
 from microsub.errors import NotFound
 from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, with_credentials_of
 from microsub.posts.duplicates import MERGED
-from microsub.timelines.following import unsubscribe
+from microsub.timelines.follow import unsubscribe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

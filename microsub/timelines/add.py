@@ -1,4 +1,4 @@
-"""Items come into timelines: adding, the filters of channels, and deferred deliveries.
+"""Items come into timelines: adding, and the filters of channels.
 
 An item enters a timeline once, in one script call per timeline (lua/timeline_add.lua) that asks everything that keeps
 it out. What a channel filters out leaves no trace in its timeline, so that an edit, which may read otherwise, can bring
@@ -8,7 +8,7 @@ the item in; what stands in a timeline isn't filtered any more. All times are Un
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -21,7 +21,6 @@ from microsub.model.reader import TimelineItem
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
-from microsub.redis.replies import raw_fields, reading
 from microsub.redis.scripts import batches, load
 from microsub.timelines.remove import take_back
 from microsub.timelines.timelinekeys import shown_keys, split, urls
@@ -30,8 +29,6 @@ log = LibraryLogger(__name__)
 
 _MOST_FILTERING = 10_000
 """Channels of which a process remembers the filters."""
-
-_BEHIND, _CAUGHT_UP = load("timeline_behind"), load("compare_and_set")
 
 _ADD = load("timeline_add")
 
@@ -318,61 +315,3 @@ def together(parts: Sequence[Added]) -> Added:
     states = ("added", "read", "hidden", "suppressed", "evicted")
     ids = {state: tuple(item for one in parts for item in getattr(one, state)) for state in states}
     return Added(**ids, subscribed=all(one.subscribed for one in parts))
-
-
-# --- deferred: timelines that posts were not added to, because their readers are away or many others come first ------
-#
-# What waits is noted under the user's slot, where every page and list of channels sees it in its own round trip; it is
-# added from the post store when the user reads (`timelines.catching_up`).
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Posts of a feed that wait for a timeline of the channel `uid`.
-
-    They are those from the score `since` (Unix seconds) on. `value` is the note as it was read.
-    """
-
-    uid: str
-    feed: str
-    since: float
-    value: bytes
-
-
-class Behind:
-    """What waits for timelines, for all users."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def note(self, feed_id: str, since: str, uids: Mapping[str, Sequence[str]]) -> int:
-        """Note that posts of the feed wait for these channels (user → uids); for how many.
-
-        `since` is the earliest score. Channels that don't exist are left out. One round trip.
-        """
-        calls: list[ScriptCall] = [
-            (_BEHIND, [keys.channels(user), keys.behind(user)], [feed_id, since, *listed])
-            for user, listed in uids.items()
-        ]
-        return sum(await self._redis.scripts(calls))
-
-    async def of(self, user: str) -> list[Waiting]:
-        """Everything that waits for the user's timelines, in a fixed order."""
-        key = keys.behind(user)
-        found = raw_fields(await self._redis.command("HGETALL", key))
-        notes = (_waiting(key, field, value) for field, value in found.items())
-        return sorted(notes, key=lambda one: (one.uid, one.feed))
-
-    async def caught_up(self, user: str, done: Sequence[Waiting]) -> int:
-        """Take back the notes of what was added; of how many.
-
-        One that has grown since stays for the next time.
-        """
-        args: list[Arg] = [part for one in done for part in (f"{one.uid} {one.feed}", one.value, "")]
-        return int(await self._redis.script(_CAUGHT_UP, [keys.behind(user)], args)) if args else 0
-
-
-def _waiting(key: str, field: str, value: bytes) -> Waiting:
-    uid, _, feed = field.partition(" ")
-    with reading(f"{key} {field}"):
-        return Waiting(uid, feed, float(value.split()[0]), value)

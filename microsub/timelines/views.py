@@ -28,7 +28,7 @@ from microsub.model.settings import UnreadStyle
 from microsub.posts.items import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
-from microsub.timelines.catching_up import CatchingUp
+from microsub.timelines.backlog import CatchUp
 from microsub.timelines.channels import ChannelNames, Channels
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.pages import ItemCache, read_page, walk_rows
@@ -83,7 +83,7 @@ class ReaderViews:
         cache: ItemCache,
         *,
         style: StyleOf = counted,
-        catching_up: CatchingUp | None = None,
+        catch_up: CatchUp | None = None,
         seen: ActivityNotes[str] | None = None,
     ) -> None:
         self._redis = redis
@@ -93,14 +93,14 @@ class ReaderViews:
         self._cache = cache
         self.style = style
         """The style of unread counts of a user's channels that have none of their own."""
-        self._catching_up = catching_up
+        self._catch_up = catch_up
         self._seen = seen
         self._splicer = Splicer()
         self._feed_of: dict[str, str] = {}
 
     async def aclose(self) -> None:
         """Break off what goes on behind replies; nothing is lost by it."""
-        for part in (self._catching_up, self._seen):
+        for part in (self._catch_up, self._seen):
             if part is not None:
                 await part.aclose()
 
@@ -197,9 +197,9 @@ class ReaderViews:
 
     async def fill(self, user: str, uid: str, now: float) -> bool:
         """Add what waits for the user's timelines, who needn't be here; whether that could be."""
-        if self._catching_up is None:
+        if self._catch_up is None:
             return False
-        await self._catching_up.catch_up(user, uid, now)
+        await self._catch_up.fill(user, uid, now)
         return True
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:

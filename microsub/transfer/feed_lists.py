@@ -29,7 +29,7 @@ from microsub.model.reader import NAME, RESERVED, SAVED, STANDING
 from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
 from microsub.timelines.channels.follows import in_turns
-from microsub.timelines.following import TIMES_A_DAY
+from microsub.timelines.follow import TIMES_A_DAY
 from microsub.transfer.outlines import FeedList, ListProblem, OutlineFeed, OutlineFolder, write_list
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from microsub.model.reader import Channel, Subscription
     from microsub.parsing.pool import ParsePool
     from microsub.timelines.channels import Channels
-    from microsub.timelines.following import Following
+    from microsub.timelines.follow import Following
 
 LOOSE = "Home"
 """The channel for feeds that lie in no folder."""

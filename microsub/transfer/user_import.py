@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from microsub.posts.items import Items
     from microsub.redis.protocol import Redis
     from microsub.timelines.channels import Channels
-    from microsub.timelines.following import Following
+    from microsub.timelines.follow import Following
     from microsub.timelines.rules import Rules
 
 _TOGETHER = 200

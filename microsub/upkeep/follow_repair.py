@@ -25,7 +25,7 @@ from microsub.model.reader import Subscription
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
 from microsub.timelines.channels import Channels
-from microsub.timelines.following import UNDER_WAY, Following, unsubscribe
+from microsub.timelines.follow import UNDER_WAY, Following, unsubscribe
 
 _AT_ONCE = 50
 

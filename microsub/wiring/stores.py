@@ -34,9 +34,9 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.redis.presence import Presence
     from microsub.redis.protocol import Redis
     from microsub.timelines.add import Adder
-    from microsub.timelines.catching_up import CatchingUp
+    from microsub.timelines.backlog import CatchUp
     from microsub.timelines.channels import Channels
-    from microsub.timelines.following import Following
+    from microsub.timelines.follow import Following
     from microsub.timelines.rules import Rules
     from microsub.transfer import FeedLists, UserExport
 
@@ -161,7 +161,7 @@ def callback_base(settings: Settings) -> str | None:
 
 def following(stores: Stores) -> Following:
     """The use case that connects channels with feeds."""
-    from microsub.timelines.following import Following
+    from microsub.timelines.follow import Following
 
     return Following(
         stores.redis, stores.channels, stores.feeds, stores.items, stores.adder, stores.schedule, stores.in_force.of
@@ -263,9 +263,11 @@ def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
     """What brings posts into timelines; `delivered` hears of it."""
     from microsub.delivery.delivery import Delivery, Patient
     from microsub.identity.store.accounts import Activity
-    from microsub.timelines.add import Behind
+    from microsub.timelines.backlog import TimelineBacklog
 
-    patient = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)
+    patient = Patient(
+        Activity(stores.redis), TimelineBacklog(stores.redis), lambda: stores.in_force.instance_now().delivery
+    )
     return Delivery(
         stores.redis,
         stores.feeds,
@@ -277,10 +279,9 @@ def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
     )
 
 
-def catching_up(stores: Stores) -> CatchingUp:
+def catch_up(stores: Stores) -> CatchUp:
     """What fills timelines for users who were away."""
-    from microsub.timelines.add import Behind
-    from microsub.timelines.catching_up import CatchingUp
+    from microsub.timelines.backlog import CatchUp, TimelineBacklog
 
     settings = stores.in_force.instance_now
-    return CatchingUp(Behind(stores.redis), stores.items, stores.adder, stores.in_force.of, settings)
+    return CatchUp(TimelineBacklog(stores.redis), stores.items, stores.adder, stores.in_force.of, settings)

@@ -65,7 +65,7 @@ from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.stores import (
     Stores,
     callback_base,
-    catching_up,
+    catch_up,
     feed_lists,
     following,
     hub_topics,
@@ -170,7 +170,7 @@ def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
         stores.items,
         cache,
         style=style,
-        catching_up=catching_up(stores),
+        catch_up=catch_up(stores),
         seen=seen,
     )
 

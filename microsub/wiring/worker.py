@@ -20,7 +20,7 @@ from microsub.settings import Settings
 from microsub.wiring.stores import (
     Stores,
     callback_base,
-    catching_up,
+    catch_up,
     delivery,
     following,
     hub_topics,
@@ -274,10 +274,10 @@ async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator
     from microsub.wiring.fetching import open_fetcher
 
     async def fill(user: str, uid: str, now: float) -> None:
-        await filling.catch_up(user, uid, now)
+        await filling.fill(user, uid, now)
 
     async with contextlib.AsyncExitStack() as stack:
-        filling = catching_up(stores)
+        filling = catch_up(stores)
         stack.push_async_callback(filling.aclose)
         finding = stack.enter_context(_finding(settings, stores)) if settings.base_url else None
         contents = output_contents(stores, search=finding, fill=fill, base_url=settings.base_url)

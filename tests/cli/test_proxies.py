@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from microsub.cli.serving import running
+from microsub.cli.serving import process
 from microsub.kit.http import headers
 from microsub.settings import Network
 
@@ -33,7 +33,7 @@ async def seen(proxies: Sequence[Network], *headers: tuple[str, str]) -> str:
         port = listener.getsockname()[1]
         app = Starlette(routes=[Route("/", _told)])
         async with (
-            running._serving(app, listener, stop, proxies),
+            process._serving(app, listener, stop, proxies),
             httpx.AsyncClient(trust_env=False, timeout=60) as client,
         ):
             return (await client.get(f"http://127.0.0.1:{port}/", headers=list(headers))).text

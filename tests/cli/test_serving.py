@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from microsub import wiring
 from microsub.cli import main, serving
-from microsub.cli.serving import running
+from microsub.cli.serving import process
 from microsub.errors import NotFound, Unauthorized
 from microsub.library.post_store import open_post_store
 from microsub.redis.embedded.server import start_embedded
@@ -247,7 +247,7 @@ async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users
         for user in users:
             await stores.accounts.add_user(user, "", time.time())
         await wiring.backend.configuration(settings, stores).look()
-        await running._greet(settings, stores, web=True, show_token=True)
+        await process._greet(settings, stores, web=True, show_token=True)
     return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 
 
@@ -338,9 +338,9 @@ async def test_a_worker_that_cant_be_started_is_tried_again(tmp_path: Path, monk
         tries.append(len(tries))
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(running, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(process, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
-    worker = running.WorkerBeside(Settings(), tmp_path)
+    worker = process.WorkerBeside(Settings(), tmp_path)
     task = asyncio.create_task(worker.run())
     async with asyncio.timeout(60):
         while len(tries) < 3 and not task.done():

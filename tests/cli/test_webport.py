@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from microsub.cli.serving import running, webport
+from microsub.cli.serving import process, webport
 from microsub.settings import Network
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -77,8 +77,8 @@ async def serving(most: int = 0, proxies: tuple[Network, ...] = ()) -> AsyncIter
             return made
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(running, "bounded", watched)
-            async with running._serving(port, listener, asyncio.Event(), proxies, most):
+            patch.setattr(process, "bounded", watched)
+            async with process._serving(port, listener, asyncio.Event(), proxies, most):
                 yield port
 
 

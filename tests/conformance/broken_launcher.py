@@ -110,9 +110,9 @@ def main() -> None:
     VARIANTS[sys.argv.pop(1)][0]()
     from microsub.cli import main as command
     from microsub.cli import serving
-    from microsub.cli.serving import running
+    from microsub.cli.serving import process
 
-    serving.start = lambda settings, parts: running.start(settings, replace(parts, worker="inside"))
+    serving.start = lambda settings, parts: process.start(settings, replace(parts, worker="inside"))
     command()
 
 

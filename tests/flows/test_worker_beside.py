@@ -23,7 +23,7 @@ def worker_of(server: int) -> int | None:
             command = (folder / "cmdline").read_bytes()
         except OSError:  # it has ended meanwhile
             continue
-        if parent == server and b"microsub.cli.serving.running" in command:
+        if parent == server and b"microsub.cli.serving.process" in command:
             return int(folder.name)
     return None
 

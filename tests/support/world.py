@@ -81,7 +81,7 @@ from microsub.redis.tracking import Tracker
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
 from microsub.timelines.channels import Channels
-from microsub.timelines.following import Following
+from microsub.timelines.follow import Following
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.sync.live_events import Listeners
 from microsub.timelines.views import ReaderViews

@@ -6,7 +6,7 @@ import pytest
 
 from microsub.identity.store.accounts import Activity
 from microsub.redis import keys
-from microsub.timelines.add import Behind
+from microsub.timelines.backlog import TimelineBacklog
 from tests.support.one_reader import ANN, NOW, OneReader
 
 pytestmark = pytest.mark.fake_too
@@ -19,7 +19,7 @@ async def test_the_latest_visit_counts(world: OneReader) -> None:
     await activity.note(ANN, NOW)
     await activity.note(ANN, NOW - 100)
     assert await activity.last_seen([ANN, "eve", ANN]) == {ANN: round(NOW)}
-    await Behind(world.redis).note("1", "5", {ANN: ["home"]})
+    await TimelineBacklog(world.redis).note("1", "5", {ANN: ["home"]})
     await world.accounts.disable_user(ANN, NOW)
     leaving = await world.accounts.user(ANN)
     assert leaving is not None

@@ -28,8 +28,7 @@ from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.timelines import save, unsave
-from microsub.timelines.add import Behind
-from microsub.timelines.catching_up import CatchingUp
+from microsub.timelines.backlog import CatchUp, TimelineBacklog
 from microsub.timelines.rules import Rules
 from tests.conftest import fake_redis
 from tests.support import THOROUGH, examples
@@ -91,7 +90,7 @@ class Machine(RuleBasedStateMachine):
         self.world.items.feeds = feed_of
         self.model = Model(dict(items), feed_of, {uid: ModelChannel() for uid in ALL})
         self.settled: dict[str, set[str]] = {uid: set() for uid in ALL}
-        self.behind = Behind(self.redis)
+        self.backlog = TimelineBacklog(self.redis)
         self.places: dict[str, float] = {}
         self.last_place = 0.0
         self.seen: dict[str, dict[str, bool]] = {uid: {} for uid in ALL}
@@ -186,7 +185,7 @@ class Machine(RuleBasedStateMachine):
         mine = [one for one in chosen if self.model.feed_of[one] == feed]
         if mine:
             since = min((self.model.items[one].score for one in mine), key=float)
-            self.run(self.behind.note(feed, since, {ANN: [uid]}))
+            self.run(self.backlog.note(feed, since, {ANN: [uid]}))
             self.model.leave_for_later(uid, feed, mine)
 
     @rule(limit=limits, fresh=st.integers(0, 3))
@@ -195,9 +194,9 @@ class Machine(RuleBasedStateMachine):
         now = self.tick()
         limited = AsyncMock(return_value=replace(USUAL, max_items=limit, first_fetch_unread=fresh))
         ageless = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
-        filling = CatchingUp(self.behind, self.world.items, self.world.timelines, limited, lambda: ageless)  # type: ignore[arg-type]
-        assert self.run(filling.catch_up(ANN, "global", now))
-        assert self.run(self.behind.of(ANN)) == []
+        filling = CatchUp(self.backlog, self.world.items, self.world.timelines, limited, lambda: ageless)  # type: ignore[arg-type]
+        assert self.run(filling.fill(ANN, "global", now))
+        assert self.run(self.backlog.of(ANN)) == []
         self.model.catch_up(now, limit, fresh)
 
     @rule(uid=anywhere, chosen=some_ids)

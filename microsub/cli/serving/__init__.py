@@ -26,14 +26,14 @@ from microsub.redis.embedded.datafolder import prepared
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.cli.serving.running import Parts
+    from microsub.cli.serving.process import Parts
 
 
 def start(settings: Settings, parts: Parts) -> None:
-    """See `cli.serving.running`, which loads all of the server."""
-    from microsub.cli.serving import running
+    """See `cli.serving.process`, which loads all of the server."""
+    from microsub.cli.serving import process
 
-    running.start(settings, parts)
+    process.start(settings, parts)
 
 
 @click.command(cls=Command)
@@ -51,7 +51,7 @@ def serve(settings: Settings, show_token: bool) -> None:
 
     Example: microsub serve --port 8081 --backend my.json
     """
-    from microsub.cli.serving.running import Parts
+    from microsub.cli.serving.process import Parts
 
     with _listen(settings.host, settings.port) as listener:
         start(settings, Parts(listener, worker="beside", show_token=show_token))
@@ -64,7 +64,7 @@ def web(settings: Settings) -> None:
 
     Example: microsub web --port 8080, and in another terminal: microsub work
     """
-    from microsub.cli.serving.running import Parts
+    from microsub.cli.serving.process import Parts
 
     with _listen(settings.host, settings.port) as listener:
         start(settings, Parts(listener))
@@ -77,7 +77,7 @@ def work(settings: Settings) -> None:
 
     Any number of workers share the work.
     """
-    from microsub.cli.serving.running import Parts
+    from microsub.cli.serving.process import Parts
 
     start(settings, Parts(worker="inside"))
 
@@ -99,7 +99,7 @@ def demo(settings: Settings, publisher_port: int) -> None:
     MICROSUB_REDIS_URL and MICROSUB_BACKEND are ignored. It logs warnings and errors only, unless --log-level or
     MICROSUB_LOG_LEVEL asks for more.
     """
-    from microsub.cli.serving.running import Parts
+    from microsub.cli.serving.process import Parts
     from microsub.demo.publisher import claimed, write_backend
 
     folder = settings.data_dir / "demo"

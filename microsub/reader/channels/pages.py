@@ -24,7 +24,7 @@ from microsub.reader.reading import undo
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.reading.posts import post_title
-from microsub.timelines.following import Followed
+from microsub.timelines.follow import Followed
 from microsub.timelines.pages import mark
 from microsub.timelines.views import feed_name
 

@@ -18,7 +18,7 @@ from microsub.kit.urls import canonical_feed_url, mask_credentials
 from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, Reply, Table, instant
 from microsub.timelines.channels.follows import in_turns
-from microsub.timelines.following import Followed
+from microsub.timelines.follow import Followed
 
 
 async def followed(call: Call) -> Reply:

@@ -1,15 +1,16 @@
 """Timelines that were left alone while their readers were away are filled when they read.
 
-Delivery notes for which timelines posts wait (`timelines.add.Behind`), and the page or list of channels that finds
-such a note waits for this. What is added comes from the post store, within its bounds: the newest `MOST_ITEMS`
-posts of a feed, none older than the instance's `warm_up_days`. Doing it twice, or in two processes at once, changes
-nothing more; a crash leaves the note.
+Delivery notes for which timelines posts wait, because their readers are away or many others come first
+(`TimelineBacklog`). The page or list of channels that finds such a note waits until they are filled (`CatchUp`). What
+is added comes from the post store, within its bounds: the newest `MOST_ITEMS` posts of a feed, none older than the
+instance's `warm_up_days`. Doing it twice, or in two processes at once, changes nothing more; a crash leaves the note.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -19,10 +20,14 @@ from microsub.errors import StoreError
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import GLOBAL
 from microsub.model.settings import SettingsOf
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis, ScriptCall
+from microsub.redis.replies import raw_fields, reading
+from microsub.redis.scripts import load
 
 if TYPE_CHECKING:
     from microsub.posts.items import Items
-    from microsub.timelines.add import Adder, Behind, Waiting
+    from microsub.timelines.add import Adder
 
 log = structlog.get_logger(__name__)
 
@@ -34,13 +39,70 @@ MOST_ITEMS = 300
 PATIENCE = 2.0
 """Seconds that a request waits for its timelines; what takes longer goes on behind it."""
 
+_NOTE, _CAUGHT_UP = load("timeline_behind"), load("compare_and_set")
 
-class CatchingUp:
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Posts of a feed that wait for a timeline of the channel `uid`.
+
+    They are those from the score `since` (Unix seconds) on. `value` is the note as it was read.
+    """
+
+    uid: str
+    feed: str
+    since: float
+    value: bytes
+
+
+class TimelineBacklog:
+    """What waits for timelines, for all users.
+
+    It is noted under the user's slot, where every page and list of channels sees it in its own round trip.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def note(self, feed_id: str, since: str, uids: Mapping[str, Sequence[str]]) -> int:
+        """Note that posts of the feed wait for these channels (user → uids); for how many.
+
+        `since` is the earliest score. Channels that don't exist are left out. One round trip.
+        """
+        calls: list[ScriptCall] = [
+            (_NOTE, [keys.channels(user), keys.behind(user)], [feed_id, since, *listed])
+            for user, listed in uids.items()
+        ]
+        return sum(await self._redis.scripts(calls))
+
+    async def of(self, user: str) -> list[Waiting]:
+        """Everything that waits for the user's timelines, in a fixed order."""
+        key = keys.behind(user)
+        found = raw_fields(await self._redis.command("HGETALL", key))
+        notes = (_waiting(key, field, value) for field, value in found.items())
+        return sorted(notes, key=lambda one: (one.uid, one.feed))
+
+    async def caught_up(self, user: str, done: Sequence[Waiting]) -> int:
+        """Take back the notes of what was added; of how many.
+
+        One that has grown since stays for the next time.
+        """
+        args: list[Arg] = [part for one in done for part in (f"{one.uid} {one.feed}", one.value, "")]
+        return int(await self._redis.script(_CAUGHT_UP, [keys.behind(user)], args)) if args else 0
+
+
+def _waiting(key: str, field: str, value: bytes) -> Waiting:
+    uid, _, feed = field.partition(" ")
+    with reading(f"{key} {field}"):
+        return Waiting(uid, feed, float(value.split()[0]), value)
+
+
+class CatchUp:
     """Brings in what waits. Belongs to one event loop. `patience` is in seconds."""
 
     def __init__(
         self,
-        behind: Behind,
+        backlog: TimelineBacklog,
         items: Items,
         adder: Adder,
         channel_settings: SettingsOf,
@@ -48,7 +110,7 @@ class CatchingUp:
         *,
         patience: float = PATIENCE,
     ) -> None:
-        self._behind = behind
+        self._backlog = backlog
         self._items = items
         self._adder = adder
         self._channel_settings = channel_settings
@@ -56,7 +118,7 @@ class CatchingUp:
         self._patience = patience
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    async def catch_up(self, user: str, uid: str, now: float) -> bool:
+    async def fill(self, user: str, uid: str, now: float) -> bool:
         """Add what waits for any timeline of the user, for `uid` (which may be `global`) first.
 
         Returns within `patience`, and whether all is in by then; else the rest is still on its way. What waits when
@@ -85,7 +147,7 @@ class CatchingUp:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _all(self, user: str, uid: str, now: float) -> None:
-        waiting = await self._behind.of(user)
+        waiting = await self._backlog.of(user)
         for one in sorted(waiting, key=lambda one: one.uid != uid) if uid != GLOBAL else waiting:
             await self._one(user, one, now)
 
@@ -99,7 +161,7 @@ class CatchingUp:
             limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
             added = await self._adder.add(user, waiting.uid, waiting.feed, items, now=now, limit=limit, fresh=fresh)
             ITEMS_DELIVERED.inc(added.taken)
-        await self._behind.caught_up(user, [waiting])
+        await self._backlog.caught_up(user, [waiting])
 
     def _ended(self, user: str, task: asyncio.Task[None]) -> None:
         self._running.pop(user, None)

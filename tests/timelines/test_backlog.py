@@ -13,8 +13,7 @@ from microsub.delivery.delivery import Delivery, Patient
 from microsub.errors import StoreUnavailable
 from microsub.identity.store.accounts import EVERY, Activity, ActivityNotes
 from microsub.redis.protocol import Redis
-from microsub.timelines.add import Behind
-from microsub.timelines.catching_up import MOST_ITEMS, CatchingUp
+from microsub.timelines.backlog import MOST_ITEMS, CatchUp, TimelineBacklog
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.views import ReaderViews
 from microsub.wiring.stores import output_contents
@@ -36,21 +35,19 @@ class Deferring:
 
     def __post_init__(self) -> None:
         it = self.it
-        self.behind, self.activity = Behind(it.redis), Activity(it.redis)
-        patient = Patient(self.activity, self.behind, lambda: self.delivery)
+        self.backlog, self.activity = TimelineBacklog(it.redis), Activity(it.redis)
+        patient = Patient(self.activity, self.backlog, lambda: self.delivery)
         it.delivery = Delivery(it.redis, it.feeds, it.items, it.timelines, patient=patient, clock=lambda: it.now)
-        self.catching_up = self.filling()
+        self.catch_up = self.filling()
         self.seen = ActivityNotes(self.activity.note)
         cache = ItemCache(it.items, None, 0)
-        reading = ReaderViews(
-            it.redis, it.channels, it.feeds, it.items, cache, catching_up=self.catching_up, seen=self.seen
-        )
+        reading = ReaderViews(it.redis, it.channels, it.feeds, it.items, cache, catch_up=self.catch_up, seen=self.seen)
         object.__setattr__(it.services, "reading", reading)
 
-    def filling(self, **more: float) -> CatchingUp:
+    def filling(self, **more: float) -> CatchUp:
         settings = InstanceSettings(delivery=DeliverySettings(warm_up_days=self.warm_up_days))
         it = self.it
-        return CatchingUp(self.behind, it.items, it.timelines, it.in_force.of, lambda: settings, **more)
+        return CatchUp(self.backlog, it.items, it.timelines, it.in_force.of, lambda: settings, **more)
 
     async def reader(self, name: str, *channels: str) -> Reader:
         reader = await self.it.reader(name, *channels)
@@ -59,7 +56,7 @@ class Deferring:
         return reader
 
     async def waiting(self, user: str = "ann") -> list[str]:
-        return [one.uid for one in await self.behind.of(user)]
+        return [one.uid for one in await self.backlog.of(user)]
 
 
 @pytest.fixture
@@ -122,7 +119,7 @@ async def test_what_was_read_or_removed_stays_so(world: Deferring) -> None:
     await world.it.publish(URL, *posts("d", at=NOON + 5000))
     assert await ann.names(is_read="false") == ["d", "a"]
     assert await ann.names() == ["d", "c", "a"]
-    await world.behind.note((await world.it.feeds.find(URL)) or "", "0", {"ann": ["home"]})
+    await world.backlog.note((await world.it.feeds.find(URL)) or "", "0", {"ann": ["home"]})
     assert await ann.names(is_read="false") == ["d", "a"]
 
 
@@ -140,7 +137,7 @@ async def test_a_delivery_during_a_fill_is_not_lost(world: Deferring) -> None:
         return found
 
     world.it.items.newest = meanwhile  # type: ignore[method-assign]
-    await world.catching_up.catch_up("ann", "home", world.it.now)
+    await world.catch_up.fill("ann", "home", world.it.now)
     assert await world.waiting() == ["home"]
     assert await ann.names() == ["two", "one"]
     assert await world.waiting() == []
@@ -189,10 +186,10 @@ async def test_a_long_fill_goes_on_behind_the_reply(world: Deferring) -> None:
 
     world.it.items.newest = slow  # type: ignore[method-assign]
     filling = world.filling(patience=0.01)
-    assert not await filling.catch_up("ann", "home", world.it.now)
-    assert not await filling.catch_up("ann", "home", world.it.now)
+    assert not await filling.fill("ann", "home", world.it.now)
+    assert not await filling.fill("ann", "home", world.it.now)
     hold.set()
-    assert await world.filling().catch_up("ann", "home", world.it.now)
+    assert await world.filling().fill("ann", "home", world.it.now)
     assert len(asked) == 2
     assert await world.waiting() == []
     await filling.aclose()
@@ -205,7 +202,7 @@ async def test_what_is_old_is_not_brought_in(world: Deferring) -> None:
     world.it.now += 30 * DAY
     recent = posts(*(f"recent {number}" for number in range(MOST_ITEMS + 20)), at=world.it.now - DAY)
     await world.it.publish(URL, *posts("old", at=world.it.now - 11 * DAY), *recent)
-    assert await world.filling().catch_up("ann", "home", world.it.now)
+    assert await world.filling().fill("ann", "home", world.it.now)
     assert (await world.it.timelines.stock("ann", "home", 0, 0)).posts == MOST_ITEMS
 
 

@@ -326,7 +326,7 @@ class WorkerBeside:
         """Run one process to its end; its exit code."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "microsub.cli.serving.running"),
+            *("-m", "microsub.cli.serving.process"),
             env=os.environ | self._variables,
             stdin=PIPE,
             stdout=DEVNULL,

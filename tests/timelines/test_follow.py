@@ -11,7 +11,7 @@ import pytest
 from microsub.delivery.delivery import Delivery
 from microsub.errors import StoreUnavailable
 from microsub.polling.move import Mover
-from microsub.timelines import following
+from microsub.timelines import follow
 from microsub.timelines.channels.follows import Follows, in_turns
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
@@ -56,7 +56,7 @@ async def test_an_unfollow_that_broke_off_is_completed_by_the_next(
     """Though the subscription is gone already."""
     feed = await server.publish(FEED, *posts("a", "b"))
     await alice.post(action="follow", channel="home", url=FEED)
-    store = following if step == "take_out_feed" else server.feeds
+    store = follow if step == "take_out_feed" else server.feeds
     break_at(server, store, step, monkeypatch)
     await alice.post(503, action="unfollow", channel="home", url=FEED)
     await alice.post(action="unfollow", channel="home", url=FEED)
@@ -143,7 +143,7 @@ async def test_a_follow_during_an_unfollow_is_alive(
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     again = lambda: alice.post(action="follow", channel="home", url=FEED)  # noqa: E731
-    then(following, "take_out_feed", again, monkeypatch)
+    then(follow, "take_out_feed", again, monkeypatch)
     await alice.post(action="unfollow", channel="home", url=FEED)
     assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
 
