@@ -136,6 +136,13 @@ def surveyed_feeds() -> str:
     return "survey:feeds"
 
 
+def surveyed_attention() -> str:
+    """Hash: user → JSON: channel uid → how many of its feeds need attention, as the last look found them; a channel
+    where none does is left out. Lifetime: a day after it. `upkeep.survey`; read by the reader's list of channels.
+    """
+    return "survey:attention"
+
+
 def surveyed_holds() -> str:
     """Sorted set: host by Unix time until which nothing is requested from it, as the last look found them. Lifetime:
     a day after it. `upkeep.survey`.

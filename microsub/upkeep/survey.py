@@ -1,7 +1,7 @@
 """A look at all followed feeds once in a while, so that pages about thousands of them read a few keys.
 
-One worker at a time walks the feeds and writes down their order by health, the hosts that are held, and sums. Who shows
-a page reads that, and the records of the feeds on it.
+One worker at a time walks the feeds and writes down their order by health, in which channels some need attention, the
+hosts that are held, and sums. Who shows a page reads that, and the records of the feeds on it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -20,6 +21,7 @@ from microsub.feeds.queue import Schedule
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.kit.periodic import RoundTiming, for_ever
 from microsub.kit.urls import host_of
+from microsub.polling.condition import FeedCondition
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import reading, texts
@@ -163,13 +165,17 @@ class Survey:
         begun, counting = time.monotonic(), _Counting(now)
         scores: dict[str, float] = {}
         hosts: set[str] = set()
+        troubled: list[str] = []
         async for feed in followed_feeds(self._feeds):
             counting.add(feed)
             scores[feed.record.id] = STATES.index(feed.state) * _STEP + (feed.record.last_success or 0.0)
             hosts.add(host_of(feed.record.url))
+            if FeedCondition.of(feed.record, now).needs_attention:
+                troubled.append(feed.record.id)
         held = await self._schedule.held_among(hosts, now)
         await self._replace(keys.surveyed_feeds(), scores)
         await self._replace(keys.surveyed_holds(), held)
+        await self._replace_attention(troubled)
         said = orjson.dumps(asdict(counting.sums(time.monotonic() - begun)))
         await self._redis.command("SET", keys.survey(), said, "EX", KEPT)
 
@@ -197,6 +203,37 @@ class Survey:
         flat = await self._redis.command("ZRANGEBYSCORE", key, f"({now:.3f}", "+inf", "WITHSCORES", "LIMIT", 0, count)
         hosts = texts(flat[0::2])
         return [HeldHost(host, float(until)) for host, until in zip(hosts, flat[1::2], strict=True)]
+
+    async def attention(self, user: str) -> Mapping[str, int]:
+        """How many feeds need attention in the user's channels, by uid; those without any are left out."""
+        said = await self._redis.command("HGET", keys.surveyed_attention(), user)
+        if said is None:
+            return {}
+        with reading(keys.surveyed_attention()):
+            return {uid: int(count) for uid, count in orjson.loads(said).items()}
+
+    async def note_attention(self, user: str, uid: str, count: int) -> None:
+        """Write down how many feeds of the channel need attention, where somebody has just looked at all of them."""
+        known = await self.attention(user)
+        if known.get(uid, 0) == count:
+            return
+        others = {other: number for other, number in known.items() if other != uid}
+        said = orjson.dumps({**others, uid: count} if count else others)
+        await self._redis.command("HSET", keys.surveyed_attention(), user, said)
+        await self._redis.command("EXPIRE", keys.surveyed_attention(), KEPT)
+
+    async def _replace_attention(self, troubled: Sequence[str]) -> None:
+        key, counts = keys.surveyed_attention(), defaultdict[str, Counter[str]](Counter)
+        for feed in troubled:
+            for user, uid in await self._feeds.subscribers(feed):
+                counts[user][uid] += 1
+        former = texts(await self._redis.command("HKEYS", key))
+        for users in batches([*counts], _BATCH):
+            pairs = [part for user in users for part in (user, orjson.dumps(counts[user]))]
+            await self._redis.command("HSET", key, *pairs)
+        for users in batches([user for user in former if user not in counts], _BATCH):
+            await self._redis.command("HDEL", key, *users)
+        await self._redis.command("EXPIRE", key, KEPT)
 
     async def _replace(self, key: str, scores: Mapping[str, float]) -> None:
         """Make these the members of a sorted set, which never seems empty meanwhile."""

@@ -213,3 +213,26 @@ async def test_a_feed_says_how_it_is_and_is_asked_at_once(ann: ReadingVisitor) -
     assert (refused.status, "less than a minute ago" in refused.text) == (429, True)
     assert "It couldn’t be read 2 times in a row: http: 404" in refused.text
     assert (await ann.browser.submit(page, path, feed="77")).status == 404
+
+
+async def test_a_small_number_says_where_feeds_need_attention(ann: ReadingVisitor) -> None:
+    """Beside the channel, with words for those who don't see it; it leads to these feeds, and is right from then on."""
+    server, day = ann.server, 86_400.0
+    survey = server.services.admin.survey
+    trouble = {"failures": "9", "last_error": "status: 500", "last_success": str(server.now - 2 * day)}
+    await server.follow_unscheduled("https://broken.example/feed", "ann", "home")
+    quiet = await server.follow_unscheduled("https://quiet.example/feed", "ann", "later")
+    await server.feeds.update(quiet.id, {"last_success": str(server.now), "last_change": "1"})
+    assert not (await ann.get("/")).tree.css("#channels .attention")
+    await server.feeds.update("2", trouble)
+    await survey.look(server.now)
+    (number,) = (await ann.get("/")).tree.css("#channels .attention")
+    assert number.text() == "1Home: 1 feed needs attention"
+    page = await ann.get(number.attributes["href"] or "")
+    assert [node.text() for node in page.tree.css(".sources h3")] == ["https://broken.example/feed"]
+    assert "1 feed needs attention" in page.tree.css_first("#sources").text()
+    await ann.browser.submit(page, "/channels/home/end", feed="2")
+    await ann.get("/channels/home")
+    assert not (await ann.get("/")).tree.css("#channels .attention")
+    await survey.look(server.now)
+    assert not (await ann.get("/")).tree.css("#channels .attention")

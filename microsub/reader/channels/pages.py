@@ -181,14 +181,19 @@ class SourcesPage:
 async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Response:
     user, services = await reader_of(visit), visit.site.services
     channel = await _asked(visit, user)
-    everywhere = await links(visit)
     followed = [] if channel.uid == SAVED else await services.following.feeds(user, channel.uid)
+    # In a thread: thousands of feeds are looked at.
+    troubled = await asyncio.to_thread(_needing_attention, followed, visit.now)
+    await services.admin.survey.note_attention(user, channel.uid, len(troubled))
+    is_narrowed = visit.query.get("show") == "attention"
+    everywhere = await links(visit)
     targets = [one for one in everywhere if one.uid not in {GLOBAL, *STANDING, channel.uid}]
     start = visit.query.get("from", "")
     most = min(MOST_SOURCES, max(5, MOST_CHOICES // (len(targets) + 1)))
     first = int(start) if ITEM_ID.fullmatch(start) else 0
     # In a thread: thousands of names are put in order.
-    listed = await asyncio.to_thread(SourcesPage.of, followed, first, most, visit.now)
+    chosen = troubled if is_narrowed else followed
+    listed = await asyncio.to_thread(SourcesPage.of, chosen, first, most, visit.now)
     name = visit.query.get("ended", "")
     ended = await undo.ended_follow(services.redis, user, channel.uid, name)
     record = await services.feeds.get(ended.feed) if ended is not None else None
@@ -198,6 +203,8 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
         channel=channel,
         is_standing=channel.uid in STANDING,
         listed=listed,
+        is_narrowed=is_narrowed,
+        troubled=len(troubled),
         targets=targets,
         in_force=await services.settings_of(user, channel.uid),
         styles=_STYLES,
@@ -207,6 +214,11 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
         now=visit.now,
         channels=everywhere,
     )
+
+
+def _needing_attention(followed: Sequence[Followed], now: float) -> list[Followed]:
+    feeds = (one for one in followed if not one.record.is_internal)
+    return [one for one in feeds if FeedCondition.of(one.record, now).needs_attention]
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,10 @@ class ChannelLink:
     unread: int
     is_marked: bool
     """Something is unread there, of which only that is shown."""
+    attention: int = 0
+    """Feeds there that need attention."""
+    health: str = ""
+    """The page about these."""
     line: str = ""
     """The link as HTML, where another channel is open."""
 
@@ -290,34 +294,37 @@ async def links(visit: PageVisit) -> list[ChannelLink]:
     user, services = visit.require_session().user, visit.site.services
     inherited = await services.reading.style(user)
     names, counts = await services.channels.counts(user)
+    troubled = await services.admin.survey.attention(user)
     lines = _lines_of(names, inherited, visit)
     everything = sum(count for line, count in zip(lines, counts, strict=True) if line.uid != SAVED)
     whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
-    return [whole.link(everything), *[line.link(count) for line, count in zip(lines, counts, strict=True)]]
+    counted = zip(lines, counts, strict=True)
+    return [whole.link(everything), *[line.link(count, troubled.get(line.uid, 0)) for line, count in counted]]
 
 
 class _ChannelLine:
-    """A channel in the lists of one user, in one language: made again where its count has changed.
+    """A channel in the lists of one user, in one language: made again where one of its numbers has changed.
 
     Somebody who follows a lot has hundreds of channels, and most are as they were on the page before.
     """
 
-    __slots__ = ("_address", "_count", "_line", "_link", "_name", "_style", "uid")
+    __slots__ = ("_address", "_health", "_line", "_link", "_name", "_numbers", "_style", "uid")
 
     def __init__(self, visit: PageVisit, uid: str, name: str, path: str, style: str) -> None:
         self.uid = uid
         self._name = name
         self._address = visit.site.pages.href(path)
+        self._health = visit.site.pages.href(f"/channels/{uid}?show=attention")
         self._style = style
         self._line = visit.site.pages.macro("links.html", "channel_link", visit.language)
-        self._count = -1
+        self._numbers = (-1, 0)
 
-    def link(self, count: int) -> ChannelLink:
-        """The link while so much is unread."""
-        if count != self._count:
+    def link(self, count: int, attention: int = 0) -> ChannelLink:
+        """The link while so much is unread, and so many feeds need attention."""
+        if (count, attention) != self._numbers:
             unread, is_marked = count if self._style == "count" else 0, self._style == "boolean" and count > 0
-            link = ChannelLink(self.uid, self._name, self._address, unread, is_marked)
-            self._link, self._count = replace(link, line=self._line(link)), count
+            link = ChannelLink(self.uid, self._name, self._address, unread, is_marked, attention, self._health)
+            self._link, self._numbers = replace(link, line=self._line(link)), (count, attention)
         return self._link
 
 
