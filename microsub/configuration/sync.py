@@ -123,6 +123,7 @@ class Configuration:
         self._done: tuple[str, float] | None = None
         self._refused: str | None = None
         self._examined: tuple[str, BackendReport] | None = None
+        self._written: tuple[str, Current] | None = None
         self._notices = Notices(path, applied.last)
 
     @property
@@ -437,9 +438,12 @@ class Configuration:
         if last is None or last.digest != state.digest or last.backend != document.backend:
             return False
         current = await self._applier.current(declared=document.backend.users.keys())
+        if self._written == (state.digest, current):
+            return False  # this file said all of it already, and nothing has changed since
         forms = await self._applier.forms(document.backend.users.values(), current.users.values())
         raw = await asyncio.to_thread(edited, document, current, forms)
         if raw is None:
+            self._written = state.digest, current
             return False
         try:
             written = await self._replace(document, state, raw)

@@ -247,7 +247,7 @@ async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users
         for user in users:
             await stores.accounts.add_user(user, "", time.time())
         await wiring.backend.configuration(settings, stores).look()
-        await process._greet(settings, stores, web=True, show_token=True)
+        await process._greet(settings, stores, await process._sizes(stores), web=True, show_token=True)
     return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 
 
@@ -258,6 +258,19 @@ async def test_the_greeting_says_what_is_missing(folder: Path, capsys: pytest.Ca
     assert "user add" in lines["try"]
     lines = await greeted(Settings(backend=folder), capsys)
     assert lines["config"].startswith(f"none: {folder} is no file")
+
+
+async def test_the_greeting_counts_what_is_followed(folder: Path) -> None:
+    """Not feeds whose records stay for a month after the last follow."""
+    url = "https://posts.example/feed"
+    async with wiring.stores.open_stores(Settings(), create=True) as stores:
+        follows, now = wiring.stores.following(stores), time.time()
+        await stores.accounts.add_user("ann", "", now)
+        await stores.channels.create("ann", "Home", now, "home")
+        await follows.follow("ann", "home", url, now)
+        assert await process._sizes(stores) == "1 feed, 1 user"
+        await follows.unfollow("ann", "home", url, now)
+        assert await process._sizes(stores) == "0 feeds, 1 user"
 
 
 async def test_the_greeting_shows_a_token_to_this_machine_alone(

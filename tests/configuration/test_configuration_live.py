@@ -284,6 +284,22 @@ async def test_changes_by_other_processes_are_found_too(configured: Configured) 
         await wait_until(lambda: "Elsewhere" in configured.file.read_text())
 
 
+async def test_what_has_not_changed_is_compared_once(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How thousands of URLs are compared isn't asked every five seconds, but when file or stores have changed."""
+    compared = []
+    forms = configured.applier.forms
+    monkeypatch.setattr(configured.applier, "forms", lambda *users: compared.append(users) or forms(*users))
+    configured.file.write_text(TEXT)
+    await configured.configuration.look()
+    compared.clear()
+    for _ in range(3):
+        assert not await configured.configuration.write_back()
+    assert len(compared) == 1
+    await configured.channels.rename("alice", "home", "Elsewhere", NOW)
+    assert await configured.configuration.write_back()
+    assert len(compared) == 2
+
+
 async def test_what_is_pending_is_written_when_the_server_stops(configured: Configured) -> None:
     """A change in the last seconds isn't lost."""
     configured.timing = Timing(quiet=60, longest_quiet=60, compare=60)

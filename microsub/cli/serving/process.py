@@ -36,6 +36,7 @@ from microsub.kit.urls import parts_of
 from microsub.logs import set_up_logs
 from microsub.model.plaintext import counted
 from microsub.settings import Network, Settings, read_settings, variables
+from microsub.upkeep.survey import followed_feeds
 
 log = structlog.get_logger(__name__)
 
@@ -158,29 +159,30 @@ async def _run(settings: Settings, parts: Parts) -> None:
             await stack.enter_async_context(_serving(app, parts.listener, stop, proxies, most))
             stack.callback(stop_waiting)
         if parts.parent is None:
-            await _log_start(settings, stores, parts)
-            await _greet(settings, stores, web=parts.listener is not None, show_token=parts.show_token)
+            sizes = await _sizes(stores)
+            _log_start(settings, sizes, parts)
+            await _greet(settings, stores, sizes, web=parts.listener is not None, show_token=parts.show_token)
         await first(stop, stores.watch.ended)
         if worker is not None:
             worker.stop()  # it ends what it has in hand while the server does the same
         stores.watch.raise_if_ended()
 
 
-async def _log_start(settings: Settings, stores: wiring.stores.Stores, parts: Parts) -> None:
+async def _sizes(stores: wiring.stores.Stores) -> str:
+    """How many users there are, and feeds that somebody follows."""
+    feeds = [feed async for feed in followed_feeds(stores.feeds)]
+    users = [user for user in await stores.accounts.users() if user.disabled is None]
+    return f"{counted(len(feeds), 'feed')}, {counted(len(users), 'user')}"
+
+
+def _log_start(settings: Settings, sizes: str, parts: Parts) -> None:
     """One line for the log, in which nobody sees the greeting."""
-    users, feeds = await _sizes(stores)
     what = "server" if parts.worker == "beside" else "web process" if parts.listener is not None else "worker"
     where = {} if parts.listener is None else {"at": settings.public_url}
-    log.info(f"{what} started: {counted(feeds, 'feed')}, {counted(users, 'user')}", **where)
+    log.info(f"{what} started: {sizes}", **where)
 
 
-async def _sizes(stores: wiring.stores.Stores) -> tuple[int, int]:
-    """How many users and feeds there are."""
-    users = sum(user.disabled is None for user in await stores.accounts.users())
-    return users, len(await stores.feeds.all_ids())
-
-
-async def _greet(settings: Settings, stores: wiring.stores.Stores, *, web: bool, show_token: bool) -> None:
+async def _greet(settings: Settings, stores: wiring.stores.Stores, sizes: str, *, web: bool, show_token: bool) -> None:
     """Say on standard output where everything is.
 
     A token is shown on a terminal or where it was asked for, and only by a server that nobody but this machine can
@@ -194,8 +196,7 @@ async def _greet(settings: Settings, stores: wiring.stores.Stores, *, web: bool,
         lines.append(f"config     none: {backend} is no file; name one with --backend")
     else:
         lines.append(f"config     none: {backend} doesn't exist; see backend.json.example")
-    users, feeds = await _sizes(stores)
-    lines.append(f"now        {counted(feeds, 'feed')}, {counted(users, 'user')}")
+    lines.append(f"now        {sizes}")
     if web:
         endpoint = f"{settings.public_url}/microsub"
         lines = [f"Microsub server on {settings.public_url}", f"endpoint   {endpoint}", *lines]
