@@ -21,11 +21,21 @@ from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-READERS = ("alone", "buttons", "scroller", "plain", "looks", "waits", "hostile")
+READERS = ("alone", "buttons", "scroller", "plain", "looks", "waits", "hostile", "leafs")
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 AT_ONCE = 6
 """Techniques in one post."""
 COUNT = 45
+SWIPE = """(far) => {
+  const post = document.querySelector(".post");
+  const send = (kind, x) => {
+    const touch = new Touch({ identifier: 1, target: post, clientX: x, clientY: 300 });
+    const touches = kind === "touchstart" ? [touch] : [];
+    post.dispatchEvent(new TouchEvent(kind, { bubbles: true, touches, changedTouches: [touch] }));
+  };
+  send("touchstart", 300);
+  send("touchend", 300 + far);
+}"""
 LONG = f"<p>{'A long story. ' * 400}</p><p>The end of it.</p>"
 
 
@@ -177,6 +187,34 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
         assert await page.evaluate("window.same")
         await page.reload()
         assert await count(page) == COUNT - 1
+
+
+async def test_a_post_is_read_once_it_is_open_and_leads_on(browser: Browser, library: Library) -> None:
+    """To the next one of the list that it was opened from, by keys, by links and by a finger; and back to the list."""
+    async with window(browser) as here:
+        page = await library.sign_in(here, "leafs", "/channel/home?show=all")
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Post 44", exact=True).click()
+        await settled(page, COUNT - 1)
+        for key, heading in (("j", "Post 43"), ("k", "Post 44")):
+            async with page.expect_navigation():
+                await page.keyboard.press(key)
+            await page.get_by_role("heading", name=heading).wait_for()
+        await settled(page, COUNT - 2)
+        await page.keyboard.press("m")
+        await settled(page, COUNT - 1)
+        await page.keyboard.press("s")
+        await page.get_by_text("Saved.", exact=True).wait_for()
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Previous post").click()
+        assert await here.title() == "Post 45"
+        assert not await page.get_by_role("link", name="Previous post").is_visible()
+        async with page.expect_navigation():
+            await page.evaluate(SWIPE, -200)
+        assert await here.title() == "Post 44"
+        async with page.expect_navigation():
+            await page.keyboard.press("u")
+        assert page.url == f"{library.url}/channel/home?show=all"
 
 
 async def test_further_posts_come_by_scrolling(browser: Browser, library: Library) -> None:

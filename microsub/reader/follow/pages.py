@@ -17,6 +17,7 @@ from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.reader.reading.pages import ChannelLink, links, reader_of, views
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.settings.lists import LISTS
+from microsub.timelines.channels import MOST_OF_NAME
 
 FOLLOW, PREVIEW, UNFOLLOW = "/follow", "/follow/preview", "/follow/end"
 NEW = "+"
@@ -111,7 +112,8 @@ async def _follow(visit: PageVisit) -> Response:
         uid = (await services.channels.create(user, name, visit.now, most=quotas.channels or 0)).uid
     followed = await services.following.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
     services.changed()
-    return visit.go(FOLLOW, feed=followed.record.id, channel=uid)
+    title = visit.form.text("title")[:MOST_OF_NAME]
+    return visit.go(FOLLOW, feed=followed.record.id, channel=uid, title=title)
 
 
 async def _unfollow(visit: PageVisit) -> Response:
@@ -160,7 +162,9 @@ async def _just_followed(visit: PageVisit, user: str) -> NewFollow | None:
     record = await services.feeds.get(feed)
     if record is None:
         raise NotFound("There is no such feed.")
-    return NewFollow(feed, record.url, record.title or mask_credentials(record.url), channel)
+    # Before its first poll, as the search has called it.
+    name = record.title or visit.query.get("title", "")[:MOST_OF_NAME] or mask_credentials(record.url)
+    return NewFollow(feed, record.url, name, channel)
 
 
 def _address(text: str) -> str:

@@ -1,6 +1,7 @@
 // The list of posts: focus moves from post to post, further ones are loaded, an address stands for each place.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { change, feed, isOn, send, showCounts, showState } from "./marks.js";
+import { rememberList } from "./post.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
 const MOST_OF_SCROLLING = 1.5; // screens a second: who jumps reads nothing
@@ -31,6 +32,7 @@ function number() {
     post.setAttribute("aria-posinset", place + 1);
     post.setAttribute("aria-setsize", size);
   });
+  rememberList(all.map((post) => post.dataset.id));
 }
 
 async function open(post) {
@@ -184,7 +186,7 @@ export const atPosts = {
     const at = all.indexOf(document.activeElement.closest(".post"));
     go(at < 0 ? current() : all[at - 1]);
   },
-  open: () => current() && (feed ? open(current()) : undefined),
+  open: () => current() && open(current()),
   original: () => {
     const link = current() && current().querySelector("[data-original]");
     if (link) {
@@ -202,7 +204,7 @@ export const atPosts = {
   },
   read: () => current() && change(isOn(current().dataset.id, "read") ? "unread" : "read", current().dataset.id),
   save: () => current() && change(isOn(current().dataset.id, "save") ? "unsave" : "save", current().dataset.id),
-  above: () => current() && feed && change("above", current().dataset.id),
+  above: () => current() && change("above", current().dataset.id),
 };
 
 function insideFeed(event) {

@@ -18,7 +18,9 @@ async function ask() {
     }
     const told = await reply.json();
     showCounts(told.unread);
-    if (told.new) {
+    if (told.new && feed.classList.contains("empty") && !document.activeElement.matches("input")) {
+      location.reload();
+    } else if (told.new) {
       bar.querySelector("a").textContent = told.text;
       bar.hidden = false;
     }

@@ -1,8 +1,9 @@
 // Reading with a script: what works without it goes without reloading, and by keys.
 import { atPosts, prepareFeed } from "./feed.js";
 import { listen } from "./keys.js";
-import { prepareForms } from "./marks.js";
+import { feed, prepareForms } from "./marks.js";
 import { watchNews } from "./news.js";
+import { atPost, preparePost } from "./post.js";
 
 for (const time of document.querySelectorAll("time[datetime]")) {
   localise(time);
@@ -30,7 +31,8 @@ for (const image of document.querySelectorAll(".post img")) {
 
 prepareForms();
 prepareFeed(localise);
+preparePost();
 watchNews();
-listen(atPosts);
+listen(feed ? atPosts : { ...atPosts, ...atPost });
 const worker = new URL("service-worker.js", document.querySelector("link[rel=manifest]").href);
 navigator.serviceWorker?.register(worker);

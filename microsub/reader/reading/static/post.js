@@ -1,0 +1,64 @@
+// A post's own page: it is read once it is open, and the list that it was opened from goes on beside it.
+import { change, isOn } from "./marks.js";
+
+const post = document.querySelector(".post.whole");
+const list = JSON.parse(sessionStorage.getItem("list") || '{"ids": []}');
+const FAR = 90; // pixels of a finger's way to the side that is more than a slip
+const STRAIGHT = 50; // pixels up or down that it may leave the line
+
+/** Remember the list that is shown, for the pages of its posts. */
+export function rememberList(ids) {
+  sessionStorage.setItem("list", JSON.stringify({ ids, path: location.href }));
+}
+
+function neighbour(step) {
+  const at = list.ids.indexOf(post.dataset.id);
+  return at < 0 ? undefined : list.ids[at + step];
+}
+
+function turn(step) {
+  const id = neighbour(step);
+  if (id) {
+    location.assign(id);
+  }
+}
+
+export const atPost = {
+  next: () => turn(1),
+  previous: () => turn(-1),
+  view: () => location.assign(list.path || document.querySelector(".back a").href),
+  above: () => {},
+  open: () => {},
+};
+
+/** A finger that goes to the side turns to the next post, or the one before, unless it moves what is wider. */
+function prepareTurning() {
+  let from = null;
+  post.addEventListener("touchstart", (event) => {
+    const wide = event.target.closest("pre, table, audio, video");
+    from = event.touches.length === 1 && !wide ? event.touches[0] : null;
+  }, { passive: true });
+  post.addEventListener("touchend", (event) => {
+    const to = event.changedTouches[0];
+    if (from && Math.abs(to.clientX - from.clientX) > FAR && Math.abs(to.clientY - from.clientY) < STRAIGHT) {
+      turn(to.clientX < from.clientX ? 1 : -1);
+    }
+    from = null;
+  }, { passive: true });
+}
+
+export function preparePost() {
+  if (!post) {
+    return;
+  }
+  for (const [name, step] of [["prev", -1], ["next", 1]]) {
+    const link = document.querySelector(`.beside [rel=${name}]`);
+    const id = neighbour(step);
+    link.hidden = !id;
+    link.href = id || "";
+  }
+  if (!isOn(post.dataset.id, "read")) {
+    change("read", post.dataset.id);
+  }
+  prepareTurning();
+}
