@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from microsub.kit.http.pages import Templates
 from microsub.reader.reading import undo
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Command, Redis
 from microsub.timelines.pages import mark_until
 from tests.reader.conftest import ADDRESS, reading
 from tests.support.one_reader import ANN, NOW, OneReader
-from tests.support.readers import instance
-from tests.support.redis_wrappers import CountingRedis
+from tests.support.readers import FEED, instance
+from tests.support.redis_wrappers import CountingRedis, Wrapped
+
+
+class AllCommands(Wrapped):
+    """`keys` are those that were read whole."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.keys: list[str] = []
+
+    async def pipeline(self, commands: Sequence[Command]) -> Any:
+        self.keys += [str(key) for name, key, *_ in commands if name == "HGETALL"]
+        return await super().pipeline(commands)
 
 
 async def test_the_first_page_takes_as_many_round_trips_for_200_channels_as_for_two(real_redis: Redis) -> None:
@@ -28,6 +43,19 @@ async def test_the_first_page_takes_as_many_round_trips_for_200_channels_as_for_
             trips[name] = redis.trips
             assert len(page.tree.css("#channels li")) == channels + 3
     assert trips["many"] == trips["few"] <= 16
+
+
+async def test_what_somebody_follows_isnt_read_for_the_first_page(real_redis: Redis) -> None:
+    """Thousands of follows cost nothing there; that there is one is found in any channel."""
+    redis = AllCommands(real_redis)
+    async with instance(redis, base_url=ADDRESS) as server:
+        visitor = await reading(server, "ann", *[f"c{number}" for number in range(120)])
+        await server.services.following.move("ann", "c110", FEED, server.now)
+        redis.keys.clear()
+        assert (await visitor.get("/")).title == "All"
+        assert not {key for key in redis.keys if key.endswith(":feeds")}
+        await server.services.following.unfollow("ann", "c110", FEED, server.now)
+        assert (await visitor.get("/")).title == "What do you want to read?"
 
 
 async def test_links_are_made_again_only_where_a_count_has_changed(

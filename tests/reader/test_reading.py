@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from microsub.app import create_app
 from microsub.configuration.model import InstanceSettings, Quotas
+from microsub.errors import SearchUnavailable
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 from microsub.reader.reading.posts import PostForms, PostView
-from tests.reader.conftest import ReadingVisitor, ids, reading, titles
+from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, posts
 from tests.support.visitor import Visitor
@@ -181,6 +184,21 @@ async def test_lists_for_screen_readers(ann: ReadingVisitor) -> None:
 async def test_search_needs_an_index(ann: ReadingVisitor) -> None:
     """Where it is off, the page says so."""
     assert "Search is off on this server." in (await ann.get("/search?q=words")).text
+
+
+async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
+    """While it is being built, the page says so; nothing has failed."""
+
+    class Building:
+        async def page(self, *_: object) -> bytes:
+            raise SearchUnavailable("the index of posts isn't built yet")
+
+    services = replace(ann.server.services, post_search=Building())  # type: ignore[arg-type]
+    browser = Visitor(create_app(services, base_url=ADDRESS), ADDRESS)
+    browser.client.cookies.update(ann.browser.client.cookies)
+    page = await browser.get("/search?q=words")
+    assert (page.status, "their index is being built" in page.text) == (503, True)
+    await browser.aclose()
 
 
 @pytest.mark.parametrize(

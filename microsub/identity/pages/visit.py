@@ -24,6 +24,7 @@ from microsub.errors import (
     ParserUnavailable,
     QuotaReached,
     RequestError,
+    SearchUnavailable,
     SignInFailed,
     StoreError,
     StoreUnavailable,
@@ -548,6 +549,8 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
         status, text = error.status, error.description
     elif isinstance(error, StoreError):
         status, text = 503, N_("The server can't reach its store at the moment. Try again in some seconds.")
+    elif isinstance(error, SearchUnavailable):
+        status, text = 503, N_("Posts can't be searched now: their index is being built. Try again in a minute.")
     elif isinstance(error, ParserUnavailable):
         status, text = 503, N_("The server can't read pages at the moment. Try again in some seconds.")
     if isinstance(error, StoreUnavailable):

@@ -32,7 +32,8 @@ def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
         """All that is unread; for newcomers what to follow, and for strangers what this server is."""
         if visit.session is None:
             return await start_page(visit)
-        return await reading.everything(visit) if await _follows(visit) else await offered(visit)
+        follows = await visit.site.services.channels.follows_anything(visit.session.user)
+        return await reading.everything(visit) if follows else await offered(visit)
 
     async def offered(visit: PageVisit, problem: RequestError | None = None) -> Response:
         await reading.reader_of(visit)
@@ -46,12 +47,6 @@ def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
         return visit.go(f"{CHANNEL}/{await _follow(visit, chosen)}", show="all")
 
     return [page(site, HOME, home), page(site, FIRST, offered), form(site, FIRST, follow, offered)]
-
-
-async def _follows(visit: PageVisit) -> bool:
-    """Whether the user follows anything in a channel that they made."""
-    everywhere = await visit.site.services.channels.all_subscriptions(visit.require_session().user)
-    return any(subscriptions for uid, subscriptions in everywhere.items() if uid not in STANDING)
 
 
 async def _follow(visit: PageVisit, chosen: Sequence[StarterFeed]) -> str:

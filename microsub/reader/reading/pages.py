@@ -162,7 +162,7 @@ async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
     everything = PageQuery(limit=1, source=place.source or None)
     if (await services.reading.rows(user, place.uid, everything, visit.now)).rows:
         return "unread"
-    return "posts" if any((await services.channels.all_subscriptions(user)).values()) else "feeds"
+    return "posts" if await services.channels.follows_anything(user) else "feeds"
 
 
 async def post_page(visit: PageVisit, problem: RequestError | None = None) -> Response:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, TypeVar
 
 import orjson
 
 from microsub.errors import InvalidRequest, QuotaReached
 from microsub.identity.store import absent
-from microsub.model.reader import MOVE, SAVED, FeedMove, Subscription, read_moves
+from microsub.model.reader import MOVE, SAVED, STANDING, FeedMove, Subscription, read_moves
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as text_fields
@@ -28,6 +29,8 @@ _DAY = 86_400
 _FORMER_DAYS = 400
 _MOST_FORMER = 1000
 """How many ids of former feeds a user may have; with one more, all are forgotten."""
+_LOOKED_AT = 50
+"""Channels that one round trip asks whether they follow anything: mostly the first of them does."""
 
 
 class Follows:
@@ -137,6 +140,17 @@ class Follows:
         """
         uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
         return sum(await self._redis.pipeline([("HLEN", keys.channel_feeds(user, uid)) for uid in uids]))
+
+    async def follows_anything(self, user: str) -> bool:
+        """Whether a channel that the user made follows a feed."""
+        for first in count(0, _LOOKED_AT):
+            uids = texts(await self._redis.command("ZRANGE", keys.channels(user), first, first + _LOOKED_AT - 1))
+            lists = [keys.channel_feeds(user, uid) for uid in uids if uid not in STANDING]
+            if lists and await self._redis.command("EXISTS", *lists):
+                return True
+            if not uids:
+                break
+        return False
 
     async def all_subscriptions(self, user: str) -> dict[str, list[Subscription]]:
         """The follows of all channels by uid, in the channels' order; removed channels are left out."""
