@@ -109,8 +109,9 @@ class Posting:
         said = b"\0".join((item.encoded(), *(sha256_hex(data).encode() for data in files)))
         place = keys.posted_lately(source.user, sha256_hex(b"%b\0%b" % (source.id.encode(), said)))
         made = secrets.token_urlsafe(16)
-        found = await self._redis.command("SET", place, made, "NX", "GET", "EX", SENT_AGAIN)
-        known = made if found is None else text(found)
+        # Both at once, `NX` with `GET`, need a newer Redis than the one that comes along.
+        _, found = await self._redis.pipeline([("SET", place, made, "NX", "EX", SENT_AGAIN), ("GET", place)])
+        known = text(found or made.encode())
         if await self._redis.command("EXISTS", _deleted(source, known)):
             # It was deleted since, and is meant to be there again.
             await self._redis.command("SET", place, made, "EX", SENT_AGAIN)

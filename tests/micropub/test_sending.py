@@ -14,8 +14,10 @@ from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.posting import SENT_AGAIN
 from microsub.micropub.properties import checked, updated
 from microsub.redis import keys
+from tests.conftest import fake_redis
 from tests.micropub.conftest import BASE, SourceClient, items, source_of
 from tests.support.reader import Reader
+from tests.support.readers import instance
 from tests.support.world import World
 
 JPEG = b"\xff\xd8\xff\xe0" + b"j" * 50
@@ -83,6 +85,14 @@ async def test_a_request_that_is_repeated_makes_one_post(sender: SourceClient, a
         await server.redis.command("DEL", name)
     assert await sender.note("again") != first[0]
     assert len(await items(alice)) == 3
+
+
+async def test_the_oldest_redis_takes_posts() -> None:
+    """The one that comes along is 6.2, and this the fake one of that version."""
+    async with instance(fake_redis()) as server:
+        await server.reader("alice", "home")
+        sender = await source_of(server, "alice")
+        assert await sender.note("again") == await sender.note("again") != await sender.note("another")
 
 
 @pytest.mark.parametrize("name", ["uid", "url"])
