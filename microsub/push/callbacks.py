@@ -7,7 +7,9 @@ answered with success lies in a stream of Redis, whose length is bounded.
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,8 +17,8 @@ from typing import TYPE_CHECKING
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from microsub.errors import InvalidRequest, MethodNotAllowed
-from microsub.kit.http.params import urlencoded
+from microsub.errors import InvalidRequest, MethodNotAllowed, TooSlow
+from microsub.kit.http.params import BODY_SECONDS, urlencoded
 from microsub.kit.http.responses import PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.kit.rate_limits import RateLimit, RateLimiter
 from microsub.kit.urls import host_of
@@ -53,7 +55,8 @@ WAITING = Bounds(messages=5_000, bytes=64 * 1024 * 1024)
 """Deliveries that may wait for a worker."""
 
 HELD = 32 * 1024 * 1024
-"""Bytes of deliveries that a process reads at the same time."""
+HELD_OF_HUB = LARGEST
+"""Bytes of deliveries that a process reads at the same time, in all and of one hub."""
 
 MINUTE = 60.0
 OF_CALLBACK = RateLimit("deliveries", "callback", 60)
@@ -102,7 +105,7 @@ class Callbacks:
         self._clock = clock
         self._stream = Stream(redis, "pushed")
         self._due = DueTimes(redis, DUE)
-        self._held = 0
+        self._held: Counter[str] = Counter()
 
     # --- verification
 
@@ -189,13 +192,9 @@ class Callbacks:
         hub = host_of(callback.hub)
         if not self._counted((OF_CALLBACK, OF_HUB), callback, hub) or not has_share(agreement.spent, now):
             return _busy(429), "limited"
-        body = await self._read(parts)
-        if body is None:
-            return _busy(503), "full"
-        if len(body) > LARGEST:
-            return _too_large(), "too_large"
-        if not self._counted((BYTES_OF_CALLBACK, BYTES_OF_HUB), callback, hub, len(body)):
-            return _busy(429), "limited"
+        body = await self._read(parts, callback, hub)
+        if not isinstance(body, bytes):
+            return body
         signature = headers.get("x-hub-signature")
         if not signature:
             return CallbackAnswer(403, "X-Hub-Signature is missing: a secret was given"), "unsigned"
@@ -217,20 +216,29 @@ class Callbacks:
         ]
         return all(counts)
 
-    async def _read(self, parts: AsyncIterator[bytes]) -> bytes | None:
-        """The body, as far as it isn't too large; None while there is no room for it."""
+    async def _read(
+        self, parts: AsyncIterator[bytes], callback: Callback, hub: str
+    ) -> bytes | tuple[CallbackAnswer, str]:
+        """The body, or why it isn't read on; it counts as it comes, whole or not. Raises TooSlow."""
         body = bytearray()
         try:
-            async for part in parts:
-                if self._held > HELD:
-                    return None
-                self._held += len(part)
-                body += part
-                if len(body) > LARGEST:
-                    break
+            async with asyncio.timeout(BODY_SECONDS):
+                async for part in parts:
+                    if self._held.total() > HELD or self._held[hub] > HELD_OF_HUB:
+                        return _busy(503), "full"
+                    self._held[hub] += len(part)
+                    body += part
+                    if len(body) > LARGEST:
+                        return _too_large(), "too_large"
+                    if not self._counted((BYTES_OF_CALLBACK, BYTES_OF_HUB), callback, hub, len(part)):
+                        return _busy(429), "limited"
             return bytes(body)
+        except TimeoutError:
+            raise TooSlow(f"the body was not complete after {BODY_SECONDS:g} seconds") from None
         finally:
-            self._held -= len(body)
+            self._held[hub] -= len(body)
+            if not self._held[hub]:
+                del self._held[hub]
 
     async def _find(self, place: str) -> tuple[str, Agreement, Callback] | None:
         """Feed, agreement and callback at that place; None where there is none."""

@@ -299,7 +299,8 @@ def hub_callbacks(callback_host: str) -> str:
 
 def hub_tallies(callback_host: str) -> str:
     """Hash: what our own hub did for callbacks on that host → how often: verified, unverified, ended, denied,
-    delivered, failed, given_up, gone. Lifetime: 90 days after the last. `push.hub.store`.
+    delivered, failed, given_up, gone. Lifetime: 90 days after the last; an hour where nobody was ever verified.
+    `push.hub.store`.
     """
     return f"callbacks:{callback_host}:tallies"
 

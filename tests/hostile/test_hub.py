@@ -10,6 +10,7 @@ import pytest
 import structlog.testing
 
 from microsub.fetch import Fetcher, FetchSettings, SendLimits
+from microsub.kit.urls import host_of
 from microsub.push.hub import api, distribution, store
 from microsub.push.hub.distribution import PUT_OFF, REST, Distribution
 from microsub.push.hub.subscriptions import RETRIES
@@ -200,6 +201,17 @@ async def test_requests_that_nobody_confirms_fill_nothing(client: HubClient) -> 
     assert not await client.server.redis.command("EXISTS", "{hub}:claims")
     await client.server.distribution.look_at_all(client.server.now)
     assert not await client.server.redis.command("EXISTS", "hub:owners")
+
+
+async def test_hosts_that_nobody_confirms_are_soon_forgotten(client: HubClient) -> None:
+    """Their names cost a stranger nothing; what is counted of a subscriber's host stays for months all the same."""
+    app = await client.subscribe()
+    app.confirms = False
+    for url in (app.url, client.site.url("/x", "nobody.test")):
+        await client.ask(url)
+    known, unknown = (keys.hub_tallies(name) for name in (host_of(app.url), "nobody.test"))
+    assert 0 < await client.server.redis.command("TTL", unknown) <= store.UNVERIFIED_KEPT
+    assert await client.server.redis.command("TTL", known) > store.TALLIES_KEPT - 60
 
 
 async def test_no_header_is_injected_by_a_callback_or_topic(client: HubClient) -> None:

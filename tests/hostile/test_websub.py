@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from ipaddress import ip_network
 import pytest
 import structlog.testing
 
+from microsub.errors import InvalidRequest
 from microsub.fetch import Fetcher, FetchSettings, SendLimits
 from microsub.push import callbacks, hubs
 from microsub.push.agreement import DAY
@@ -36,6 +38,27 @@ async def subscribed(push: Push) -> HubSubscriber:
 
 async def waiting(push: Push) -> int:
     return (await backlogs(push.it.redis, ["pushed"]))["pushed"].messages
+
+
+def place_of(one: HubSubscriber) -> str:
+    """What a callback is known by: the last part of its path."""
+    return one.callback.rpartition("/")[2]
+
+
+async def broken_off(size: int) -> AsyncIterator[bytes]:
+    """A body of which no more comes than that."""
+    yield b" " * size
+    raise InvalidRequest("the body is incomplete")
+
+
+async def other_hub(push: Push) -> HubSubscriber:
+    """What another hub was asked for, whose feed is followed too."""
+    topic, elsewhere = push.site.url("/other", "other.test"), push.site.url("/hub", "otherhub.test")
+    document = push.hub.document(topic, "other").replace(push.hub.url.encode(), elsewhere.encode())
+    push.site.serve_document("/other", document)
+    await push.poll(await push.it.follow(topic))
+    await push.look()
+    return push.hub.subscriptions[topic, push.hub.callbacks[-1]]
 
 
 async def test_a_replay_changes_nothing(push: Push) -> None:
@@ -145,6 +168,34 @@ async def test_a_flood_of_bytes_is_stopped_too(push: Push) -> None:
     assert statuses == [202, 202, 202, 429, 429, 429]
 
 
+async def test_a_delivery_that_stops_half_way_has_counted(push: Push) -> None:
+    """A hub has its bytes read once, whether it says the rest or not."""
+    one = await subscribed(push)
+    with pytest.raises(InvalidRequest):
+        await push.it.callbacks.deliver(place_of(one), {}, broken_off(callbacks.LARGEST - 1000))
+    reply = await push.hub.deliver(one.callback, b" " * 2000, one.secret)
+    assert (reply.status_code, await waiting(push)) == (429, 0)
+
+
+async def test_what_one_hub_is_slow_with_leaves_room_for_others(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub whose deliveries don't end has a share of the memory for them, and two minutes."""
+    monkeypatch.setattr(callbacks, "LARGEST", 1000)
+    monkeypatch.setattr(callbacks, "HELD_OF_HUB", 2000)
+    monkeypatch.setattr(callbacks, "BODY_SECONDS", 0.2)
+    one, going_on = await subscribed(push), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b" " * 999
+        await going_on.wait()
+
+    held = [asyncio.create_task(push.it.callbacks.deliver(place_of(one), {}, slow())) for _ in range(4)]
+    await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
+    elsewhere = await other_hub(push)
+    assert (await push.hub.deliver(elsewhere.callback, b" " * 500, elsewhere.secret)).status_code == 202
+    ends = await asyncio.gather(*held, return_exceptions=True)
+    assert sorted(type(end).__name__ for end in ends) == ["CallbackAnswer"] * 1 + ["TooSlow"] * 3
+
+
 async def test_one_hubs_flood_leaves_other_hubs_alone(push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of a hub holds for all its callbacks together, and for no other hub."""
     monkeypatch.setattr(callbacks, "OF_HUB", replace(callbacks.OF_HUB, most=10))
@@ -152,12 +203,7 @@ async def test_one_hubs_flood_leaves_other_hubs_alone(push: Push, monkeypatch: p
     for number in range(20):
         await push.hub.deliver(one.callback, b"%d" % number, one.secret)
     topic = push.site.url("/other", "other.test")
-    elsewhere = push.site.url("/hub", "otherhub.test")
-    push.site.serve_document(
-        "/other", push.hub.document(topic, "other").replace(push.hub.url.encode(), elsewhere.encode())
-    )
-    await push.poll(await push.it.follow(topic))
-    await push.look()
+    await other_hub(push)
     assert await push.hub.publish(topic, push.hub.document(topic, "by the other hub", "other")) == [202]
     assert await push.hub.publish(push.topic, push.document("flood")) == [429]
 

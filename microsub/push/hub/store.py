@@ -21,7 +21,8 @@ from microsub.redis.scripts import BATCH, batches, load
 
 KEPT = 15 * 86_400
 """Seconds for which subscriptions are kept beyond the last change: a day longer than any lease."""
-TALLIES_KEPT = 90 * 86_400
+TALLIES_KEPT, UNVERIFIED_KEPT = 90 * 86_400, 3_600
+"""Seconds for which counts of a host are kept; briefly those of hosts that strangers name and nobody confirms."""
 
 MOST_OF_OWNER = 5_000
 MOST_OF_TOPIC = 1_000
@@ -135,7 +136,8 @@ class HubStore:
     async def count(self, callback: str, what: str) -> None:
         """Add to what was done for callbacks on that one's host (`keys.hub_tallies`)."""
         key = keys.hub_tallies(host_of(callback))
-        await self._redis.pipeline([("HINCRBY", key, what, 1), ("EXPIRE", key, TALLIES_KEPT)])
+        left, _ = await self._redis.pipeline([("TTL", key), ("HINCRBY", key, what, 1)])
+        await self._redis.command("EXPIRE", key, max(left, UNVERIFIED_KEPT if what == "unverified" else TALLIES_KEPT))
 
     async def tallies(self, hosts: Sequence[str]) -> dict[str, dict[str, int]]:
         """What was done for callbacks, by host. One round trip."""
