@@ -95,7 +95,7 @@ async def user_add(settings: Settings, stores: Stores, name: str, me: str) -> No
         back = f", who is disabled; to bring them back: microsub user restore {name}" if known.disabled else ""
         fail(f"there is already a user '{name}'{back}")
     await wiring.backend.add_user(stores, name, me, time.time())
-    await wiring.backend.configuration(settings, stores).write_back()
+    await wiring.backend.write_back(settings, stores)
     say(f"added {name}; to let them sign in: microsub user invite {name}; for an app: microsub token create {name}")
 
 
@@ -113,7 +113,7 @@ async def user_me(settings: Settings, stores: Stores, name: str, url: str) -> No
     _require_profile("URL", url or "''")
     await wiring.backend.require_user(settings, stores, name)
     await wiring.backend.change_me(stores, name, url, time.time())
-    await wiring.backend.configuration(settings, stores).write_back()
+    await wiring.backend.write_back(settings, stores)
     say(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
 
 
@@ -131,7 +131,7 @@ async def user_admin(settings: Settings, stores: Stores, name: str, switch: str)
     """
     await wiring.backend.require_user(settings, stores, name)
     await wiring.backend.set_admin(stores, name, switch == "on", time.time())
-    await wiring.backend.configuration(settings, stores).write_back()
+    await wiring.backend.write_back(settings, stores)
     say(f"{name} is an admin" if switch == "on" else f"{name} is no admin")
 
 

@@ -167,7 +167,7 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
         async with wiring.stores.open_stores(settings, create=True) as stores:
             report = await wiring.worker.import_ekster(stores, old, database, user, dry_run=dry_run)
             if not dry_run:
-                await wiring.backend.configuration(settings, stores).write_back()
+                await wiring.backend.write_back(settings, stores)
             return report
 
     try:

@@ -81,7 +81,7 @@ async def output_create(
 
         parsed(query, time.time())
     made = await stores.outputs.create(user, name, replace(OutputConfig(), search=query, **given), time.time())
-    await _changed(settings, stores)
+    await wiring.backend.write_back(settings, stores)
     _print_addresses(made, settings, as_json)
 
 
@@ -202,7 +202,7 @@ async def output_delete(settings: Settings, stores: Stores, user: str, name: str
     """Delete an output feed for good; its address answers 410."""
     await wiring.backend.require_user(settings, stores, user)
     await stores.outputs.delete(user, name, time.time())
-    await _changed(settings, stores)
+    await wiring.backend.write_back(settings, stores)
     say(f"output feed '{name}' deleted")
 
 
@@ -219,12 +219,6 @@ def _say_edited(edited: Edited, items: Sequence[str], done: str, place: str) -> 
     say(f"{counted(edited.changed, 'item')} {done}")
     if len(edited.unknown) == len(items):
         fail("nothing was changed")
-
-
-async def _changed(settings: Settings, stores: Stores) -> None:
-    """What was done by command stands in backend.json, where that is written back."""
-    if settings.writes_back:
-        await wiring.backend.configuration(settings, stores).write_back()
 
 
 def _why_empty(feed: OutputFeed) -> str:

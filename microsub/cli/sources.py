@@ -42,7 +42,7 @@ async def source_create(settings: Settings, stores: Stores, user: str, channel: 
     await wiring.backend.require_user(settings, stores, user, enabled=True)
     sources, now = wiring.stores.sources(stores), time.time()
     made = await sources.create(user, channel, name, now)
-    await _changed(settings, stores)
+    await wiring.backend.write_back(settings, stores)
     say(await sources.renew_token(user, made.id, now))
 
 
@@ -104,11 +104,5 @@ async def source_revoke(settings: Settings, stores: Stores, user: str, source_id
     """
     await wiring.backend.require_user(settings, stores, user)
     await wiring.stores.sources(stores).revoke(user, source_id)
-    await _changed(settings, stores)
+    await wiring.backend.write_back(settings, stores)
     say(f"source '{source_id}' revoked")
-
-
-async def _changed(settings: Settings, stores: Stores) -> None:
-    """What was done by command stands in backend.json, where that is written back."""
-    if settings.writes_back:
-        await wiring.backend.configuration(settings, stores).write_back()

@@ -102,7 +102,7 @@ async def _conclude(
 ) -> None:
     """Write what an import did into backend.json, where that is written back, and print its report."""
     if not dry_run:
-        await wiring.backend.configuration(settings, stores).write_back()
+        await wiring.backend.write_back(settings, stores)
     if as_json:
         print_json(report.as_dict())
     else:

@@ -383,8 +383,11 @@ class Configuration:
     async def write_back(self) -> bool:
         """Write into the file what was changed through the API; True when the file was replaced.
 
-        Does nothing while the file isn't the one that was applied: then `look` has the next word. Raises StoreError.
+        Does nothing without write-back, and while the file isn't the one that was applied: then `look` has the next
+        word. Raises StoreError.
         """
+        if not self._writes_back:
+            return False
         async with self._step:
             found = await self._read()
             if found is None or found[1].document is None:

@@ -106,6 +106,11 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
         await task
 
 
+async def write_back(settings: Settings, stores: Stores) -> None:
+    """Write into backend.json what a command has changed, where that is written back."""
+    await configuration(settings, stores).write_back()
+
+
 async def require_user(settings: Settings, stores: Stores, name: str, *, enabled: bool = False) -> None:
     """Make sure that there is such a user, in backend.json where the store doesn't know one yet.
 
@@ -182,7 +187,7 @@ async def restore_user(settings: Settings, stores: Stores, name: str, now: float
     # The account may have been taken out of the file, which ends nothing for good.
     await stores.accounts.end_access(name)
     await applier(stores).apply(Change(What.USER_ADDED, name, value=found.me, restored=True), now)
-    await configuration(settings, stores).write_back()
+    await write_back(settings, stores)
 
 
 async def end_sessions(stores: Stores, name: str) -> None:

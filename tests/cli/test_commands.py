@@ -90,6 +90,16 @@ def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
     assert (strange.exit_code, "b o b" in strange.stderr) == (1, True)
 
 
+def test_without_write_back_commands_leave_the_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is its owner's alone, whatever makes, changes or brings back a user."""
+    run("user", "list")
+    monkeypatch.setenv("MICROSUB_WRITE_BACK", "off")
+    before = Path("backend.json").read_text()
+    for command in (("add", "bob"), ("admin", "alice", "on"), ("remove", "bob"), ("restore", "bob")):
+        assert run("user", *command).exit_code == 0
+    assert Path("backend.json").read_text() == before
+
+
 def test_an_admin_is_made_and_unmade(run: Run) -> None:
     """In the store and in the file, which says so from then on."""
     assert run("user", "admin", "alice", "on").stdout == "alice is an admin\n"

@@ -34,7 +34,7 @@ def alice(*channels: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def configured(redis: Redis, tmp_path: Path) -> Configured:
-    return Configured(redis, tmp_path / "backend.json")
+    return Configured(redis, tmp_path / "backend.json", write_back=True)
 
 
 async def test_a_first_file_makes_users_channels_and_feeds(configured: Configured) -> None:
