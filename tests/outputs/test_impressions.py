@@ -146,6 +146,16 @@ async def test_a_client_that_leaves_has_seen_nothing(alice: Publisher) -> None:
     assert await server.redis.command("HLEN", "user:{alice}:output:picks:held") == 0
 
 
+async def test_a_part_of_a_limited_feed_is_all_of_it_and_counts(alice: Publisher) -> None:
+    """Else whoever asks for the bytes from the first on would have the items without end."""
+    _, _, addresses = await one_item(alice)
+    for count, asked_for in enumerate(("bytes=0-", "bytes=1-", "bytes=-100000"), 1):
+        reply = await alice.get(addresses["json"], range=asked_for)
+        assert (reply.status_code, reply.headers["accept-ranges"]) == (200, "none")
+        assert [item["title"] for item in reply.json()["items"]] == ["a"]
+        assert await alice.state() == {"a": ("published", count)}
+
+
 async def test_forty_at_once_leave_four_impressions(alice: Publisher) -> None:
     """Whatever is in flight: four full replies show an item, the others don't."""
     server = alice.server

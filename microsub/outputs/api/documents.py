@@ -2,7 +2,8 @@
 
 Without an ending it is the page.
 
-An impression is a 200 whose body was sent to the end. It is reserved before the reply begins, and counted when all but
+An impression is a 200 whose body was sent to the end; a limited feed has no other replies with items in them: asked for
+a part it is sent whole. It is reserved before the reply begins, and counted when all but
 the last bytes have left and the client is still there; the last bytes leave after that. So whatever process dies when,
 nobody gets an item in full once more than it may be shown, and a reply that broke gives its impressions back.
 
@@ -313,7 +314,8 @@ def _reply(
     if not whole and _is_known(scope, tag, modified, now):
         return HttpReply(b"", headers, 304)
     kind: Header = (b"content-type", FORMATS[form].content_type.encode())
-    if not whole and scope["method"] == "GET" and (part := _range(scope, len(body), tag, modified)) is not None:
+    may_part = scope["method"] == "GET" and not (whole or feed.is_limited)
+    if may_part and (part := _range(scope, len(body), tag, modified)) is not None:
         first, last = part
         if first > last:
             return HttpReply(b"", [*headers, (b"content-range", f"bytes */{len(body)}".encode())], 416)
@@ -332,7 +334,7 @@ def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modifie
         (b"etag", tag.encode()),
         *([] if modified is None else [(b"last-modified", format_datetime(modified, usegmt=True).encode())]),
         (b"cache-control", caching.encode()),
-        (b"accept-ranges", b"bytes"),
+        (b"accept-ranges", b"none" if feed.is_limited else b"bytes"),
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", b"no-referrer"),  # the address is not for those whom a post links to
         (b"content-security-policy", _POLICY.encode()),
