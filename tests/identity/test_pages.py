@@ -163,6 +163,15 @@ def test_of_cookies_with_one_name_the_last_counts() -> None:
     assert cookies.read(Request({"type": "http", "headers": headers}), "devices") == ""
 
 
+@pytest.mark.parametrize("blank", [b"\xa0", b"\x85", b"\x0b", b"\x0c", b"\x1c", b"\x1f", b"\xe2\x80\x80"])
+def test_a_cookie_whose_name_begins_with_an_odd_blank_is_another_one(blank: bytes) -> None:
+    """Browsers don't take its name for one with `__Host-`, so a neighbour of the domain may set it."""
+    cookies = PageCookies(PublicAddress("https://reader.example"), "reader.example")
+    for planted in (blank + b"__Host-microsub-session=theirs", b"__Host-microsub-session" + blank + b"=theirs"):
+        headers = [(b"cookie", b"__Host-microsub-session=ours; " + planted)]
+        assert cookies.read(Request({"type": "http", "headers": headers}), "session") == "ours"
+
+
 async def test_a_page_for_people_who_are_signed_in_leads_to_the_sign_in(ann: Visitor) -> None:
     """And back to itself afterwards, with its query."""
     shown = await ann.get("/account?x=1%262")

@@ -120,8 +120,10 @@ def cookie_value(headers: Iterable[str], name: str) -> str:
     """The last cookie of that name, as written; empty for none.
 
     Ours need no quotes. To take those of others away, as Starlette does, may take time with the square of a length.
+    What else Unicode counts as a blank belongs to the name: browsers let a neighbour of the domain set a cookie whose
+    name has one before `__Host-`.
     """
-    found = re.findall(rf";\s*{name}\s*=([^;]*)", f";{';'.join(headers)}")
+    found = re.findall(rf";[ \t]*{name}[ \t]*=([^;]*)", f";{';'.join(headers)}")
     return str(found[-1]).strip() if found else ""
 
 
