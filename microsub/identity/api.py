@@ -24,7 +24,6 @@ from microsub.errors import (
     MethodNotAllowed,
     NotFound,
     OAuthRefused,
-    TooLarge,
     Unauthorized,
     UserDisabled,
 )
@@ -47,7 +46,7 @@ from microsub.identity.store.accounts import MARK, Accounts
 from microsub.identity.store.grants import OwnToken, is_refresh
 from microsub.kit.digests import sha256_hex
 from microsub.kit.http.headers import bearer, prefers_form
-from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body
+from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, too_large
 from microsub.kit.http.responses import (
     CORS,
     JSON,
@@ -175,7 +174,7 @@ class OAuthEndpoint(HttpEndpoint):
 async def _parameters(scope: Scope, receive: Receive) -> Params:
     body = await read_body(scope, receive)
     if len(body.content) > UNCHECKED_BODY:
-        raise TooLarge(f"the body is too large: found more than {UNCHECKED_BODY} bytes, expected at most that")
+        raise too_large(UNCHECKED_BODY)
     return collect(await body_pairs(body))
 
 

@@ -39,6 +39,15 @@ def translated(text: object, translate: Callable[[str], str]) -> str:
     return translate(text) if isinstance(text, str) and text else str(text)
 
 
+def size(count: int) -> str:
+    """So many bytes, in the largest unit of which there is one, rounded down."""
+    unit = next((unit for unit in ("MiB", "KiB") if count >= _UNITS[unit]), "bytes")
+    return f"{count // _UNITS[unit]} {unit}"
+
+
+_UNITS = {"MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
+
+
 def duration(seconds: int) -> Sentence:
     """So many seconds, or the minutes, hours or days that they nearly are."""
     if seconds >= 2 * 86_400:

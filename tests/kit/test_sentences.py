@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from microsub.kit.texts import Sentence, duration, translated
+from microsub.kit.texts import Sentence, duration, size, translated
 from scripts import texts
 
 GERMAN = {"{who} says {what}": "{what}, sagt {who}", "nothing": "nichts", "{number} minutes": "{number} Minuten"}
@@ -33,6 +33,12 @@ def test_a_duration_is_said_in_the_unit_that_fits(seconds: int, said: str) -> No
     """And in the language of the page."""
     assert duration(seconds) == said
     assert translated(duration(121), _german) == "3 Minuten"
+
+
+@pytest.mark.parametrize(("count", "said"), [(12, "12 bytes"), (2047, "1 KiB"), (16_842_752, "16 MiB")])
+def test_a_size_is_said_in_the_unit_that_fits(count: int, said: str) -> None:
+    """Rounded down, so that more than that is true of more."""
+    assert size(count) == said
 
 
 def _values(text: str) -> set[str]:

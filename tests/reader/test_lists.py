@@ -98,6 +98,8 @@ async def test_who_may_send_a_list(ann: ReadingVisitor) -> None:
     assert forged.status_code == 403
     large = await send(ann, b"x" * (MOST_BYTES + (1 << 17)))
     assert large.status_code == 413
+    assert "The file has more than 16 MiB, which is the most that this server takes." in large.text
+    assert 'name="list"' in large.text, "the page shows the field again"
     plain = await ann.browser.post(LISTS, fields_of((await ann.get(LISTS)).form(LISTS)))
     assert (plain.status, "a form with a file was expected" in plain.text.lower()) == (400, True)
     headers = {"origin": ann.browser.origin, "sec-fetch-site": "same-origin"}

@@ -28,6 +28,7 @@ from microsub.errors import (
     SignInFailed,
     StoreError,
     StoreUnavailable,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
 )
@@ -498,7 +499,7 @@ def _corrected(handler: Handler, again: ShownAgain | None) -> Handler:
     async def handle(visit: PageVisit) -> Response:
         try:
             return await handler(visit)
-        except (ConfirmationNeeded, NotRecognised, InvalidRequest, SignInFailed, TooManyRequests) as problem:
+        except (ConfirmationNeeded, NotRecognised, InvalidRequest, SignInFailed, TooLarge, TooManyRequests) as problem:
             if again is None:
                 raise
             return await again(visit, problem)

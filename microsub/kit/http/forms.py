@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from microsub.errors import Forbidden, InvalidRequest, TooLarge
 from microsub.kit.http.headers import origin
 from microsub.kit.http.params import form_with_files, is_multipart, read_body
-from microsub.kit.texts import N_, Sentence
+from microsub.kit.texts import N_, Sentence, size
 
 FIELD = "form_token"
 MAX_BODY = 1 << 16
@@ -53,7 +53,7 @@ async def read_form(request: Request) -> SentForm:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY:
-                raise TooLarge(Sentence("the form is too large: more than {most} bytes", most=MAX_BODY))
+                raise TooLarge(Sentence("the form is too large: more than {most}", most=size(MAX_BODY)))
     except ClientDisconnect:
         raise InvalidRequest(N_("the form is incomplete: the connection was closed before its end")) from None
     try:
@@ -68,7 +68,11 @@ async def read_upload(request: Request, name: str, most: int) -> tuple[SentForm,
 
     Raises TooLarge, and InvalidRequest for anything else.
     """
-    body = await read_body(request.scope, request.receive, most + MAX_BODY)
+    try:
+        body = await read_body(request.scope, request.receive, most + MAX_BODY)
+    except TooLarge:
+        text = N_("the file has more than {most}, which is the most that this server takes")
+        raise TooLarge(Sentence(text, most=size(most))) from None
     if not is_multipart(body):
         raise InvalidRequest("a form with a file was expected, sent as multipart/form-data")
     sent = await form_with_files(body, 1)

@@ -23,6 +23,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive, Scope
 
 from microsub.errors import InvalidRequest, TooLarge, TooSlow
+from microsub.kit.texts import size
 from microsub.kit.urls import is_secret_name, mask_credentials
 from microsub.model.plaintext import shown
 
@@ -232,7 +233,7 @@ async def read_body(scope: Scope, receive: Receive, most: int = MAX_BODY) -> Req
         elif name == b"content-length":
             length = value
     if length.isdigit() and int(length) > most:
-        raise _too_large(most)
+        raise too_large(most)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             content = await _read(receive, most)
@@ -268,15 +269,15 @@ async def _all_pairs(body: RequestBody) -> Pairs:
 
 async def _read(receive: Receive, most: int) -> bytes:
     chunks: list[bytes] = []
-    size = 0
+    count = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise InvalidRequest("the body is incomplete: the connection was closed before its end")
         chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > most:
-            raise _too_large(most)
+        count += len(chunk)
+        if count > most:
+            raise too_large(most)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)
@@ -342,5 +343,6 @@ async def _multipart(body: bytes, content_type: str, most: int = 10) -> FormWith
     return FormWithFiles(tuple(fields), tuple(files))
 
 
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body is too large: found more than {most} bytes, expected at most that")
+def too_large(most: int) -> TooLarge:
+    """The error for a body of more than `most` bytes."""
+    return TooLarge(f"the body is too large: it has more than {size(most)}, which is the most that this server takes")
