@@ -24,7 +24,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.redis.scripts import batches
 from microsub.timelines.add import Adder
-from microsub.timelines.channels import Channels
+from microsub.timelines.channels import ChannelLimits, Channels
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
@@ -207,10 +207,13 @@ class Following:
         for feed in await self._channels.disable(user, uid, now):
             await self._feeds.unsubscribe(feed, user, uid)
 
-    async def restore_channel(self, user: str, uid: str, now: float) -> None:
-        """Undo `remove_channel`: what it followed it follows again, from the store and by polls."""
+    async def restore_channel(self, user: str, uid: str, now: float, limits: ChannelLimits | None = None) -> None:
+        """Undo `remove_channel`: what it followed it follows again, from the store and by polls.
+
+        Raises QuotaReached where the user would have more than `limits` by it.
+        """
         with suppress(NotFound):  # it isn't removed any more
-            await self._channels.restore(user, uid)
+            await self._channels.restore(user, uid, limits)
         for subscription in await self._channels.subscriptions(user, uid):
             await self.follow(user, uid, subscription.url, now, subscription.name)
 

@@ -71,7 +71,9 @@ async def test_a_multipart_body_is_utf_8(charset: str) -> None:
 
 async def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
     """Nothing of it needs to arrive."""
-    with pytest.raises(TooLarge, match="the body is too large: it has more than 1 MiB, which is the most that this server takes"):
+    with pytest.raises(
+        TooLarge, match="the body is too large: it has more than 1 MiB, which is the most that this server takes"
+    ):
         await read(length=MAX_BODY + 1)
 
 

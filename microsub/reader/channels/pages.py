@@ -24,6 +24,7 @@ from microsub.reader.reading import undo
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.reading.posts import post_title
+from microsub.timelines.channels import ChannelLimits
 from microsub.timelines.follow import Followed
 from microsub.timelines.pages import mark
 from microsub.timelines.views import feed_name
@@ -125,7 +126,9 @@ async def _restore(visit: PageVisit) -> Response:
     user, uid, services = await reader_of(visit), visit.form.text("channel"), visit.site.services
     if uid not in await services.channels.removed(user):
         raise NotFound("There is no such channel to be restored, or not any more.")
-    await services.following.restore_channel(user, uid, visit.now)
+    quotas = await services.identity.quotas.of(user)
+    limits = ChannelLimits(quotas.channels or 0, quotas.feeds or 0, quotas.rules or 0)
+    await services.following.restore_channel(user, uid, visit.now, limits)
     services.changed()
     return visit.go(CHANNELS)
 

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from functools import lru_cache
 from itertools import repeat
 from typing import Any, get_type_hints
@@ -55,6 +55,15 @@ class ChannelNames:
 
     shape: bytes
     channels: tuple[Channel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLimits:
+    """How many channels, feeds, and mutes and blocks a user may have; 0 for any number."""
+
+    channels: int = 0
+    feeds: int = 0
+    rules: int = 0
 
 
 class Channels(Follows):
@@ -193,6 +202,9 @@ class Channels(Follows):
         first = [key(user, uid) for key in (keys.channel, keys.channel_feeds, keys.posts)]
         others = [name for key in keys.CHANNEL_KEYS if (name := key(user, uid)) not in first]
         found = await self._redis.script(load("channel_change"), [*lists, *first, *others], [uid, action, *args])
+        if isinstance(found, bytes):
+            what, count, most = text_of(found).rsplit(" ", 2)
+            raise QuotaReached(what, int(count), int(most))
         if isinstance(found, int):
             raise await absent(self._redis, user, uid)
         return sorted(texts(found))
@@ -235,9 +247,14 @@ class Channels(Follows):
             raise InvalidRequest(f"the channel '{uid}' can't be removed: every account has it")
         return await self._change(user, uid, "remove", now)
 
-    async def restore(self, user: str, uid: str) -> builtins.list[str]:
-        """Undo `disable`; returns the feeds that the channel follows, to subscribe again."""
-        return await self._change(user, uid, "restore")
+    async def restore(self, user: str, uid: str, limits: ChannelLimits | None = None) -> builtins.list[str]:
+        """Undo `disable`; returns the feeds that the channel follows, to subscribe again.
+
+        Raises QuotaReached where the user would have more than `limits` by what the channel brings back.
+        """
+        counted = (keys.channel_feeds, keys.muted, keys.blocked)
+        patterns = [keys.pattern(key, user) for key in counted]
+        return await self._change(user, uid, "restore", *astuple(limits or ChannelLimits()), *patterns)
 
     async def uids(self, users: Sequence[str]) -> builtins.list[builtins.list[str]]:
         """The uids of each user's channels. One round trip."""

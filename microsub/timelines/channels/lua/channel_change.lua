@@ -9,8 +9,10 @@
 --       keys of the channel ('delete…')
 -- ARGV  1 uid  2 'set', 'remove', 'restore', 'delete' (removed or not), or 'delete removed' (only while it is, so that a
 --       channel restored a moment ago survives)
---       3 now ('remove'), or 3.. pairs of field and value ('set'); an empty value deletes the field
--- reply ids of the feeds that it follows ('set': none), or 0: no such channel there
+--       3 now ('remove'), or 3.. pairs of field and value ('set'); an empty value deletes the field; or ('restore')
+--       3..5 how many channels, feeds and rules the user may have, 0 for any number  6..8 patterns: feeds, mutes, blocks
+-- reply ids of the feeds that it follows ('set': none), or 0: no such channel there, or a text: what, how many there would
+--       be with the restored channel, and how many there may be
 -- include: arrivals
 -- include: changes
 local uid, action = ARGV[1], ARGV[2]
@@ -38,6 +40,25 @@ if action == 'remove' then
     return 0
   end
   return redis.call('HKEYS', KEYS[8])
+end
+if action == 'restore' and redis.call('ZSCORE', KEYS[2], uid) then
+  local function size(pattern, one) return redis.call('HLEN', (string.gsub(pattern, '%*', one))) end
+  local function sizes(one)
+    return {
+      channels = (one == 'notifications' or one == 'saved' or one == 'global') and 0 or 1,
+      feeds = size(ARGV[6], one),
+      ['mutes and blocks'] = size(ARGV[7], one) + size(ARGV[8], one),
+    }
+  end
+  local own, others = sizes(uid), redis.call('ZRANGE', KEYS[1], 0, -1)
+  others[#others + 1] = 'global'
+  for place, what in ipairs({ 'channels', 'feeds', 'mutes and blocks' }) do
+    local most, count = tonumber(ARGV[2 + place]), own[what]
+    if most > 0 and count > 0 then
+      for _, one in ipairs(others) do count = count + sizes(one)[what] end
+      if count > most then return what .. ' ' .. count .. ' ' .. most end
+    end
+  end
 end
 local known = redis.call('ZREM', KEYS[2], uid)
 if action == 'delete' then known = known + redis.call('ZREM', KEYS[1], uid) end
