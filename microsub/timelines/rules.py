@@ -86,15 +86,21 @@ class Rules:
         return [None if score is None else float(score) for score in scores]
 
     async def lift_ended(self, now: float) -> int:
-        """Unmute what was muted until now, of all users; how many mutes."""
+        """Unmute what was muted until now, of all users, in removed channels too; how many mutes."""
         ended = texts(await self._redis.command("ZRANGEBYSCORE", keys.mute_ends(), "-inf", now, "LIMIT", 0, _ENDED))
+        count = 0
         for end in ended:
+            until = await self._redis.command("ZSCORE", keys.mute_ends(), end)
+            if until is None or float(until) > now:  # muted once more while those before it were lifted
+                continue
             user, uid, url = end.split(" ", 2)
-            with suppress(NotFound):  # the channel or its user went before the mute
-                await self.unmute(user, uid, url, now)
-        if ended:
-            await self._redis.command("ZREM", keys.mute_ends(), *ended)
-        return len(ended)
+            for listed in (keys.channels, keys.removed_channels):
+                with suppress(NotFound):  # the channel or its user may have gone before the mute
+                    await self._write(user, uid, keys.muted, url, now, on=False, listed=listed)
+                    break
+            await self._redis.command("ZREM", keys.mute_ends(), end)
+            count += 1
+        return count
 
     async def block(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
         """Take out what this author or source has posted, and keep out what they will post."""
@@ -111,7 +117,16 @@ class Rules:
         return _listed(urls)
 
     async def _write(
-        self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool, most: int = 0
+        self,
+        user: str,
+        uid: str,
+        key: Callable[[str, str], str],
+        given: str,
+        now: float,
+        *,
+        on: bool,
+        most: int = 0,
+        listed: Callable[[str], str] = keys.channels,
     ) -> int:
         if uid == SAVED:
             raise InvalidRequest(
@@ -120,7 +135,7 @@ class Rules:
         url = normalise_profile(given)
         reply = await self._redis.script(
             load("rule_write"),
-            [keys.channels(user), key(user, uid)],
+            [listed(user), key(user, uid)],
             [uid, url, given if on else "", most, keys.pattern(keys.muted, user), keys.pattern(keys.blocked, user)],
         )
         if reply >= 2:

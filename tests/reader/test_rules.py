@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Entry
 from microsub.redis import keys
@@ -50,6 +52,37 @@ async def test_a_mute_for_good_has_no_end(ann: ReadingVisitor) -> None:
     assert f"{LOUD} muted · in Home Show again" in page.text
     await ann.browser.submit(page, f"{RULES}/end")
     assert await ann.server.services.rules.muted("ann", "home") == []
+
+
+async def test_a_mute_ends_in_a_channel_that_is_removed_meanwhile(ann: ReadingVisitor) -> None:
+    """It is over when the channel is restored."""
+    await _publish(ann)
+    posts, rules, now = ids(await ann.get("/channel/home?show=all")), ann.server.services.rules, ann.server.now
+    await rules.mute("ann", "home", LOUD, now, until=now + 1)
+    await ann.server.following.remove_channel("ann", "home", now)
+    assert await rules.lift_ended(now + 2) == 1
+    await ann.server.following.restore_channel("ann", "home", now + 3)
+    assert await rules.muted("ann", "home") == []
+    assert sorted(await ann.reader.ids("home")) == sorted(posts)
+
+
+async def test_what_is_muted_once_more_while_others_end_ends_later(ann: ReadingVisitor) -> None:
+    """Neither is it lifted with them, nor does it lose its end."""
+    rules, now, again = ann.server.services.rules, ann.server.now, "https://again.example/"
+    for url, end in ((LOUD, 1), (again, 2)):
+        await rules.mute("ann", "home", url, now, until=now + end)
+    real = rules._write
+
+    async def muted_once_more(*given: Any, **more: Any) -> int:
+        rules._write = real  # type: ignore[method-assign]
+        await rules.mute("ann", "home", again, now + 3, until=now + WEEK)
+        return await real(*given, **more)
+
+    rules._write = muted_once_more  # type: ignore[method-assign]
+    assert await rules.lift_ended(now + 3) == 1
+    assert await rules.muted("ann", "home") == [again]
+    assert await rules.lift_ended(now + WEEK) == 1
+    assert await rules.muted("ann", "home") == []
 
 
 async def test_a_mute_ends_with_its_channel_and_user(ann: ReadingVisitor) -> None:
