@@ -104,7 +104,7 @@ async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
 
 
 async def test_what_a_removed_channel_brings_back_counts(world: OneReader) -> None:
-    """Else whoever removes channels and restores them has more than the admin allows; however many come at once."""
+    """Else who removes channels and restores them has more than the admin allows; however many come at once."""
     rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
     for uid in ("one", "two", "three"):
         await world.channels.create(ANN, uid, NOW, uid)
