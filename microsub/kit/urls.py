@@ -95,6 +95,9 @@ _BEGIN = re.compile(r"(?i)https?://[^/?#\\\s]{1,253}(?=[/?#])")
 _PARTS = re.compile(r"((?:https?|feed)://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&;])([^=&;]*)(?:=([^&;]*))?")
 _ADDRESS = re.compile(r"(?i)(?:https?|feed)://[^\s\"<>\\]+")
+# The same percent-encoded, as it stands within others, and perhaps encoded more than once.
+_ENCODED = re.compile(r"(?i)(?:https?|feed)%(?P<again>(?:25)*)3a(?:%(?:25)*2f){2}[^\s\"<>\\]+")
+_MOST_ENCODED = 3
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORDS = re.compile(r"[^0-9A-Za-z]+")
 _DIGIT_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
@@ -390,16 +393,35 @@ def redacted(url: str) -> str:
     url = mask_credentials(url)
     match = _PARTS.fullmatch(url)
     if match is None:
-        return url
+        return _encoded_redacted(url)
     place, path, query, fragment = match.groups()
     path = "/".join(map(_redacted_segment, path.split("/")))
     query = _PARAMETER.sub(_redacted_parameter, query or "")
-    return f"{place}{path}{query}{'#***' if fragment and '=' in fragment else fragment or ''}"
+    return _encoded_redacted(f"{place}{path}{query}{'#***' if fragment and '=' in fragment else fragment or ''}")
 
 
 def redacted_text(text: str) -> str:
-    """`text` with every address of the web or of a feed (`feed:`) in it `redacted`."""
-    return _ADDRESS.sub(_redacted_address, text) if "://" in text else text
+    """`text` with every address of the web or of a feed (`feed:`) in it `redacted`, percent-encoded ones too."""
+    return _encoded_redacted(_ADDRESS.sub(_redacted_address, text) if "://" in text else text)
+
+
+def _encoded_redacted(text: str) -> str:
+    return _ENCODED.sub(_redacted_encoded, text) if "%" in text else text
+
+
+def _redacted_encoded(found: re.Match[str]) -> str:
+    times = 1 + len(found["again"]) // 2
+    if times > _MOST_ENCODED:
+        return "***"
+    plain = found[0]
+    for _ in range(times):
+        plain = unquote(plain)
+    shown = redacted_text(plain)
+    if shown == plain:
+        return found[0]
+    for _ in range(times):
+        shown = quote(shown, safe="*")
+    return shown
 
 
 def _redacted_address(found: re.Match[str]) -> str:

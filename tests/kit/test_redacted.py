@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import time
 
 import pytest
 
@@ -75,3 +76,43 @@ def test_an_address_does_not_end_at_an_apostrophe() -> None:
 def test_addresses_of_feeds_are_addresses() -> None:
     """As browsers of old handed them to readers."""
     assert redacted_text("feed://u:pw@a.example/f?secret=sesame") == "feed://***@a.example/f?secret=***"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fetching https%3A%2F%2Fa.example%2Ff%3Fkey%3Dsesame failed",
+        "fetching HTTPS%3a%2f%2fann:sesame%40a.example%2Ff",
+        "https://proxy.example/get?q=https%3A%2F%2Fann%3Asesame%40a.example%2Ff",
+        "https://proxy.example/https%3A%2F%2Fa.example%2Ff%3Ftoken%3Dsesame",
+        "https://proxy.example/?q=http%3A%2F%2Fb.example%2F%3Fq%3Dhttp%253A%252F%252Fa.example%252F%253Fk%253Dsesame",
+        "feed%253A%252F%252Fa.example%252F%253Fk%253Dsesame",
+        "http%252525253A%252525252F%252525252Fa.example/?k=sesame",
+        "http%3A%2F%2Fa.example/?k=sesame",
+    ],
+)
+def test_addresses_that_are_encoded_are_addresses(text: str) -> None:
+    """As they stand within others, or in what a proxy says; what isn't secret of them stays."""
+    shown = redacted_text(text)
+    assert "sesame" not in shown
+    assert "***" in shown
+    assert redacted_text(shown) == shown
+    assert "sesame" not in redacted(text)
+
+
+def test_an_encoded_address_without_secrets_stays_as_it_is() -> None:
+    """Letter for letter."""
+    for text in (
+        "at https%3A%2F%2Fa.example%2ff%3Fpage%3D2.",
+        "https://p.example/?q=https%3A%2F%2Fa.example%2F",
+        "100%3",
+    ):
+        assert redacted_text(text) == text
+
+
+def test_no_encoded_address_takes_long() -> None:
+    """However often it is encoded, or stands within itself."""
+    for text in ("http%" + "25" * 500_000 + "3A%2F%2Fx", "http%3A%2F%2F" * 50_000, "http%3A%2F%2Fa%3Fk%3Dx " * 20_000):
+        started = time.process_time()
+        redacted_text(text)
+        assert time.process_time() - started < 2
