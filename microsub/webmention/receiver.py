@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _ADDRESS = "an absolute http or https URL"
+_NOT_TAKEN = "'target' can't be used: no webmentions are taken for that page here"
 _TRIES = 3
 """Times that a webmention is written which somebody else writes at the same time."""
 
@@ -89,7 +90,7 @@ class MentionReceiver:
         pages = (await self._own_pages(in_force)).get(host_of(target), ())
         owners = (name for page, name in pages if user in {None, name} and covers(page, target))
         if (owner := next(owners, None)) is None:
-            raise InvalidRequest("'target' can't be used: no webmentions are taken for that page here")
+            raise InvalidRequest(_NOT_TAKEN)
         if self._own and _origin(source) == self._own:
             raise InvalidRequest("'source' can't be used: it lies on this server itself")
         if is_refused(source, in_force.instance.webmention.refuse):
@@ -112,8 +113,10 @@ class MentionReceiver:
                 return
             fresh = replace(before or Mention(source, target, now), source=source, received=now, tries=0)
             match await self._store.queue(user, fresh, before, now):
-                case Written.DONE | Written.NO_USER:
+                case Written.DONE:
                     return
+                case Written.NO_USER:  # since the pages were looked up
+                    raise InvalidRequest(_NOT_TAKEN)
                 case Written.FULL:
                     raise TooManyRequests("too many webmentions of this user's pages wait: send it again later", 600)
         raise TooManyRequests("the same webmention is being received from elsewhere: send it again later", 60)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
+from microsub.errors import NotFound
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.replies import reading, texts
@@ -78,15 +79,21 @@ class MentionStore:
             await self.due.note({user: now})
         return written
 
-    async def order(self, user: str, mention_id: str, what: Order, now: float) -> bool:
-        """Note what its user wants done with a webmention, soon; whether there is one of that id."""
+    async def order(self, user: str, mention_id: str, what: Order, now: float) -> None:
+        """Note what its user wants done with a webmention, soon.
+
+        Raises NotFound where there is none of that id, or the user is gone or disabled.
+        """
         while (mention := await self.get(user, mention_id)) is not None:
             wanted = replace(mention, tries=0, approved=what == "approved")
             if what != "approved":
                 wanted = replace(wanted, state=what)
-            if await self.queue(user, wanted, mention, now, most=MOST_KEPT) is not Written.CHANGED:
-                return True
-        return False
+            written = await self.queue(user, wanted, mention, now, most=MOST_KEPT)
+            if written is Written.DONE:
+                return
+            if written is not Written.CHANGED:
+                break
+        raise NotFound("there is no such webmention any more")
 
     async def write(
         self, user: str, mention: Mention, read: Mention | None, now: float, *, look: float | None = None,

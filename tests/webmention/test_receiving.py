@@ -11,6 +11,7 @@ import json
 
 import pytest
 
+from microsub.errors import NotFound
 from microsub.model.reader import SAVED
 from microsub.webmention.mention import PAUSES
 from tests.support.mentions import HTML, TARGET, Mentions, entry, page
@@ -119,6 +120,19 @@ async def test_a_disabled_user_gets_none(mentions: Mentions) -> None:
     """Nor does anybody hear that there is such a user."""
     await mentions.it.accounts.disable_user("alice", mentions.it.now)
     assert await mentions.send() == 400
+
+
+async def test_who_is_disabled_this_moment_gets_none_and_orders_nothing(mentions: Mentions) -> None:
+    """Though their pages are remembered for some seconds: what would be lost isn't answered with success."""
+    await mentions.receive(entry())
+    shown = await mentions.only()
+    await mentions.it.accounts.disable_user("alice", mentions.it.now)
+    assert await mentions.send() == 400
+    with pytest.raises(NotFound):
+        await mentions.it.mentions.order("alice", shown.id, "withdrawn", mentions.it.now)
+    with pytest.raises(NotFound):
+        await mentions.it.mentions.order("bob", shown.id, "withdrawn", mentions.it.now)
+    assert await mentions.only() == shown
 
 
 async def test_faults_of_the_sender_are_400(mentions: Mentions) -> None:
