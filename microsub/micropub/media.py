@@ -34,7 +34,7 @@ KEPT_UNUSED = 31 * 86_400
 
 UNKNOWN_TYPE = "application/octet-stream"
 
-_WRITE, _SHOWN, _UNUSED = load("medium_write"), load("medium_shown"), load("medium_unused")
+_WRITE, _USE = load("medium_write"), load("medium_use")
 _SHOWN_BY = "post "
 _ADDRESS = re.compile(r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{22})(?:\.[a-z0-9]{1,5})?")
 
@@ -124,7 +124,7 @@ class Media:
     async def shown(self, user: str, said: bytes, feed_id: str, guid: str) -> None:
         """Note which of the user's files a post shows that says this; before it is stored, so that they stay."""
         for token in dict.fromkeys(re.findall(rb"/media/%b\.([A-Za-z0-9_-]{22})" % re.escape(user.encode()), said)):
-            await self._redis.script(_SHOWN, [keys.medium(user, text(token))], [f"{feed_id} {guid}"])
+            await self._redis.script(_USE, [keys.medium(user, text(token))], ["shown", f"{feed_id} {guid}"])
 
     async def sweep(self, user: str, items: Items, now: float) -> int:
         """Delete the user's files that were unused for `KEPT_UNUSED`; how many."""
@@ -134,8 +134,8 @@ class Media:
             if await self._is_shown(key, items):
                 await self._redis.command("HDEL", key, "unused")
                 continue
-            args: list[Arg] = [token, f"{now:.3f}", f"{now - KEPT_UNUSED:.3f}"]
-            deleted += await self._redis.script(_UNUSED, [keys.media(user), key], args)
+            args: list[Arg] = ["unused", token, f"{now:.3f}", f"{now - KEPT_UNUSED:.3f}"]
+            deleted += await self._redis.script(_USE, [key, keys.media(user)], args)
         return deleted
 
     async def _is_shown(self, key: str, items: Items) -> bool:

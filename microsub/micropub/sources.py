@@ -31,7 +31,7 @@ from microsub.timelines.follow import Following
 KIND = "source"
 """Internal feeds of sources."""
 
-_WRITE = load("source_write")
+_CREATE, _CHANGE = load("source_create"), load("compare_and_set")
 _CHANGED_AT_ONCE = 10
 
 
@@ -114,7 +114,7 @@ class Sources:
         for _ in range(_CHANGED_AT_ONCE):
             found = await self.get(user, source)
             changed = _encoded(Source(user, source, _checked_name(name), found.seed, found.created, now, found.app))
-            if await self._redis.script(_WRITE, self._keys(user), ["change", source, changed, _encoded(found)]):
+            if await self._redis.script(_CHANGE, [keys.sources(user)], [source, _encoded(found), changed]):
                 break
         for uid in await self._followers(found):
             feed = await self._feeds.find(found.address)
@@ -167,18 +167,13 @@ class Sources:
 
     async def _write(self, source: Source, most: int) -> bool:
         """Write a source; False where one of its id is there. Raises QuotaReached, NotFound for an unknown user."""
-        reply = await self._redis.script(
-            _WRITE, self._keys(source.user), ["create", source.id, _encoded(source), most or ""]
-        )
+        names = [keys.user(source.user), keys.sources(source.user)]
+        reply = await self._redis.script(_CREATE, names, [source.id, _encoded(source), most or ""])
         if reply < 0:
             raise await absent(self._redis, source.user)
         if reply > 1:
             raise QuotaReached("sources", reply - 2, most)
         return bool(reply)
-
-    @staticmethod
-    def _keys(user: str) -> list[str]:
-        return [keys.user(user), keys.sources(user)]
 
 
 def _checked_name(name: str) -> str:

@@ -21,7 +21,7 @@ from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import GLOBAL
 from microsub.model.settings import SettingsOf
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis, ScriptCall
+from microsub.redis.protocol import Redis, ScriptCall
 from microsub.redis.replies import raw_fields, reading
 from microsub.redis.scripts import load
 
@@ -82,13 +82,9 @@ class TimelineBacklog:
         notes = (_waiting(key, field, value) for field, value in found.items())
         return sorted(notes, key=lambda one: (one.uid, one.feed))
 
-    async def caught_up(self, user: str, done: Sequence[Waiting]) -> int:
-        """Take back the notes of what was added; of how many.
-
-        One that has grown since stays for the next time.
-        """
-        args: list[Arg] = [part for one in done for part in (f"{one.uid} {one.feed}", one.value, "")]
-        return int(await self._redis.script(_CAUGHT_UP, [keys.behind(user)], args)) if args else 0
+    async def caught_up(self, user: str, waiting: Waiting) -> None:
+        """Take back the note of what was added; one that has grown since stays for the next time."""
+        await self._redis.script(_CAUGHT_UP, [keys.behind(user)], [f"{waiting.uid} {waiting.feed}", waiting.value, ""])
 
 
 def _waiting(key: str, field: str, value: bytes) -> Waiting:
@@ -161,7 +157,7 @@ class CatchUp:
             limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
             added = await self._adder.add(user, waiting.uid, waiting.feed, items, now=now, limit=limit, fresh=fresh)
             ITEMS_DELIVERED.inc(added.taken)
-        await self._backlog.caught_up(user, [waiting])
+        await self._backlog.caught_up(user, waiting)
 
     def _ended(self, user: str, task: asyncio.Task[None]) -> None:
         self._running.pop(user, None)

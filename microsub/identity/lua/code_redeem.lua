@@ -14,7 +14,7 @@
 --       and what was given for it is taken back; 'given'; 'again': given a moment ago; 'full': no more may be granted, and
 --       the code stays as it was
 -- include: grants
--- include: user
+-- include: in_force
 local code = redis.call('HMGET', KEYS[2], 'expires', 'used', 'use', 'grant', 'client', 'scope', 'title', 'source')
 if not code[1] then return 'unknown' end
 local now, fits = tonumber(ARGV[1]), ARGV[2] == '1'

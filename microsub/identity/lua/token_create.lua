@@ -8,7 +8,7 @@
 -- ARGV  1 digest  2 scopes  3 client  4 now  5 time of expiry or ''  6 mark or ''  7 pattern: token
 --       8 pattern: refused  9 seconds for which it is known of an earlier one that it has ended
 -- reply 0: no such user, or disabled; 1
--- include: user
+-- include: in_force
 local expires = ARGV[5] ~= '' and tonumber(ARGV[5])
 if ARGV[5] ~= '' and not (expires and expires >= 0 and expires < 253402300800) then
   return redis.error_reply('ERR expires: no time before the year 10000')

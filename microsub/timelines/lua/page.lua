@@ -17,7 +17,7 @@
 --       channels are merged, 1 when posts wait to be brought into timelines of this user}. An item is unread when it is unread in any
 --       channel, and such a channel is named.
 -- include: rank
--- include: token
+-- include: in_force
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
 local scope, waiting = '', 0
 if KEYS[4] then

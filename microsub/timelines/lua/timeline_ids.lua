@@ -6,7 +6,7 @@
 -- ARGV  1, 2 patterns: channel, posts  3 uid or 'global'  4 how many ids at most
 -- reply 0 no such channel or user; else {1 when posts wait to be brought into timelines of this user, and where there are
 --       no more 'id id …', one that stands in several channels repeatedly}
--- include: is_channel
+-- include: in_force
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return 0 end
 if ARGV[3] ~= 'global' then

@@ -8,7 +8,7 @@
 -- ARGV  1 now  2 how many items come back  3 uid  4.. per item, newest first: id, score, time of reading or '', lines of URLs (author,
 --       sources); then per id that is to stay out: id, time in whole seconds, reason
 -- reply how many came in, or -1: no such channel
--- include: is_channel
+-- include: in_force
 -- include: reasons
 -- include: arrivals
 -- include: changes

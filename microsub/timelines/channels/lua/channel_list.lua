@@ -8,7 +8,7 @@
 -- ARGV  1, 2 patterns: channel, unread  3 now  4 the shape that is remembered, or ''  5.. fields of a channel
 -- reply {'token'}, {'disabled'}, or {'', scopes, 1 when posts wait to be brought into timelines, shape, 'unread unread …'
 --       by position}; behind these, where the shape is another one, {uid, the fields' values} per channel
--- include: token
+-- include: in_force
 local scope, waiting = '', 0
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
 if KEYS[3] then

@@ -10,7 +10,7 @@
 -- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else {'', scopes
 --       or '', 1 when posts wait to be brought into timelines of this user, 'id place id place …', three texts of one digit
 --       per id, 1 where it is unread, is saved, stands in the channel, and 1 when more lie behind}
--- include: token
+-- include: in_force
 local MOST_ASKED = 10000
 local uid, scope, waiting = ARGV[4], '', 0
 if KEYS[6] then

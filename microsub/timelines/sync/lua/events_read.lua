@@ -11,7 +11,7 @@
 --       {id, event, uid, 'id id …' of its items that the channel still shows, newest first, '01…' one digit per item, 1
 --       for unread, '01…' 1 for saved, 1 where it says that the order of channels has changed}; then channels that occur
 --       and are there {uid, name, style, unread}; and the uids of all in their order, where an entry is about it
--- include: token
+-- include: in_force
 local scope = scope_of(KEYS[4], ARGV[1])
 if not scope then return { 'token' } end
 if redis.call('HEXISTS', KEYS[3], 'disabled') == 1 then return { 'disabled' } end
