@@ -14,7 +14,7 @@ from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text as text_of
-from microsub.redis.streams import Bounds, Message, Stream
+from microsub.redis.streams import FIRST_ID, Bounds, Message, Stream
 
 log = structlog.get_logger(__name__)
 
@@ -109,7 +109,9 @@ class DeadLetters:
                 if letter.stage == "entries":
                     await store(EntriesFound.of(letter.fields))
                 elif letter.stage in _STREAMS:
-                    await Stream(self._redis, letter.stage).add([letter.fields])
+                    # As old as it was the first time: what came since isn't to be undone by it.
+                    first = {FIRST_ID: letter.message.encode()} if is_letter_id(letter.message) else {}
+                    await Stream(self._redis, letter.stage).add([first | dict(letter.fields)])
                 else:
                     failed.append(_unknown_stage(letter))
                     continue

@@ -77,7 +77,7 @@ class Deliveries:
         feed, body, hub = found.feed, message.fields["body"], text(message.fields["hub"])
         new, brought, seconds = 0, False, 0.0
         end = "unchanged"
-        received = int(message.id.partition("-")[0]) / 1000
+        received = message.added
         if hashlib.sha256(body).hexdigest() != feed.body_hash:
             kind = message.fields["type"].decode("latin-1") or None
             document = Fetched(feed.url, feed.url, 200, {}, body, kind, None, None, None)

@@ -27,6 +27,9 @@ GROUP = "workers"
 STAGES = ("stored", "incomplete", "pushed")
 """The streams that stages read: all but the dead letters, which have no group."""
 
+FIRST_ID = "first"
+"""The field of a message that is tried again with the id that it had the first time."""
+
 _ADD = load("stream_add")
 _DONE = load("stream_done")
 _HAND_BACK = load("stream_hand_back")
@@ -52,6 +55,11 @@ class Message:
     def size(self) -> int:
         """Bytes of its values."""
         return size_of(self.fields)
+
+    @property
+    def added(self) -> float:
+        """Unix time, by Redis' clock, when it was added; when the first time, of one that is tried again."""
+        return int(self.fields.get(FIRST_ID, self.id.encode()).partition(b"-")[0]) / 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from ipaddress import ip_network
 import pytest
 import structlog.testing
 
+from microsub.delivery.dead_letters import DeadLetters
 from microsub.errors import InvalidRequest
 from microsub.fetch import Fetcher, FetchSettings, SendLimits
 from microsub.push import callbacks, hubs
@@ -18,7 +19,7 @@ from microsub.push.agreement import DAY
 from microsub.push.hubs import Hubs
 from microsub.push.subscriber import Subscriber
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Bounds, backlogs
+from microsub.redis.streams import Bounds, Stream, backlogs
 from tests.support.hub import HubSubscriber
 from tests.support.push import BASE, Push, pushing
 from tests.support.web import Answer
@@ -76,6 +77,22 @@ async def test_a_replay_changes_nothing(push: Push) -> None:
         assert (await push.hub.deliver(one.callback, first, one.secret)).status_code == 202
         await push.it.stages.run_once()
     assert await push.it.texts() == before
+
+
+async def test_a_dead_letter_that_is_tried_again_undoes_no_edit(push: Push) -> None:
+    """A delivery that failed when it came has the age that it had then, however often it is tried again."""
+    one, dead, stream = await subscribed(push), DeadLetters(push.it.redis), Stream(push.it.redis, "pushed")
+    first = push.document("second")
+    assert (await push.hub.deliver(one.callback, first, one.secret)).status_code == 202
+    for _ in range(2):  # it fails again
+        (message,) = await stream.take("tests", 1)
+        await dead.add("pushed", message, "it failed", push.it.now)
+        await stream.done([message])
+        assert await push.deliver(first.replace(b"About second", b"About second, edited")) == [202]
+        assert await dead.retry(await dead.list(), push.it.ingest.add_found) == []
+    await push.it.stages.run_once()
+    assert "edited" in (await push.it.texts())[0]
+    assert await dead.count() == 0
 
 
 async def test_a_signature_of_another_subscription_is_worth_nothing(push: Push) -> None:
