@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 
@@ -46,6 +47,35 @@ def size(count: int) -> str:
 
 
 _UNITS = {"MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
+
+
+class Sentences:
+    """English sentences that parts of the program say which know no translation, each a form with `{values}`.
+
+    What a value named `why` or `what` says is a sentence or a word of the table itself.
+    """
+
+    LONGEST = 1000
+    """Characters of what may be one of them."""
+
+    def __init__(self, forms: Iterable[str]) -> None:
+        self._patterns = {form: re.compile(_pattern(form), re.S) for form in forms}
+
+    def found(self, text: str) -> str:
+        """`text` as a `Sentence` where it has one of the forms, else as it is."""
+        if isinstance(text, Sentence) or len(text) > self.LONGEST:
+            return text
+        for form, pattern in self._patterns.items():
+            if match := pattern.fullmatch(text):
+                said = match.groupdict()
+                inner = {name: self.found(said[name]) for name in said.keys() & {"why", "what"}}
+                return Sentence(form, **{**said, **inner})
+        return text
+
+
+def _pattern(form: str) -> str:
+    parts = re.split(r"\{(\w+)\}", form)
+    return "".join(f"(?P<{part}>.+?)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
 
 
 def duration(seconds: int) -> Sentence:

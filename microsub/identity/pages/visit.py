@@ -53,7 +53,7 @@ from microsub.kit.http.forms import (
 )
 from microsub.kit.http.headers import PublicAddress, client_address, page_headers
 from microsub.kit.http.pages import Templates, preferred_language
-from microsub.kit.texts import N_, Sentence, translated
+from microsub.kit.texts import N_, Sentence
 from microsub.surface import IdentityServices, Services
 
 log = structlog.get_logger(__name__)
@@ -241,7 +241,7 @@ class PageVisit:
 
     def translate(self, text: str) -> str:
         """A text of the code in the language of the page."""
-        return translated(text, self.site.pages.texts(self.language).gettext)
+        return self.site.pages.translated(text, self.language)
 
     def translate_count(self, one: str, many: str, count: int) -> str:
         """A text of the code about so many."""

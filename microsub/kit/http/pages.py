@@ -7,6 +7,7 @@ folders: a feature extends a template that another one has. Texts are catalogues
 from __future__ import annotations
 
 import gettext
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from starlette.routing import Route
 from microsub import __version__
 from microsub.kit.digests import sha256_hex
 from microsub.kit.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
-from microsub.kit.texts import translated
+from microsub.kit.texts import Sentences, translated
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -90,6 +91,11 @@ class Templates:
         """The address of a file in `static/`; another one whenever it changes. Raises KeyError, which is a bug."""
         return f"{self._prefix}/static/{self.marks[name]}/{name}"
 
+    def translated(self, text: object, language: str) -> str:
+        """A text of the program in that language; as it is where there is no translation."""
+        known = _sentences().found(text) if isinstance(text, str) else text
+        return translated(known, self.texts(language).gettext)
+
     def _texts(self, language: str) -> gettext.NullTranslations:
         """The texts of all folders in that language; those of the code where one has none."""
         found = gettext.NullTranslations()
@@ -117,11 +123,18 @@ class Templates:
         made.globals.update(href=self.href, static=self.static, version=__version__, language=language, **self._values)
         made.filters.update(
             moment=lambda seconds: moment(seconds, texts.gettext),
-            translated=lambda text: translated(text, texts.gettext),
+            translated=lambda text: self.translated(text, language),
             sentence=sentence,
             iso=iso,
         )
         return made
+
+
+@cache
+def _sentences() -> Sentences:
+    """What parts of the program say that know no translation."""
+    rows = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
+    return Sentences(row["text"] for row in rows.values())
 
 
 _MONTHS = (

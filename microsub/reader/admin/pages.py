@@ -73,7 +73,7 @@ def _admins(handler: Handler) -> Handler:
 
     async def guarded(visit: PageVisit) -> Response:
         if not visit.require_session().admin:
-            raise NotFound("There is nothing here.")
+            raise NotFound(N_("There is nothing here."))
         await visit.site.identity.quotas.count(visit.require_session().user, visit.now)
         return await handler(visit)
 
@@ -221,7 +221,7 @@ async def _feed(visit: PageVisit, problem: RequestError | None = None) -> Respon
     services, feed_id = visit.site.services, visit.request.path_params["id"]
     record = await services.feeds.get(feed_id) if ITEM_ID.fullmatch(feed_id) else None
     if record is None or record.is_internal:
-        raise NotFound("There is no such feed.")
+        raise NotFound(N_("There is no such feed."))
     feed = FollowedFeed(record, await services.feeds.subscriber_count(feed_id))
     return _shown(
         visit,
@@ -297,7 +297,7 @@ async def _chosen(visit: PageVisit) -> list[DeadLetter]:
     letter_id, dead = visit.form.text("letter"), visit.site.services.admin.dead_letters
     letter = await dead.get(letter_id) if is_letter_id(letter_id) else None
     if letter is None:
-        raise NotFound("There is no such dead letter any more.")
+        raise NotFound(N_("There is no such dead letter any more."))
     return [letter]
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
-from microsub.kit.http.pages import N_
+from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import mask_credentials
 from microsub.model.filters import Filter, FilterPart, Searched
 from microsub.model.reader import GLOBAL, NAME, SAVED, STANDING, Channel, Cursor, PageQuery, Subscription
@@ -125,7 +125,7 @@ async def _delete(visit: PageVisit) -> Response:
 async def _restore(visit: PageVisit) -> Response:
     user, uid, services = await reader_of(visit), visit.form.text("channel"), visit.site.services
     if uid not in await services.channels.removed(user):
-        raise NotFound("There is no such channel to be restored, or not any more.")
+        raise NotFound(N_("There is no such channel to be restored, or not any more."))
     quotas = await services.identity.quotas.of(user)
     limits = ChannelLimits(quotas.channels or 0, quotas.feeds or 0, quotas.rules or 0)
     await services.following.restore_channel(user, uid, visit.now, limits)
@@ -245,7 +245,7 @@ async def _move(visit: PageVisit) -> Response:
     services, target = visit.site.services, visit.form.text("to")
     followed = await _followed(visit, user, uid)
     if not NAME.match(target):
-        raise InvalidRequest("The form doesn't say to which channel the feed moves.")
+        raise InvalidRequest(N_("The form doesn't say to which channel the feed moves."))
     await services.following.move(user, target, followed.url, visit.now)
     services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
@@ -276,7 +276,7 @@ async def _follow_again(visit: PageVisit) -> Response:
     services, name = visit.site.services, visit.form.text("undo")
     ended = await undo.ended_follow(services.redis, user, uid, name)
     if ended is None:
-        raise NotFound("There is nothing to undo any more.")
+        raise NotFound(N_("There is nothing to undo any more."))
     most = (await services.identity.quotas.of(user)).feeds or 0
     await services.following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
     await undo.undo(services.redis, user, name, visit.now)
@@ -289,12 +289,14 @@ async def _followed(visit: PageVisit, user: str, uid: str) -> Subscription:
     feed = visit.form.text("feed")
     found = await visit.site.services.channels.subscription(user, uid, feed) if ITEM_ID.fullmatch(feed) else None
     if found is None:
-        raise NotFound("The channel doesn't follow this feed any more.")
+        raise NotFound(N_("The channel doesn't follow this feed any more."))
     return found
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
 
+
+_EXPECTED = N_("'{name}' can't be used: found '{found}', expected {expected}")
 
 _STYLES: Mapping[UnreadStyle, str] = {
     "count": N_("How many there are"),
@@ -323,7 +325,7 @@ async def _set_settings(visit: PageVisit) -> Response:
 def _style(visit: PageVisit) -> UnreadStyle | None:
     text = visit.form.text("unread")
     if text and text not in _STYLES:
-        raise InvalidRequest(f"'unread' can't be used: found '{text[:80]}', expected one of {', '.join(_STYLES)}")
+        raise InvalidRequest(Sentence(_EXPECTED, name="unread", found=text[:80], expected=", ".join(_STYLES)))
     return next((style for style in _STYLES if style == text), None)
 
 
@@ -333,7 +335,8 @@ def _number(visit: PageVisit, name: str, most: int) -> int | None:
     if not text:
         return None
     if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) or int(text) > most:
-        raise InvalidRequest(f"'{name}' can't be used: found '{text[:80]}', expected a whole number from 0 to {most}")
+        whole = Sentence("a whole number from 0 to {most}", most=most)
+        raise InvalidRequest(Sentence(_EXPECTED, name=name, found=text[:80], expected=whole))
     return int(text)
 
 
@@ -416,9 +419,11 @@ def _words(given: Fields, name: str) -> tuple[str, ...]:
     """The words or phrases of a field, one in each line."""
     found = tuple(dict.fromkeys(word for line in given.get(name, "").splitlines() if (word := " ".join(line.split()))))
     if len(found) > MOST_WORDS:
-        raise InvalidRequest(f"'{name}' can't be used: found {len(found)} words, expected {MOST_WORDS} at most")
+        text = N_("'{name}' can't be used: found {count} words, expected {most} at most")
+        raise InvalidRequest(Sentence(text, name=name, count=len(found), most=MOST_WORDS))
     if longest := next((word for word in found if len(word) > 200), ""):
-        raise InvalidRequest(f"'{name}' can't be used: found '{longest[:80]}…', expected words of at most 200 letters")
+        short = Sentence("words of at most {most} letters", most=200)
+        raise InvalidRequest(Sentence(_EXPECTED, name=name, found=f"{longest[:80]}…", expected=short))
     return found
 
 
@@ -472,7 +477,7 @@ def _wire(filters: Filters) -> dict[str, object]:
 async def _asked(visit: PageVisit, user: str) -> Channel:
     uid = visit.request.path_params["uid"]
     if not NAME.match(uid):
-        raise NotFound("There is no such channel.")
+        raise NotFound(N_("There is no such channel."))
     return await visit.site.services.channels.get(user, uid)
 
 
@@ -485,5 +490,5 @@ async def _writer(visit: PageVisit) -> tuple[str, str]:
 def _name(visit: PageVisit) -> str:
     name = " ".join(visit.form.text("name").split())
     if not name:
-        raise InvalidRequest("'name' is missing, expected a name for the channel")
+        raise InvalidRequest(N_("'name' is missing, expected a name for the channel"))
     return name

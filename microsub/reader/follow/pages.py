@@ -11,7 +11,7 @@ from starlette.routing import Route
 from microsub.discovery.links import FeedLink
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
-from microsub.kit.http.pages import N_
+from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.reader.reading.pages import ChannelLink, links, reader_of, views
@@ -161,7 +161,7 @@ async def _just_followed(visit: PageVisit, user: str) -> NewFollow | None:
         return None
     record = await services.feeds.get(feed)
     if record is None:
-        raise NotFound("There is no such feed.")
+        raise NotFound(N_("There is no such feed."))
     # Before its first poll, as the search has called it.
     name = record.title or visit.query.get("title", "")[:MOST_OF_NAME] or mask_credentials(record.url)
     return NewFollow(feed, record.url, name, channel)
@@ -171,8 +171,12 @@ def _address(text: str) -> str:
     found = web_address(text.strip())
     if found is None:
         raise InvalidRequest(
-            f"the address of the feed can't be used: found '{mask_credentials(text)[:200]}', expected one that "
-            f"begins with http:// or https://, of at most {LONGEST_FOLLOWED} characters"
+            Sentence(
+                "the address of the feed can't be used: found '{found}', expected one that begins with http:// or "
+                "https://, of at most {most} characters",
+                found=mask_credentials(text)[:200],
+                most=LONGEST_FOLLOWED,
+            )
         )
     return found
 

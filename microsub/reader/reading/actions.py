@@ -14,7 +14,7 @@ from starlette.routing import Route
 from microsub.errors import InvalidRequest
 from microsub.identity.pages.visit import PageSite, PageVisit, form
 from microsub.kit.http.headers import own_path
-from microsub.kit.http.pages import N_
+from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.reading import undo
 from microsub.reader.reading.pages import data_reply, reader_of, unread_counts
@@ -41,7 +41,7 @@ async def _change(visit: PageVisit) -> Response:
     for name, change in _CHANGES.items():
         if name in visit.form:
             return await _done(visit, *await change(visit, user, _ids(visit.form.text(name))))
-    raise InvalidRequest("The form doesn't say which post to change, and how.")
+    raise InvalidRequest(N_("The form doesn't say which post to change, and how."))
 
 
 Change = Callable[[PageVisit, str, list[str]], Awaitable[tuple[str, Marked]]]
@@ -144,5 +144,5 @@ def _ids(text: str) -> list[str]:
     """The ids in a field, which separates them by commas; malformed ones are left out."""
     found = [id_ for id_ in text.split(",") if ITEM_ID.fullmatch(id_)]
     if len(found) > MOST:
-        raise InvalidRequest(f"The form names more than {MOST} posts.")
+        raise InvalidRequest(Sentence("The form names more than {most} posts.", most=MOST))
     return found

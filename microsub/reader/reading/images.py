@@ -20,6 +20,7 @@ from microsub.fetch import Answered, Sender, Sending, SendLimits
 from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_USER
 from microsub.kit.digests import base64url
 from microsub.kit.rate_limits import RateLimiter
+from microsub.kit.texts import N_
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
@@ -64,10 +65,10 @@ class Images:
         """The picture at an address of ours. Raises NotFound, also where there is no picture; TooManyRequests."""
         url = _decoded(place)
         if not hmac.compare_digest(signature.encode(), _signature(await self._key(), user, url).encode()):
-            raise NotFound("There is no picture at this address.")
+            raise NotFound(N_("There is no picture at this address."))
         places = [(IMAGES_AT_ONCE, user), (IMAGES_IN_ALL, "")]
         if not all(self._limiter.has_room(*one) for one in places) or not self._limiter.count(IMAGES_OF_USER, user):
-            raise TooManyRequests("Too many pictures at once. Try again in some seconds.", 5)
+            raise TooManyRequests(N_("Too many pictures at once. Try again in some seconds."), 5)
         give_back = self._limiter.take(places)
         try:
             found = await self._sender.send(Sending(url, accept=_ACCEPT, limits=LIMITS))
@@ -75,7 +76,7 @@ class Images:
             give_back()
         kind = kind_of_picture(found.body) if isinstance(found, Answered) and found.status == 200 else None
         if kind is None or not isinstance(found, Answered):
-            raise NotFound("There is no picture at this address.")
+            raise NotFound(N_("There is no picture at this address."))
         return Picture(found.body, kind)
 
     async def _key(self) -> bytes:
@@ -99,7 +100,7 @@ def _decoded(place: str) -> str:
     try:
         return urlsafe_b64decode(place + "=" * (-len(place) % 4)).decode()
     except (binascii.Error, ValueError):
-        raise NotFound("There is no picture at this address.") from None
+        raise NotFound(N_("There is no picture at this address.")) from None
 
 
 def _signature(secret: bytes, user: str, url: str) -> str:

@@ -189,11 +189,11 @@ async def shown_post(visit: PageVisit) -> PostView:
     services = visit.site.services
     found = await shown(services.redis, user, GLOBAL, [id_]) if ITEM_ID.fullmatch(id_) else None
     if found is None or id_ not in found.rows:
-        raise NotFound("You have no such post, or not any more.")
+        raise NotFound(N_("You have no such post, or not any more."))
     rows = PageRows((found.rows[id_],), older=False, names=found.names)
     items = orjson.loads(await services.reading.spliced(rows, b"{}"))["items"]
     if not items:
-        raise NotFound("You have no such post, or not any more.")
+        raise NotFound(N_("You have no such post, or not any more."))
     (post,) = await views(visit, items, whole=True)
     return post
 
@@ -235,7 +235,7 @@ async def _live(visit: PageVisit) -> Response:
     if is_public(visit.where.address):
         places.append((EVENTS_OF_NETWORK, network_of(visit.where.address)))
     if not all(services.listeners.limits.has_room(*one) for one in places):
-        raise TooManyRequests("Too many pages wait for news. They ask by themselves once a minute.", 60)
+        raise TooManyRequests(N_("Too many pages wait for news. They ask by themselves once a minute."), 60)
     headers = {**page_headers(), "content-type": "text/event-stream", "x-accel-buffering": "no"}
     return StreamingResponse(_changes(services.listeners, user, places), headers=headers)
 

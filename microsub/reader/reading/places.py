@@ -9,6 +9,7 @@ from typing import Literal, Self
 from urllib.parse import urlencode
 
 from microsub.errors import InvalidRequest, NotFound
+from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery, PostSearchRequest
 
 CHANNEL, SEARCH, POST, HOME = "/channel", "/search", "/post", "/"
@@ -38,7 +39,7 @@ class TimelinePlace:
         """What an address names. Raises NotFound for what can't be a channel or a feed."""
         source = query.get("source", "")
         if not NAME.match(uid) or not ITEM_ID.fullmatch(source or "1"):
-            raise NotFound("There is no such channel.")
+            raise NotFound(N_("There is no such channel."))
         shown: Show = "all" if query.get("show", default_show(uid)) == "all" else "unread"
         return cls(uid, shown, source, None, query.get("before", ""), query.get("after", ""))
 
@@ -47,10 +48,10 @@ class TimelinePlace:
         """What the address of a search names."""
         words = query.get("q", "").strip()
         if len(words) > MOST_OF_QUERY:
-            raise InvalidRequest(f"The search has more than {MOST_OF_QUERY} characters.")
+            raise InvalidRequest(Sentence("The search has more than {most} characters.", most=MOST_OF_QUERY))
         uid = query.get("channel", GLOBAL)
         if not NAME.match(uid):
-            raise NotFound("There is no such channel.")
+            raise NotFound(N_("There is no such channel."))
         return cls(uid, "all", "", words, query.get("before", ""), query.get("after", ""))
 
     @property
@@ -83,7 +84,7 @@ class TimelinePlace:
     def page_query(self, limit: int = PAGE_SIZE) -> PageQuery:
         """What is asked of the timeline. Raises InvalidRequest for cursors that aren't ours."""
         if self.before and self.after:
-            raise InvalidRequest("A page lies before or after a place, not both.")
+            raise InvalidRequest(N_("A page lies before or after a place, not both."))
         return PageQuery(
             limit=limit,
             before=Cursor.decode(self.before, "before") if self.before else None,

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.identity.protocol.documents import micropub_line, webmention_line
+from microsub.kit.texts import N_
 from microsub.micropub.sources import Source
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
 from microsub.reader.reading.pages import ChannelLink, links, reader_of
@@ -67,7 +68,7 @@ async def _create(visit: PageVisit) -> Response:
     await visit.require_confirmed()
     most, uid = (await services.identity.quotas.of(user)).sources or 0, visit.form.text("channel")
     if not NAME.match(uid):
-        raise InvalidRequest("The form names no channel.")
+        raise InvalidRequest(N_("The form names no channel."))
     made = await services.sources.create(user, uid, visit.form.text("name"), visit.now, most=most)
     services.changed()
     return await _token(visit, user, made.id)
@@ -125,13 +126,13 @@ async def _order(visit: PageVisit) -> Response:
     for what in (*get_args(Order), _BLOCK):
         if what in visit.form:
             return await _carry_out(visit, user, store, what, visit.form.text(what))
-    raise InvalidRequest("The form says of no webmention what is to become of it.")
+    raise InvalidRequest(N_("The form says of no webmention what is to become of it."))
 
 
 async def _carry_out(visit: PageVisit, user: str, store: MentionStore, what: str, mention_id: str) -> Response:
     found, services = await store.get(user, mention_id), visit.site.services
     if found is None:
-        raise NotFound("There is no such webmention any more.")
+        raise NotFound(N_("There is no such webmention any more."))
     if what == _BLOCK:
         most = (await services.identity.quotas.of(user)).rules or 0
         await services.rules.block(user, NOTIFICATIONS, found.site, visit.now, most=most)

@@ -14,6 +14,7 @@ from microsub.identity.limits import EXPORTS_AT_ONCE, EXPORTS_IN_ALL, EXPORTS_OF
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, page, upload
 from microsub.kit.http.headers import page_headers
 from microsub.kit.rate_limits import RateLimiter
+from microsub.kit.texts import N_, Sentence
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.settings.menu import SETTINGS
 from microsub.transfer import MOST_BYTES
@@ -66,7 +67,7 @@ def _exporting(limiter: RateLimiter) -> Handler:
         user, services = await reader_of(visit), visit.site.services
         found = await services.accounts.user(user)
         if found is None:
-            raise NotFound("There is no such account any more.")
+            raise NotFound(N_("There is no such account any more."))
         lines = services.user_export.lines(found, await services.name_instance(), visit.now)
         day = f"{datetime.fromtimestamp(visit.now, UTC):%Y-%m-%d}"
         headers = _as_file("application/jsonl; charset=utf-8", f"{user}-{day}.jsonl")
@@ -79,9 +80,11 @@ def _exporting(limiter: RateLimiter) -> Handler:
 def _admit(limiter: RateLimiter, user: str) -> None:
     """Raise TooManyRequests where there is no place for one more export."""
     if not (limiter.has_room(EXPORTS_AT_ONCE, user) and limiter.has_room(EXPORTS_IN_ALL)):
-        raise TooManyRequests("Another export is being sent. Try again when it is done.", 10)
+        raise TooManyRequests(N_("Another export is being sent. Try again when it is done."), 10)
     if not limiter.count(EXPORTS_OF_USER, user):
-        raise TooManyRequests(f"You may export everything {EXPORTS_OF_USER.most} times a minute. Wait a minute.", 60)
+        raise TooManyRequests(
+            Sentence("You may export everything {most} times a minute. Wait a minute.", most=EXPORTS_OF_USER.most), 60
+        )
 
 
 async def _whole(lines: AsyncIterator[bytes], limiter: RateLimiter, user: str) -> AsyncIterator[bytes]:

@@ -13,6 +13,7 @@ from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.http.params import collect
+from microsub.kit.texts import N_
 from microsub.model.reader import GLOBAL
 from microsub.outputs import OutputFeed, OutputItem
 from microsub.outputs.api.actions import output_settings
@@ -161,7 +162,7 @@ async def _delete(visit: PageVisit) -> Response:
 async def _settings(visit: PageVisit, user: str, before: OutputConfig) -> OutputConfig:
     """What the form says. Raises InvalidRequest, and NotFound for a channel that isn't there."""
     if not visit.form.text("title"):
-        raise InvalidRequest("'title' is missing, expected a title for the output feed")
+        raise InvalidRequest(N_("'title' is missing, expected a title for the output feed"))
     settings = output_settings(collect(visit.form.multi_items()), before, visit.now)
     if settings.channel is not None:
         await visit.site.services.channels.get(user, settings.channel)
@@ -177,7 +178,7 @@ def _items(visit: PageVisit, field: str) -> list[str]:
     """The item that a field of the form names."""
     id_ = visit.form.text(field)
     if not ITEM_ID.fullmatch(id_):
-        raise InvalidRequest("The form names no post.")
+        raise InvalidRequest(N_("The form names no post."))
     return [id_]
 
 

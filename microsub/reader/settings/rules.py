@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.reader import SAVED
 from microsub.reader.reading.pages import MUTED_FOR, ChannelLink, links, reader_of
@@ -96,8 +97,12 @@ async def _address(visit: PageVisit, user: str) -> str:
     found = web_address(text)
     if found is None:
         raise InvalidRequest(
-            f"the address can't be used: found '{mask_credentials(text)[:200]}', expected that of an author's page or "
-            f"of a feed, which begins with http:// or https://, of at most {LONGEST_FOLLOWED} characters"
+            Sentence(
+                "the address can't be used: found '{found}', expected that of an author's page or of a feed, which "
+                "begins with http:// or https://, of at most {most} characters",
+                found=mask_credentials(text)[:200],
+                most=LONGEST_FOLLOWED,
+            )
         )
     return found
 
@@ -108,12 +113,12 @@ async def _followed(visit: PageVisit, user: str, feed: str) -> str:
         for one in subscriptions:
             if one.feed == feed:
                 return one.url
-    raise NotFound("You don't follow this feed any more.")
+    raise NotFound(N_("You don't follow this feed any more."))
 
 
 def _until(visit: PageVisit) -> float | None:
     """When the mute ends, by the days that the form says; None for never."""
     days = visit.form.text("days")
     if days not in MUTED_FOR:
-        raise InvalidRequest("choose for how long it is muted")
+        raise InvalidRequest(N_("choose for how long it is muted"))
     return visit.now + int(days) * _DAY if days else None

@@ -1,0 +1,43 @@
+"""What other parts of the program say in English stands on German pages in German."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from microsub.errors import QuotaReached
+from microsub.identity.pages.visit import FOLDER
+from microsub.kit.http.pages import Templates
+from microsub.reader import FOLDERS
+from microsub.transfer.outlines import read_list
+
+TEMPLATES = Templates([FOLDER, *FOLDERS])
+SAID = (
+    ("the limit for feeds is reached: 3 of 3", "die Grenze für Feeds ist erreicht: 3 von 3"),
+    (
+        str(QuotaReached("items of the output feed 'a {b}'", 2, 2)),
+        "die Grenze für Einträge des Ausgabe-Feeds „a {b}“ ist erreicht: 2 von 2",
+    ),
+    ("http: the server answered 500", "der Server antwortet mit 500"),
+    (
+        "the list can't be used: line 1: the list is empty, expected OPML",
+        "die Liste ist nicht zu gebrauchen: Zeile 1: die Liste ist leer, erwartet wird OPML",
+    ),
+    ("a sentence that nobody knows", "a sentence that nobody knows"),
+)
+
+
+@pytest.mark.parametrize(("said", "wanted"), SAID)
+def test_what_was_said_is_found_again(said: str, wanted: str) -> None:
+    """With its values, and sentences within it."""
+    assert TEMPLATES.translated(said, "de") == wanted
+    assert TEMPLATES.translated(said, "en") == said
+
+
+def test_each_reason_of_a_list_is_known() -> None:
+    """Those that the lists of other readers give."""
+    lists = Path("tests/data/opml").glob("*.opml")
+    reasons = {one.why for path in lists for one in read_list(path.read_bytes()).problems}
+    assert reasons
+    assert [why for why in reasons if TEMPLATES.translated(why, "de") == why] == []
