@@ -24,6 +24,7 @@ LANGUAGES = ("de",)
 FURTHER = {
     "identity/pages": ("kit", "kit/http", "identity", "identity/store", "identity/page_check"),
     "reader/reading": ("reader",),
+    "reader/settings": ("transfer",),
 }
 """Folders whose modules say texts of another folder's catalogue."""
 

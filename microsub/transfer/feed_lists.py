@@ -30,7 +30,7 @@ from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.follow import TIMES_A_DAY
-from microsub.transfer.outlines import FeedList, ListProblem, OutlineFeed, OutlineFolder, write_list
+from microsub.transfer.outlines import MOST_OUTLINES, FeedList, ListProblem, OutlineFeed, OutlineFolder, write_list
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -48,6 +48,9 @@ AT_ONCE = 32
 """Follows that are written at the same time."""
 MOST_UNICODE = 1000
 """Hosts in other letters than ASCII of one list."""
+_STEP = 1e-6
+_SPAN = MOST_OUTLINES * _STEP
+"""Seconds between two follows of an import, by which they keep the order of the list, and in which all of them lie."""
 _SHOWN = 20
 _LOCAL = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 _MASK = "***"
@@ -174,10 +177,9 @@ class FeedLists:
         due = [(channel, feed) for channel in planning.all for feed in channel.follows]
         for start in range(0, len(due), AT_ONCE):
             some = due[start : start + AT_ONCE]
-            # In the order of the list, by microseconds: that is the order in which a channel lists its feeds.
             outcomes = await asyncio.gather(
                 *(
-                    self._follow(user, channel.counted.uid, feed, now + (start + place) / 1e6, most_feeds)
+                    self._follow(user, channel.counted.uid, feed, now + (start + place) * _STEP, most_feeds)
                     for place, (channel, feed) in enumerate(some)
                 )
             )
@@ -205,6 +207,18 @@ class FeedLists:
         except (QuotaReached, NotFound) as error:
             return ListProblem(feed.line, mask_credentials(feed.url), error.description)
         return None
+
+    async def take_back(self, user: str, report: ListReport, since: float, now: float) -> None:
+        """End the follows that the import of that moment began, and delete channels that hold no others and are new."""
+        made = {one.uid for one in report.channels if one.made}
+        for uid, followed in (await self._channels.all_subscriptions(user)).items():
+            begun = [one for one in followed if since <= one.followed_at < since + _SPAN]
+            if uid in made and len(begun) == len(followed):
+                await self._following.delete_channel(user, uid)
+                continue
+            for start in range(0, len(begun), AT_ONCE):
+                some = begun[start : start + AT_ONCE]
+                await asyncio.gather(*(self._following.unfollow(user, uid, one.url, now) for one in some))
 
     async def export(self, user: str, now: float, *, masked: bool) -> bytes:
         """All channels with the feeds on the web that they follow, as OPML; `masked`: without passwords and keys in

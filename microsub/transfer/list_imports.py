@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import orjson
 import structlog
 
-from microsub.errors import MicrosubError, ParseError, ParsingStopped, TooManyRequests
+from microsub.errors import MicrosubError, NotFound, ParseError, ParsingStopped, TooManyRequests
 from microsub.fetch import asking_for
 from microsub.identity.limits import LISTS_AT_ONCE, LISTS_IN_ALL, LISTS_OF_USER
 from microsub.kit.rate_limits import RateLimiter
+from microsub.kit.texts import N_
 from microsub.redis import keys
 from microsub.redis.replies import reading
 from microsub.transfer.feed_lists import ListedChannel, ListReport
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from microsub.transfer.feed_lists import FeedLists
 
 SECONDS = 3600
+UNDO_SECONDS = 600
 STALE = 60.0
 """Seconds without a word after which an import is taken to have ended with its process."""
 _EVERY = 100
@@ -41,8 +43,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ListImport:
-    """An import: `done` of `count` feeds; its `report`, or the `problem` that ended it. `at`: Unix time of the last
-    word.
+    """An import: `done` of `count` feeds; its `report`, or the `problem` that ended it.
+
+    Unix times: `begun`, and `at` of the last word.
     """
 
     at: float = 0.0
@@ -50,11 +53,17 @@ class ListImport:
     count: int = 0
     report: ListReport | None = None
     problem: str = ""
+    begun: float = 0.0
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more comes of it."""
         return self.report is not None or bool(self.problem)
+
+    def can_be_undone(self, now: float) -> bool:
+        """Whether it changed something, a short time ago."""
+        changed = self.report is not None and any(one.made or one.added for one in self.report.channels)
+        return changed and now - self.begun <= UNDO_SECONDS
 
     def is_stale(self, now: float) -> bool:
         """Whether it broke off."""
@@ -107,6 +116,19 @@ class ListImports:
         with reading(key):
             return _import(orjson.loads(found))
 
+    async def undo(self, user: str, now: float) -> None:
+        """Take back what the user's last import did. Raises NotFound, and TooManyRequests as `admit` does."""
+        give_back = self.admit(user)
+        try:
+            latest = await self.latest(user)
+            if latest is None or latest.report is None or not latest.can_be_undone(now):
+                raise NotFound(N_("There is nothing to undo any more."))
+            await self._lists.take_back(user, latest.report, latest.begun, now)
+            await self._redis.command("DEL", keys.list_import(user))
+        finally:
+            give_back()
+        self._changed()
+
     async def aclose(self) -> None:
         """End what is under way."""
         running = [*self._running]
@@ -138,7 +160,7 @@ class ListImports:
         with asking_for(f"user {user}"):
             report = await self._lists.import_list(user, body, now, quotas=quotas, progress=progress)
         await asyncio.gather(*said)
-        return ListImport(report=report)
+        return ListImport(report=report, begun=now)
 
     async def _note(self, user: str, state: ListImport) -> None:
         said = orjson.dumps(asdict(replace(state, at=self._clock())))

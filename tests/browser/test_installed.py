@@ -56,7 +56,8 @@ async def test_browsers_offer_to_install_it(browser: Browser, server: Server) ->
     manifest = await page.evaluate("fetch('/app.webmanifest').then((reply) => reply.json())")
     assert manifest["display"] == "standalone"
     assert manifest["share_target"]["action"] == "/follow"
-    for address in (manifest["start_url"], manifest["icons"][0]["src"]):
+    touched = await page.locator("link[rel=apple-touch-icon]").get_attribute("href")
+    for address in (manifest["start_url"], manifest["icons"][0]["src"], touched or ""):
         assert (await context.request.get(server.url + address)).ok
     await context.close()
 
@@ -80,6 +81,39 @@ async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browse
     await page.wait_for_function("() => !JSON.parse(localStorage.getItem('marks of ann')).length")
     await page.reload()
     assert await page.locator(f"#{name} [data-act=read]").get_attribute("aria-pressed") == "true"
+    await context.close()
+
+
+async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Server) -> None:
+    """Undone before it was sent, nothing was marked; one that was sent is undone by the server, from whichever page."""
+    context = await browser.new_context()
+    page = await server.sign_in(Tab(context, await context.new_page()), "/channel/home?show=all")
+    unread = page.locator(".post:not(.is-read)")
+    count = await unread.count()
+    mark, undo = page.get_by_role("button", name="Mark all as read"), page.get_by_role("button", name="Undo")
+    waiting = "JSON.parse(localStorage.getItem('marks of ann')).length"
+    await context.set_offline(True)
+    await mark.click()
+    await page.get_by_text("This is sent when the server is back.").wait_for()
+    assert (await unread.count(), await page.evaluate(waiting)) == (0, 1)
+    await undo.click()
+    await page.get_by_text("Undone.").wait_for()
+    assert (await unread.count(), await page.evaluate(waiting)) == (count, 0)
+    await mark.click()
+    await context.set_offline(False)
+    await page.wait_for_function(f"() => !{waiting}")
+    await page.wait_for_function("() => document.querySelector('[data-channel=home] .count').hidden")
+    await undo.click()
+    await page.get_by_text("Marked as unread again.").wait_for()
+    await mark.click()
+    await page.get_by_text("marked as read").wait_for()
+    await context.set_offline(True)
+    await undo.click()
+    await page.get_by_text("This is sent when the server is back.").wait_for()
+    await context.set_offline(False)
+    await page.wait_for_function(f"() => !{waiting}")
+    await page.reload()
+    assert await unread.count() == count
     await context.close()
 
 

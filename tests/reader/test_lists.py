@@ -59,6 +59,32 @@ async def test_a_list_comes_in_from_the_follow_page(ann: ReadingVisitor) -> None
     assert "2 feeds were there already." in (await over(ann)).text
 
 
+async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
+    """Its follows end and its channels go, but not what was there; after ten minutes it stays."""
+    before = await followed(ann, "home")
+    further = b'</outline><outline text="Home"><outline text="Also" xmlUrl="https://four.example/feed"/></outline>'
+    body = LIST.replace(b"</outline>", further, 1)
+    await send(ann, body)
+    assert await followed(ann, "home") == [*before, "https://four.example/feed"]
+    ann.server.clock.advance(1)
+    await send(ann, b"<opml version='2.0'><body/></opml>")
+    assert "Takes back" not in (await over(ann)).text
+    await send(ann, body.replace(b"Far", b"Near"))
+    ann.server.clock.advance(300)
+    page = await over(ann)
+    await ann.reader.post(action="follow", channel="home", url="https://five.example/feed")
+    done = await ann.get((await ann.browser.submit(page, f"{LISTS}/undo")).location)
+    assert "The import is undone" in done.text
+    names = [one["name"] for one in (await ann.reader.get(action="channels"))["channels"]]
+    assert names == ["Notifications", "Home", "Later", "Far", "Saved"]
+    assert await followed(ann, "home") == [*before, "https://four.example/feed", "https://five.example/feed"]
+    await send(ann, body.replace(b"Far", b"Near"))
+    page = await over(ann)
+    ann.server.clock.advance(601)
+    assert (await ann.browser.submit(page, f"{LISTS}/undo")).status == 404
+    assert len(await followed(ann, "near")) == 2
+
+
 async def test_what_is_no_list_is_said(ann: ReadingVisitor) -> None:
     """On the page, and nothing has changed."""
     for body in (b"", b"<html>no list", b"<!DOCTYPE a [<!ENTITY b 'c'>]><opml/>"):

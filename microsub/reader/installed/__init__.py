@@ -39,7 +39,10 @@ async def _manifest(visit: PageVisit) -> Response:
         "display": "standalone",
         "background_color": "#fdfdfb",
         "theme_color": "#0b57a4",
-        "icons": [{"src": visit.site.pages.static("icon.svg"), "sizes": "any", "type": "image/svg+xml"}],
+        "icons": [
+            {"src": visit.site.pages.static("icon.svg"), "sizes": "any", "type": "image/svg+xml"},
+            {"src": visit.site.pages.static("icon-180.png"), "sizes": "180x180", "type": "image/png"},
+        ],
         "share_target": {
             "action": href(FOLLOW),
             "method": "GET",

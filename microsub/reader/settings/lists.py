@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from microsub.errors import NotFound, RequestError, TooManyRequests
 from microsub.identity.limits import EXPORTS_AT_ONCE, EXPORTS_IN_ALL, EXPORTS_OF_USER
-from microsub.identity.pages.visit import Handler, PageSite, PageVisit, page, upload
+from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, upload
 from microsub.kit.http.headers import page_headers
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.texts import N_, Sentence
@@ -20,6 +20,7 @@ from microsub.reader.settings.menu import SETTINGS
 from microsub.transfer import MOST_BYTES
 
 LISTS = f"{SETTINGS}/lists"
+UNDO = f"{LISTS}/undo"
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -27,6 +28,7 @@ def routes(site: PageSite) -> list[Route]:
     return [
         page(site, LISTS, _lists),
         upload(site, LISTS, _import, _lists),
+        form(site, UNDO, _undo, _lists),
         page(site, f"{LISTS}/feeds.opml", _export_list),
         page(site, f"{LISTS}/everything.jsonl", _exporting(RateLimiter())),
     ]
@@ -40,6 +42,8 @@ async def _lists(visit: PageVisit, problem: RequestError | None = None) -> Respo
         "lists.html",
         problem=problem,
         latest=latest,
+        can_be_undone=latest is not None and latest.can_be_undone(visit.now),
+        is_undone="undone" in visit.query and latest is None,
         is_stale=latest is not None and latest.is_stale(visit.now),
         channels=await links(visit),
     )
@@ -52,6 +56,12 @@ async def _import(visit: PageVisit) -> Response:
         body = await visit.uploaded("list", MOST_BYTES)
         await imports.begin(user, body, visit.now, place.pop_all().close)
     return visit.go(LISTS)
+
+
+async def _undo(visit: PageVisit) -> Response:
+    user = await reader_of(visit)
+    await visit.site.services.list_imports.undo(user, visit.now)
+    return visit.go(LISTS, undone="yes")
 
 
 async def _export_list(visit: PageVisit) -> Response:

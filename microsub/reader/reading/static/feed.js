@@ -1,6 +1,6 @@
 // The list of posts: focus moves from post to post, further ones are loaded, an address stands for each place.
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
-import { change, feed, isOn, send, showCounts, showState } from "./marks.js";
+import { change, feed, isOn, say, send, showCounts, showState } from "./marks.js";
 import { rememberList } from "./post.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
@@ -150,6 +150,9 @@ function pass(speed) {
     send(form, { read: passed.join(",") }, true).then((told) => {
       if (told) {
         showCounts(told.unread);
+        if (told.text) {
+          say(told.text);
+        }
       } else {
         passed.forEach((id) => showState(id, "read", false));
       }

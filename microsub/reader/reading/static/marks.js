@@ -1,5 +1,5 @@
 // Marks and saves: sends the page's forms without leaving it, and shows what the server says became of them.
-import { keep, sendWaiting } from "./waiting.js";
+import { forget, keep, sendWaiting } from "./waiting.js";
 
 const feed = document.getElementById("feed");
 const bar = document.getElementById("done");
@@ -59,24 +59,28 @@ export async function send(form, fields, keepalive = false) {
     const alert = page.querySelector("[role=alert]");
     say(alert ? alert.textContent : reply.statusText);
   } catch (problem) {
-    const waits = keep(form, fields);
-    if (waits) {
-      say(waits);
-      return { unread: {} };
+    const kept = keep(form, body);
+    if (kept) {
+      const isBulk = form.id === "mark-all" || "above" in fields || "all" in fields;
+      return { unread: {}, text: kept.text, undo: isBulk ? kept.name : "" };
     }
     say(problem.message);
   }
   return null;
 }
 
-/** Send a mark that waited; null where the network is still gone. What the server refuses isn't sent again. */
-async function post(form, fields) {
+const sent = new Map(); // the name of what waited → the server's name for undoing it
+
+/** Send what waited; null where the network is still gone. What the server refuses isn't sent again. */
+async function post(form, waited) {
   const body = new URLSearchParams(new FormData(form));
-  Object.entries(fields).forEach(([name, value]) => body.set(name, value));
+  waited.fields.forEach(([name, value]) => body.set(name, value));
   try {
     const reply = await fetch(form.action, { method: "POST", body, headers: { accept: "application/json" } });
     if (reply.ok) {
-      showCounts((await reply.json()).unread);
+      const told = await reply.json();
+      sent.set(waited.name, told.undo);
+      showCounts(told.unread);
     }
     return reply;
   } catch {
@@ -145,7 +149,8 @@ async function markAll(form) {
 
 async function undo(form) {
   const id = form.elements.undo.value;
-  const told = id && (await send(form, {}));
+  const dropped = id && forget(id);
+  const told = dropped ? { unread: {}, text: dropped } : id && (await send(form, { undo: sent.get(id) || id }));
   if (told) {
     for (const one of changed.get(id) || []) {
       showState(one, "read", false);
@@ -160,7 +165,7 @@ async function undo(form) {
 export function prepareForms() {
   const form = document.getElementById("change");
   if (form) {
-    const sending = () => sendWaiting(form, post);
+    const sending = () => sendWaiting(post);
     addEventListener("online", sending);
     sending();
   }
