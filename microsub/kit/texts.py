@@ -49,7 +49,7 @@ def size(count: int) -> str:
 _UNITS = {"MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
 
 
-class Sentences:
+class SentenceTable:
     """English sentences that parts of the program say which know no translation, each a form with `{values}`.
 
     What a value named `why` or `what` says is a sentence or a word of the table itself.

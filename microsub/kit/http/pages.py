@@ -23,7 +23,7 @@ from starlette.routing import Route
 from microsub import __version__
 from microsub.kit.digests import sha256_hex
 from microsub.kit.texts import N_ as N_  # noqa: PLC0414 - pages take it from here
-from microsub.kit.texts import Sentences, translated
+from microsub.kit.texts import SentenceTable, translated
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -131,10 +131,10 @@ class Templates:
 
 
 @cache
-def _sentences() -> Sentences:
+def _sentences() -> SentenceTable:
     """What parts of the program say that know no translation."""
     rows = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
-    return Sentences(row["text"] for row in rows.values())
+    return SentenceTable(row["text"] for row in rows.values())
 
 
 _MONTHS = (
