@@ -93,11 +93,13 @@ _PUBLIC = re.compile(
 _PLACE = re.compile(r"[^/?#]*/[\t\n\r]*/[^/?#]*")
 _BEGIN = re.compile(r"(?i)https?://[^/?#\\\s]{1,253}(?=[/?#])")
 _PARTS = re.compile(r"((?:https?|feed)://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
-_PARAMETER = re.compile(r"([?&;])([^=&;]*)(?:=([^&;]*))?")
+_PARAMETER = re.compile(r"([?&;])([^=&;?]*)(?:=([^&;?]*))?")
 _ADDRESS = re.compile(r"(?i)(?:https?|feed)://[^\s\"<>\\]+")
 # The same percent-encoded, as it stands within others, and perhaps encoded more than once.
-_ENCODED = re.compile(r"(?i)(?:https?|feed)%(?P<again>(?:25)*)3a(?:%(?:25)*2f){2}[^\s\"<>\\]+")
+_ENCODED = re.compile(r"(?i)(?:https?|feed)%(?:25)*3a(?:%(?:25)*2f){2}[^\s\"<>\\]+")
 _MOST_ENCODED = 3
+_INNER_USER = re.compile(r"(?i)((?:https?|feed):/{1,2})[^/?#&\s]*@")
+"""User and password of an address that stands within another."""
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORDS = re.compile(r"[^0-9A-Za-z]+")
 _DIGIT_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
@@ -397,7 +399,8 @@ def redacted(url: str) -> str:
     place, path, query, fragment = match.groups()
     path = "/".join(map(_redacted_segment, path.split("/")))
     query = _PARAMETER.sub(_redacted_parameter, query or "")
-    return _encoded_redacted(f"{place}{path}{query}{'#***' if fragment and '=' in fragment else fragment or ''}")
+    behind = f"{path}{query}{'#***' if fragment and '=' in fragment else fragment or ''}"
+    return place + _encoded_redacted(_INNER_USER.sub(r"\1***@", behind))
 
 
 def redacted_text(text: str) -> str:
@@ -410,12 +413,11 @@ def _encoded_redacted(text: str) -> str:
 
 
 def _redacted_encoded(found: re.Match[str]) -> str:
-    times = 1 + len(found["again"]) // 2
-    if times > _MOST_ENCODED:
-        return "***"
-    plain = found[0]
-    for _ in range(times):
-        plain = unquote(plain)
+    plain, times = found[0], 0
+    while _ENCODED.search(plain):
+        if times == _MOST_ENCODED:
+            return "***"
+        plain, times = unquote(plain), times + 1
     shown = redacted_text(plain)
     if shown == plain:
         return found[0]

@@ -100,6 +100,25 @@ def test_addresses_that_are_encoded_are_addresses(text: str) -> None:
     assert "sesame" not in redacted(text)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (
+            "https://archive.example/web/https://u:sesame@a.example/f",
+            "https://archive.example/web/https://***@a.example/f",
+        ),
+        ("https://archive.example/web/https:/sesame@a.example/f", "https://archive.example/web/https:/***@a.example/f"),
+        ("https://p.example/?q=https://u:sesame@a.example/", "https://p.example/?q=https://***@a.example/"),
+        ("https://p.example/?q=https://a.example/?token=sesame", "https://p.example/?q=https://a.example/?token=***"),
+        ("https://p.example/f#https://u:sesame@a.example/", "https://p.example/f#https://***@a.example/"),
+    ],
+)
+def test_addresses_within_others_are_addresses(url: str, shown: str) -> None:
+    """As archives and proxies write them."""
+    assert redacted(url) == shown
+    assert redacted(shown) == shown
+
+
 def test_an_encoded_address_without_secrets_stays_as_it_is() -> None:
     """Letter for letter."""
     for text in (
@@ -112,7 +131,20 @@ def test_an_encoded_address_without_secrets_stays_as_it_is() -> None:
 
 def test_no_encoded_address_takes_long() -> None:
     """However often it is encoded, or stands within itself."""
-    for text in ("http%" + "25" * 500_000 + "3A%2F%2Fx", "http%3A%2F%2F" * 50_000, "http%3A%2F%2Fa%3Fk%3Dx " * 20_000):
+    for text in (
+        "http%" + "25" * 500_000 + "3A%2F%2Fx",
+        "http%3A%2F%2F" * 50_000,
+        "http%3A%2F%2Fa%3Fk%3Dx " * 20_000,
+        _nested(300),
+    ):
         started = time.process_time()
         redacted_text(text)
         assert time.process_time() - started < 2
+
+
+def _nested(depth: int) -> str:
+    """An address in an address in an address, each encoded with all that is in it."""
+    found = "https://a.example/?k=sesame"
+    while depth := depth - 1:
+        found = "https://a.example/?q=" + "".join(f"%{ord(char):02X}" if char in ":/?=%" else char for char in found)
+    return found
