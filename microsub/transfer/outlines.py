@@ -236,6 +236,8 @@ class _Reader:
         name = "" if web_address(name) else name
         folder = next((one.folder for one in reversed(self._open) if one.folder >= 0), -1)
         for place in [folder] if folder >= 0 else self._by_category(said.get("category", ""), line) or [-1]:
+            if len(self._feeds) == MOST_OUTLINES:
+                self._refuse(line, f"the list names more than {MOST_OUTLINES} feeds")
             self._feeds.append(OutlineFeed(line, url, name, place, home))
 
     def _by_category(self, category: str, line: int) -> list[int]:
