@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.kit.rate_limits import AT_ONCE, GrowingPauses, RateLimit
+from microsub.kit.rate_limits import AT_ONCE, GrowingPauses, RateLimit, SharedPlaces
 
 # Starting a sign-in needs no account, and makes this server fetch a page.
 
@@ -74,12 +74,20 @@ PAGE_CHECKS_OF_SITE = RateLimit("page checks", "site", 12)
 PAGE_CHECKS_IN_ALL = RateLimit("page checks", "all together", 8, AT_ONCE)
 
 LISTS_OF_USER = RateLimit("lists of feeds imported", "user", 10)
-LISTS_AT_ONCE = RateLimit("lists of feeds imported", "user", 1, AT_ONCE)
-LISTS_IN_ALL = RateLimit("lists of feeds imported", "all together", 4, AT_ONCE)
+LISTS_SHARED = SharedPlaces(
+    of_user=RateLimit("lists of feeds imported", "user", 1, AT_ONCE),
+    in_all=RateLimit("lists of feeds imported", "first ones of users, and further ones", 4, AT_ONCE),
+    first=RateLimit("lists of feeds imported", "user", 1, 3600),
+)
 """Each may be of 16 MiB, and is followed for up to a minute or two."""
 EXPORTS_OF_USER = RateLimit("exports of everything", "user", 4)
-EXPORTS_AT_ONCE = RateLimit("exports of everything", "user", 1, AT_ONCE)
-EXPORTS_IN_ALL = RateLimit("exports of everything", "all together", 4, AT_ONCE)
+EXPORTS_SHARED = SharedPlaces(
+    of_user=RateLimit("exports of everything", "user", 1, AT_ONCE),
+    in_all=RateLimit("exports of everything", "first ones of users, and further ones", 4, AT_ONCE),
+    first=RateLimit("exports of everything", "user", 1, 3600),
+)
+EXPORT_SHARES = 60.0
+"""Seconds for which an export takes one of the places for all: who reads slowly costs little, and may take hours."""
 LARGE_BODIES_OF_USER = RateLimit("bytes of large request bodies", "user", 16 * 1024 * 1024)
 """Those of multipart bodies count eight times. A thousand items to be marked are large in none but these: 1 MB."""
 SEARCHES_OF_USER = RateLimit("searches of posts", "user", 120)

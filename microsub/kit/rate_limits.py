@@ -34,6 +34,18 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedPlaces:
+    """Places for what takes long: `of_user` of each user, and `in_all` of all users' `first` ones, of further ones too.
+
+    So nobody waits, with their first in a while, for the few who come again and again.
+    """
+
+    of_user: RateLimit
+    in_all: RateLimit
+    first: RateLimit
+
+
+@dataclass(frozen=True, slots=True)
 class GrowingPauses:
     """`free` of `what` for each `per`, then pauses of `first` seconds, doubled up to `longest`."""
 
@@ -84,6 +96,24 @@ Place = tuple[RateLimit, str]
 """One of those that a limit allows at the same time, and for whom."""
 
 
+class TakenPlaces:
+    """A user's place, and one of all users', which may be given back before."""
+
+    def __init__(self, give_own_back: Callable[[], None], give_shared_back: Callable[[], None]) -> None:
+        self._give_own_back = give_own_back
+        self._given_back: list[Callable[[], None]] = [give_shared_back]
+
+    def leave_shared(self) -> None:
+        """Give the place of all back, unless that was done."""
+        while self._given_back:
+            self._given_back.pop()()
+
+    def leave(self) -> None:
+        """Give both back."""
+        self.leave_shared()
+        self._give_own_back()
+
+
 class RateLimiter:
     """Counts by limit and subject, in the process. `clock` gives seconds. For one event loop."""
 
@@ -118,6 +148,15 @@ class RateLimiter:
                     del self._taken[place]
 
         return give_back
+
+    def take_shared(self, shared: SharedPlaces, user: str) -> TakenPlaces | None:
+        """Take a place of the user's and one of all; None where there is none."""
+        kinds = ("first", "further") if self.has_room(shared.first, user) else ("further",)
+        kind = next((kind for kind in kinds if self.has_room(shared.in_all, kind)), None)
+        if kind is None or not self.has_room(shared.of_user, user):
+            return None
+        self.count(shared.first, user)
+        return TakenPlaces(self.take([(shared.of_user, user)]), self.take([(shared.in_all, kind)]))
 
     def _window(self, limit: RateLimit) -> FixedWindow:
         window = self._windows.get(limit)

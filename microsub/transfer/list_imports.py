@@ -16,7 +16,7 @@ import structlog
 
 from microsub.errors import MicrosubError, NotFound, ParseError, ParsingStopped, TooManyRequests
 from microsub.fetch import asking_for
-from microsub.identity.limits import LISTS_AT_ONCE, LISTS_IN_ALL, LISTS_OF_USER
+from microsub.identity.limits import LISTS_OF_USER, LISTS_SHARED
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.texts import N_
 from microsub.redis import keys
@@ -91,12 +91,13 @@ class ListImports:
 
     def admit(self, user: str) -> Callable[[], None]:
         """Take a place among the imports that run; what gives it back. Raises TooManyRequests."""
-        limiter = self._limiter
-        if not (limiter.has_room(LISTS_AT_ONCE, user) and limiter.has_room(LISTS_IN_ALL)):
-            raise TooManyRequests("another list of feeds is being imported; try again when it is done", 10)
-        if not limiter.count(LISTS_OF_USER, user):
+        if not self._limiter.has_room(LISTS_OF_USER, user):
             raise TooManyRequests(f"you may import {LISTS_OF_USER.most} lists a minute; wait a minute", 60)
-        return limiter.take([(LISTS_AT_ONCE, user), (LISTS_IN_ALL, "")])
+        taken = self._limiter.take_shared(LISTS_SHARED, user)
+        if taken is None:
+            raise TooManyRequests("another list of feeds is being imported; try again when it is done", 10)
+        self._limiter.count(LISTS_OF_USER, user)
+        return taken.leave
 
     async def begin(self, user: str, body: bytes, now: float, give_back: Callable[[], None]) -> None:
         """Import the list, which goes on when this returns, after a second at most; then `give_back` is called."""

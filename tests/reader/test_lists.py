@@ -7,9 +7,9 @@ import json
 
 import httpx
 import pytest
-from starlette.types import Message
+from starlette.types import Message, Scope
 
-from microsub.errors import StoreUnreached
+from microsub.errors import StoreUnreached, TooManyRequests
 from microsub.transfer.list_imports import STALE, ListImports
 from microsub.transfer.outlines import MOST_BYTES
 from tests.reader.conftest import ReadingVisitor
@@ -18,6 +18,7 @@ from tests.support.visitor import Shown, fields_of
 from tests.support.waiting import wait_until
 
 LISTS = "/settings/lists"
+EXPORT = f"{LISTS}/everything.jsonl"
 LIST = b"""<opml version="2.0"><body><outline text="Far">
 <outline text="One" xmlUrl="https://one.example/feed"/>
 <outline text="Two" xmlUrl="https://two.example/feed"/></outline>
@@ -142,25 +143,63 @@ async def test_lists_and_everything_go_out(ann: ReadingVisitor) -> None:
     listed = await ann.get(f"{LISTS}/feeds.opml")
     assert listed.response.headers["content-disposition"] == 'attachment; filename="feeds.opml"'
     assert FEED in listed.response.text
-    whole = await ann.get(f"{LISTS}/everything.jsonl")
+    whole = await ann.get(EXPORT)
     assert whole.response.headers["content-disposition"].startswith('attachment; filename="ann-')
     lines = whole.response.text.splitlines()
     assert json.loads(lines[-1])["lines"] == len(lines)
     for _ in range(3):
-        assert (await ann.get(f"{LISTS}/everything.jsonl")).status == 200
-    assert (await ann.get(f"{LISTS}/everything.jsonl")).status == 429
+        assert (await ann.get(EXPORT)).status == 200
+    assert (await ann.get(EXPORT)).status == 429
+
+
+def export_scope(ann: ReadingVisitor) -> Scope:
+    """A request for everything that is Ann's."""
+    cookies = "; ".join(f"{name}={value}" for name, value in ann.browser.cookies.items())
+    headers = [(b"host", b"reader.example"), (b"cookie", cookies.encode())]
+    return {
+        **{"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "GET"},
+        **{"scheme": "https", "path": EXPORT, "raw_path": EXPORT.encode(), "query_string": b"", "root_path": ""},
+        **{"headers": headers, "client": ("127.0.0.1", 1), "server": ("reader.example", 443)},
+    }
+
+
+async def test_an_export_has_its_place_before_its_first_byte(ann: ReadingVisitor) -> None:
+    """Else who asks for many at the same time gets as many."""
+    begun, read = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Message) -> None:
+        begun.set()
+        await read.wait()
+
+    async def stays() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    first = asyncio.create_task(ann.server.app(export_scope(ann), stays, slow))
+    await begun.wait()
+    assert (await ann.get(EXPORT)).status == 429
+    read.set()
+    await first
+    assert (await ann.get(EXPORT)).status == 200
+
+
+async def test_few_who_come_again_and_again_leave_places_to_others(ann: ReadingVisitor) -> None:
+    """Half of the places are for the first list that somebody brings within an hour."""
+    imports, often = ann.server.services.list_imports, [f"often-{number}" for number in range(4)]
+    for user in often:
+        imports.admit(user)()
+        imports.admit(user)
+    with pytest.raises(TooManyRequests):
+        imports.admit(often[0])
+    leave = [imports.admit(f"new-{number}") for number in range(4)]
+    with pytest.raises(TooManyRequests):
+        imports.admit("ann")
+    leave[0]()
+    imports.admit("ann")
 
 
 async def test_who_leaves_at_once_takes_no_place_away(ann: ReadingVisitor) -> None:
     """A reply that was never begun never ends: its place among the exports was gone until the server's end."""
-    cookies = "; ".join(f"{name}={value}" for name, value in ann.browser.cookies.items())
-    headers = [(b"host", b"reader.example"), (b"cookie", cookies.encode())]
-    path = f"{LISTS}/everything.jsonl"
-    scope = {
-        **{"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "GET"},
-        **{"scheme": "https", "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": ""},
-        **{"headers": headers, "client": ("127.0.0.1", 1), "server": ("reader.example", 443)},
-    }
 
     async def gone() -> Message:
         return {"type": "http.disconnect"}
@@ -168,8 +207,8 @@ async def test_who_leaves_at_once_takes_no_place_away(ann: ReadingVisitor) -> No
     async def waits_for_who_reads(_: Message) -> None:
         await asyncio.sleep(0)
 
-    await ann.server.app(scope, gone, waits_for_who_reads)
-    assert (await ann.get(path)).status == 200
+    await ann.server.app(export_scope(ann), gone, waits_for_who_reads)
+    assert (await ann.get(EXPORT)).status == 200
 
 
 async def test_a_list_that_could_not_be_begun_takes_no_place_away(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from microsub.errors import NotFound, RequestError, TooManyRequests
-from microsub.identity.limits import EXPORTS_AT_ONCE, EXPORTS_IN_ALL, EXPORTS_OF_USER
+from microsub.identity.limits import EXPORT_SHARES, EXPORTS_OF_USER, EXPORTS_SHARED
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, upload
 from microsub.kit.http.headers import page_headers
-from microsub.kit.rate_limits import RateLimiter
+from microsub.kit.rate_limits import RateLimiter, TakenPlaces
 from microsub.kit.texts import N_, Sentence
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.settings.menu import SETTINGS
@@ -81,30 +83,38 @@ def _exporting(limiter: RateLimiter) -> Handler:
         lines = services.user_export.lines(found, await services.name_instance(), visit.now)
         day = f"{datetime.fromtimestamp(visit.now, UTC):%Y-%m-%d}"
         headers = _as_file("application/jsonl; charset=utf-8", f"{user}-{day}.jsonl")
-        _admit(limiter, user)
-        return StreamingResponse(_whole(lines, limiter, user), headers=headers)
+        return _Export(lines, headers, _admitted(limiter, user))
 
     return export
 
 
-def _admit(limiter: RateLimiter, user: str) -> None:
-    """Raise TooManyRequests where there is no place for one more export."""
-    if not (limiter.has_room(EXPORTS_AT_ONCE, user) and limiter.has_room(EXPORTS_IN_ALL)):
-        raise TooManyRequests(N_("Another export is being sent. Try again when it is done."), 10)
-    if not limiter.count(EXPORTS_OF_USER, user):
+def _admitted(limiter: RateLimiter, user: str) -> TakenPlaces:
+    """The places of one more export. Raises TooManyRequests."""
+    if not limiter.has_room(EXPORTS_OF_USER, user):
         raise TooManyRequests(
             Sentence("You may export everything {most} times a minute. Wait a minute.", most=EXPORTS_OF_USER.most), 60
         )
+    taken = limiter.take_shared(EXPORTS_SHARED, user)
+    if taken is None:
+        raise TooManyRequests(N_("Another export is being sent. Try again when it is done."), 10)
+    limiter.count(EXPORTS_OF_USER, user)
+    return taken
 
 
-async def _whole(lines: AsyncIterator[bytes], limiter: RateLimiter, user: str) -> AsyncIterator[bytes]:
-    """The lines; the place is taken with the first one, since who has gone by then never begins, nor ends."""
-    give_back = limiter.take([(EXPORTS_AT_ONCE, user), (EXPORTS_IN_ALL, "")])
-    try:
-        async for line in lines:
-            yield line
-    finally:
-        give_back()
+class _Export(StreamingResponse):
+    """A reply that gives its places back, whether it was begun or its client had gone by then."""
+
+    def __init__(self, lines: AsyncIterator[bytes], headers: dict[str, str], taken: TakenPlaces) -> None:
+        super().__init__(lines, headers=headers)
+        self._taken = taken
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        leaving = asyncio.get_running_loop().call_later(EXPORT_SHARES, self._taken.leave_shared)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            leaving.cancel()
+            self._taken.leave()
 
 
 def _as_file(kind: str, name: str) -> dict[str, str]:
