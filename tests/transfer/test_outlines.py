@@ -10,6 +10,7 @@ from microsub.errors import ParseError, ParsingStopped
 from microsub.parsing.pool import ParsePool
 from microsub.transfer.outlines import MOST_BYTES, MOST_OUTLINES, MOST_PROBLEMS, read_list
 
+CATEGORIES = b"\n<outline xmlUrl='http://a/' category='%b'/>" % b",".join(b"%d" % n for n in range(100))
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
 
 
@@ -27,7 +28,7 @@ LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
         (b"<opml><body>\n<!-- <outline xmlUrl='http://a/'/></body></opml>", "line 2: found a comment without an end"),
         (b"<opml><body>" + b"\n<outline text='a'>" * 200 + b"</body>", "line 102: folders lie inside each other"),
         (b"<opml><body>" + b"\n<outline/>" * 100_000 + b"</body>", f"line {MOST_OUTLINES + 2}: the list has more"),
-        (b"<opml><body>" + b"\n<outline xmlUrl='http://a/' category='%b'/>" % b",".join(b"%d" % n for n in range(100)) * 600, "line 502: the list names more"),
+        (b"<opml><body>" + CATEGORIES * 600, "line 502: the list names more"),
         (b" " * (MOST_BYTES + 1), f"line 1: the list has {MOST_BYTES + 1} bytes"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
