@@ -18,12 +18,8 @@ from microsub.redis.streams import FIRST_ID, Bounds, Message, Stream
 
 log = structlog.get_logger(__name__)
 
-_STREAMS = tuple(name for name in keys.STREAMS if name != "dead")
-_STAGES = ("entries", *_STREAMS)
-"""Where letters come from: `entries` are posts that could not be stored."""
-
 _STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveries"
-"""Names that no message has itself."""
+"""Names that no message has itself. A stage is one of `keys.STAGES`, or `entries`: posts that could not be stored."""
 
 _BATCH = 100
 
@@ -108,7 +104,7 @@ class DeadLetters:
             try:
                 if letter.stage == "entries":
                     await store(EntriesFound.of(letter.fields))
-                elif letter.stage in _STREAMS:
+                elif letter.stage in keys.STAGES:
                     # As old as it was the first time: what came since isn't to be undone by it.
                     first = {FIRST_ID: letter.message.encode()} if is_letter_id(letter.message) else {}
                     await Stream(self._redis, letter.stage).add([first | dict(letter.fields)])
@@ -131,7 +127,7 @@ class DeadLetters:
 def _unknown_stage(letter: DeadLetter) -> str:
     return (
         f"letter {letter.id} can't be retried: it names the stage '{_printable(letter.stage[:80])}', expected one of "
-        f"{', '.join(_STAGES)}; see it with 'deadletter show', let it go with 'deadletter drop'"
+        f"{', '.join(('entries', *keys.STAGES))}; see it with 'deadletter show', let it go with 'deadletter drop'"
     )
 
 

@@ -22,7 +22,7 @@ from microsub.delivery.look_ups import Populate
 from microsub.errors import StoreError
 from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 from microsub.redis import keys
-from microsub.redis.streams import STAGES, Bounds, Stream
+from microsub.redis.streams import Bounds, Stream
 
 if TYPE_CHECKING:
     from microsub.delivery.delivery import Delivery
@@ -389,5 +389,5 @@ async def forget_workers(redis: Redis, _now: float) -> None:
 
     A name that owns a message is kept.
     """
-    if forgotten := sum([await Stream(redis, name).forget_consumers(LONG_GONE) for name in STAGES]):
+    if forgotten := sum([await Stream(redis, name).forget_consumers(LONG_GONE) for name in keys.STAGES]):
         log.info("workers that are long gone were forgotten", names=forgotten)

@@ -319,8 +319,8 @@ def feed_copies() -> str:
 
 # --- the pipeline ------------------------------------------------------------------------------------------------
 
-STREAMS = ("stored", "incomplete", "pushed", "dead")
-"""The pipeline's streams: ids for the timelines, ids to be completed, deliveries of hubs, and what failed."""
+STAGES = ("stored", "incomplete", "pushed")
+"""The streams that stages read: ids for the timelines, ids to be completed, and deliveries of hubs."""
 
 
 STREAM_PREFIX = "stream:{"

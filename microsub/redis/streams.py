@@ -24,9 +24,6 @@ from microsub.redis.scripts import load
 GROUP = "workers"
 """The only consumer group of each stream: every message is for one of them."""
 
-STAGES = ("stored", "incomplete", "pushed")
-"""The streams that stages read: all but the dead letters, which have no group."""
-
 FIRST_ID = "first"
 """The field of a message that is tried again with the id that it had the first time."""
 
@@ -87,7 +84,7 @@ class Bounds:
 
 
 class Stream:
-    """One queue. `name` is one of `keys.STREAMS`."""
+    """One queue. `name` is one of `keys.STAGES`, or `dead`, which has no group."""
 
     def __init__(self, redis: Redis, name: str) -> None:
         self.name = name

@@ -15,8 +15,6 @@ from microsub.redis.streams import Backlog, backlogs
 from microsub.upkeep.hours import HourFigures, Hours
 from microsub.upkeep.survey import FeedSums, Survey
 
-QUEUES = tuple(name for name in keys.STREAMS if name != "dead")
-
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
@@ -55,7 +53,7 @@ class ServerOverview:
             await self._health.check(now),
             await self._survey.last(),
             await memory(self._redis),
-            await backlogs(self._redis, QUEUES),
+            await backlogs(self._redis, keys.STAGES),
             sum(not name.endswith(TO_COME) for name in alive),
             await self._accounts.count(),
             await self._hours.last(now),

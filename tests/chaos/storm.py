@@ -39,7 +39,8 @@ from microsub.push.hub.subscriptions import DAY, HubSubscription, subscription_i
 from microsub.push.hub.topics import ChannelTopics
 from microsub.push.store import callback_fields
 from microsub.redis.connect import connect
-from microsub.redis.streams import STAGES, Stream, backlogs
+from microsub.redis.keys import STAGES
+from microsub.redis.streams import Stream, backlogs
 from microsub.upkeep.sweep import Sweeping
 from tests.chaos.verdict import POISON, missing, outdated
 from tests.chaos.worker_process import BASE

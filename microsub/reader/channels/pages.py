@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import orjson
 from starlette.datastructures import ImmutableMultiDict
@@ -309,14 +310,9 @@ async def _set_settings(visit: PageVisit) -> Response:
     user, uid = await _writer(visit)
     services = visit.site.services
     own = (await services.channels.get(user, uid)).settings
-    changed = replace(
-        own,
-        keep_read_days=_number(visit, "keep_read_days", 36_500),
-        keep_unread_days=_number(visit, "keep_unread_days", 36_500),
-        max_items=_number(visit, "max_items", 10_000_000),
-        first_fetch_unread=_number(visit, "first_fetch_unread", 10_000),
-        unread=_style(visit),
-    )
+    most = {one.name: one.metadata["le"] for one in fields(OwnChannelSettings) if "le" in one.metadata}
+    numbers: dict[str, Any] = {name: _number(visit, name, most[name]) for name in most if name in visit.form}
+    changed = replace(own, unread=_style(visit), **numbers)
     await services.channels.set_settings(user, uid, changed, visit.now)
     services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
