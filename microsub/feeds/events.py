@@ -116,8 +116,7 @@ class Events:
         """The posts of up to `count` events behind that id: for readers that need no more, at a third of the cost."""
         rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
         with reading(keys.events_stream()):
-            named = (dict(zip(values[0::2], values[1::2], strict=True)).get(b"post") for _, values in rows)
-            posts = tuple(dict.fromkeys(int(post) for post in named if post))
+            posts = tuple(dict.fromkeys(int(post) for _, values in rows if (post := _post_of(values))))
         return PostsOfEvents(posts, text(rows[-1][0]) if rows else event_id, len(rows))
 
     async def is_before_all(self, event_id: str) -> bool:
@@ -150,6 +149,11 @@ def _fields(event: Event) -> list[str]:
     values = {"kind": event.kind, "feed": event.feed, "at": f"{event.at:.3f}", "post": event.post, "guid": event.guid}
     values["changed"] = " ".join(event.changed)
     return [part for name, value in values.items() if value for part in (name, value)]
+
+
+def _post_of(values: Sequence[bytes]) -> bytes | None:
+    names = values[0::2]
+    return values[2 * names.index(b"post") + 1] if b"post" in names else None
 
 
 def _event(row: Sequence[Any]) -> Event:

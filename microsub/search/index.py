@@ -19,11 +19,13 @@ from pathlib import Path
 
 from microsub.search.words import IndexedPost
 
-VERSION = "1"
+VERSION = "2"
 """Of what stands in the file, the folding of words included. A file of another one is built again."""
 
-IN_A_SECOND = 64
-"""Rows for posts of the same second. A post whose row is taken has one of the minute, hour or day behind it."""
+IN_A_SECOND = 1021
+"""Rows for posts of the same second: many feeds give dates alone, so that midnight has a crowd. A prime, since ids of
+such posts may lie at regular distances. A post whose row is taken has one of the minute, hour or day behind it.
+"""
 
 _SPANS = (60, 3600, 86_400)
 _TRIES = 4
@@ -272,15 +274,13 @@ class Generation:
 
     def _rows_for(self, posts: Sequence[IndexedPost]) -> list[int]:
         """A row for each, the first place of its own where that is free."""
-        first = [(row_at(post.score) + post.item % IN_A_SECOND, post.item) for post in posts]
-        if self._database.executemany(_TAKE, first).rowcount == len(first):
-            return [row for row, _ in first]
-        return [self._row_for(post, row) for post, (row, _) in zip(posts, first, strict=True)]
+        rows = {post.item: row_at(post.score) + post.item % IN_A_SECOND for post in posts}
+        if self._database.executemany(_TAKE, ((row, item) for item, row in rows.items())).rowcount < len(rows):
+            items = ",".join(map(str, rows))
+            rows = dict(self._database.execute(f"SELECT item, row FROM rows WHERE item IN ({items})"))  # noqa: S608
+        return [rows[post.item] if post.item in rows else self._further_row(post) for post in posts]
 
-    def _row_for(self, post: IndexedPost, row: int) -> int:
-        found = self._database.execute("SELECT item FROM rows WHERE row = ?", (row,)).fetchone()
-        if found[0] == post.item:
-            return row
+    def _further_row(self, post: IndexedPost) -> int:
         return next(row for row in _further_rows(post) if self._database.execute(_TAKE, (row, post.item)).rowcount)
 
     @contextmanager
