@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,8 +36,9 @@ from microsub.posts.ingest import PostWriter
 from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.replies import score_text
+from microsub.search.index import Generation
 from microsub.search.index_follower import FollowTiming
-from microsub.search.replica import IndexFolder, IndexReader
+from microsub.search.replica import IndexFolder
 from microsub.settings import Settings
 
 INGESTED = 400
@@ -145,16 +147,16 @@ async def _cost(folder: Path, feeds: int) -> Cost:
             await there.begin()
             await there.end()
             ingest = spent(pid) - worker + spent(there.redis_pid) - redis
-        index = IndexReader(IndexFolder(settings.index))
         last = await Events(there.stores.redis).last()
-        own, redis = time.process_time(), spent(there.redis_pid)
-        following = asyncio.create_task(follower.run_for_ever())
-        while (await index.figures()).cursor != last:
-            await asyncio.sleep(0.2)
-        taken = time.process_time() - own + spent(there.redis_pid) - redis
+        in_use = IndexFolder(settings.index).current()
+        with closing(Generation.open(in_use or folder, read_only=True)) as index:
+            own, redis = time.process_time(), spent(there.redis_pid)
+            following = asyncio.create_task(follower.run_for_ever())
+            while index.facts()["cursor"] != last:
+                await asyncio.sleep(0.2)
+            taken = time.process_time() - own + spent(there.redis_pid) - redis
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-        index.close()
         return Cost(ingest / there.entries * 1e6, taken / there.entries * 1e6)
 
 
