@@ -106,6 +106,9 @@ IMAGES_OF_USER = RateLimit("pictures of posts fetched", "user", 600)
 IMAGES_AT_ONCE = RateLimit("pictures of posts fetched", "user", 8, AT_ONCE)
 IMAGES_IN_ALL = RateLimit("pictures of posts fetched", "all together", 32, AT_ONCE)
 """Each may be of 8 MiB and take 15 seconds; browsers ask for six at once."""
+IMAGES_OF_HALF = RateLimit("pictures of posts fetched", "half of all together", 16, AT_ONCE)
+IMAGES_WHEN_BUSY = RateLimit("pictures of posts fetched", "user, where that half is taken", 2, AT_ONCE)
+"""So few users who read pages of slow pictures leave places to others."""
 
 ANSWERS_OF_USER = RateLimit("answers published on their site", "user", 30)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from microsub.errors import TooManyRequests
+from microsub.fetch import FetchFailed, Sending
 from microsub.identity.limits import IMAGES_OF_USER
 from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import images
-from microsub.reader.reading.images import LIMITS, kind_of_picture
+from microsub.reader.reading.images import LIMITS, Images, kind_of_picture
 from tests.reader.conftest import ReadingVisitor, reading
+from tests.support.waiting import wait_until
 from tests.support.web import Answer, Publisher
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -85,6 +89,31 @@ async def test_limits(ann: ReadingVisitor, site: Publisher, monkeypatch: pytest.
         replies.append(reply.status_code)
     assert (replies[0], replies[-1]) == (404, 429)
     assert reply.headers["retry-after"] == "5"
+
+
+async def test_few_who_wait_for_slow_pictures_leave_places_to_others(ann: ReadingVisitor) -> None:
+    """Somebody has as many as a browser asks for, and two where half of all places are taken."""
+    asked: list[Sending] = []
+    answered = asyncio.Event()
+
+    class Slow:
+        async def send(self, sending: Sending) -> FetchFailed:
+            asked.append(sending)
+            await answered.wait()
+            return FetchFailed(sending.url, "timeout", "too late")
+
+    pictures, url = Images(ann.server.redis, Slow()), "https://slow.example/a.png"
+    waiting, taken = [], []
+    for user in ("one", "two", "three", "four", "five"):
+        _, _, signature, place = (await pictures.addresses(user))(url).split("/")
+        some = [asyncio.create_task(pictures.fetch(user, signature, place)) for _ in range(10)]
+        waiting.extend(some)
+        await wait_until(lambda: sum(task.done() for task in waiting) + len(asked) == len(waiting))
+        taken.append(sum(not task.done() for task in some))
+    answered.set()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert taken == [8, 8, 2, 2, 2]
+    assert sum(isinstance(one, TooManyRequests) for one in outcomes) == 50 - sum(taken)
 
 
 async def test_private_networks_stay_closed(ann: ReadingVisitor) -> None:

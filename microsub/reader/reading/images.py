@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from microsub.errors import NotFound, TooManyRequests
 from microsub.fetch import Answered, Sender, Sending, SendLimits
-from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_USER
+from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_HALF, IMAGES_OF_USER, IMAGES_WHEN_BUSY
 from microsub.kit.digests import base64url
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.texts import N_
@@ -66,10 +66,7 @@ class Images:
         url = _decoded(place)
         if not hmac.compare_digest(signature.encode(), _signature(await self._key(), user, url).encode()):
             raise NotFound(N_("There is no picture at this address."))
-        places = [(IMAGES_AT_ONCE, user), (IMAGES_IN_ALL, "")]
-        if not all(self._limiter.has_room(*one) for one in places) or not self._limiter.count(IMAGES_OF_USER, user):
-            raise TooManyRequests(N_("Too many pictures at once. Try again in some seconds."), 5)
-        give_back = self._limiter.take(places)
+        give_back = self._admit(user)
         try:
             found = await self._sender.send(Sending(url, accept=_ACCEPT, limits=LIMITS))
         finally:
@@ -78,6 +75,16 @@ class Images:
         if kind is None or not isinstance(found, Answered):
             raise NotFound(N_("There is no picture at this address."))
         return Picture(found.body, kind)
+
+    def _admit(self, user: str) -> Callable[[], None]:
+        """Take a place for a picture; what gives it back. Raises TooManyRequests."""
+        needed = [(IMAGES_AT_ONCE, user), (IMAGES_IN_ALL, "")]
+        either = [(IMAGES_OF_HALF, ""), (IMAGES_WHEN_BUSY, user)]
+        room = self._limiter.has_room
+        is_free = all(room(*one) for one in needed) and any(room(*one) for one in either)
+        if not is_free or not self._limiter.count(IMAGES_OF_USER, user):
+            raise TooManyRequests(N_("Too many pictures at once. Try again in some seconds."), 5)
+        return self._limiter.take([*needed, *either])
 
     async def _key(self) -> bytes:
         if not self._secret:
