@@ -140,6 +140,12 @@ HUB_DELIVERIES = Counter(
     "gone (the callback has ended the subscription)",
     ["end"],
 )
+DEVICE_MESSAGES = Counter(
+    "microsub_device_messages",
+    "Messages about new posts to devices by end: delivered, failed (tried again), gone (the browser has ended it), or "
+    "given_up (the device is forgotten)",
+    ["end"],
+)
 WEBSUB_FEEDS = Gauge(
     "microsub_websub_feeds",
     "Followed feeds that name a hub, by state: pushed, subscribed (the hub has yet to deliver, or was slower than a "

@@ -47,6 +47,7 @@ from microsub.upkeep.figures import Figures
 from microsub.upkeep.overview import ServerOverview
 from microsub.upkeep.survey import Survey
 from microsub.webmention.receiver import MentionReceiver
+from microsub.webpush.devices import Devices
 
 if TYPE_CHECKING:
     from microsub.reader.answering.answers import Answers  # whose pages get these services
@@ -106,6 +107,7 @@ class Services:
     feeds: Feeds
     images: Images
     answers: Answers
+    devices: Devices
     following: Following
     rules: Rules
     search: Search

@@ -24,7 +24,7 @@ LANGUAGES = ("de",)
 FURTHER = {
     "identity/pages": ("kit", "kit/http", "identity", "identity/store", "identity/page_check"),
     "reader/reading": ("reader",),
-    "reader/settings": ("transfer",),
+    "reader/settings": ("transfer", "webpush"),
 }
 """Folders whose modules say texts of another folder's catalogue."""
 

@@ -187,3 +187,13 @@ def from_wire(wire: Mapping[str, Any]) -> Entry:
 def card_from_wire(wire: Mapping[str, Any]) -> Card:
     """The person or place that `card_to_wire` made this of."""
     return Card(type=wire.get("type", "card"), **{name: wire.get(_HYPHEN[name]) for name in _CARD})
+
+
+def post_title(item: Mapping[str, object]) -> str:
+    """What names a post of the wire in a list."""
+    content = item.get("content")
+    text = content.get("text", "") if isinstance(content, Mapping) else ""
+    for found in (item.get("name"), item.get("summary"), text, item.get("url")):
+        if isinstance(found, str) and found.strip():
+            return " ".join(found.split())[:120]
+    return str(item.get("_id"))

@@ -110,6 +110,10 @@ IMAGES_OF_HALF = RateLimit("pictures of posts fetched", "half of all together", 
 IMAGES_WHEN_BUSY = RateLimit("pictures of posts fetched", "user, where that half is taken", 2, AT_ONCE)
 """So few users who read pages of slow pictures leave places to others."""
 
+MOST_DEVICES = 10
+"""Browsers of one user that hear of new posts. To each goes a message in some minutes at most."""
+TESTS_OF_USER = RateLimit("test messages to devices", "user", 6)
+
 ANSWERS_OF_USER = RateLimit("answers published on their site", "user", 30)
 
 # Output feeds, which anybody may ask for who knows an address.

@@ -33,6 +33,11 @@ def image_secret() -> str:
     return "meta:images"
 
 
+def push_key() -> str:
+    """String: the private key by which push services know this server (RFC 8292). Permanent. `webpush.devices`."""
+    return "meta:webpush"
+
+
 def lease(what: str) -> str:
     """String: token of the process that does it just now: `migration`, `config` (applying backend.json),
     `<what>:<shard>` (what is due there, see `due`), `saving:<feed>`, `copy:<SHA-256 of a URL>` (asking that publisher),
@@ -44,7 +49,8 @@ def lease(what: str) -> str:
 
 def due(what: str, shard: int | str) -> str:
     """Sorted set: what upkeep has to look at, by Unix time: `<user> <channel uid>` (`retention`), user (`follows`,
-    `mentions`), in shards by user name, feed id (`websub`), and a daily job (`daily`). Lifetime: permanent, derived.
+    `mentions`), `<user> <device>` (`devices`), in shards by user name, feed id (`websub`), and a daily job (`daily`).
+    Lifetime: permanent, derived.
     `redis.due`.
     """
     return f"due:{what}:{shard}"
@@ -577,6 +583,20 @@ def answered(name: str) -> str:
     return f"user:{{{name}}}:answered"
 
 
+def devices_told(name: str) -> str:
+    """Hash: session id of a browser that hears of new posts → JSON: its name, address at a push service, keys to
+    encrypt with, channels, language, `since`. Permanent, 10 at most. `webpush.devices`.
+    """
+    return f"user:{{{name}}}:devices-told"
+
+
+def device_states(name: str) -> str:
+    """Hash: member of `devices_told` → JSON: up to which place of `arrivals` its user was told, when, and failures;
+    `test <member>` → 1 where a test message is to be sent. Permanent, entries go with the device. `webpush.devices`.
+    """
+    return f"user:{{{name}}}:devices-told:states"
+
+
 def undo(name: str) -> str:
     """Hash: `id` of what the user did last to many posts, `count` of them, `in <uid>` → ids of those that it marked
     as read, as 8 bytes each, and `follow <uid>` → the follow that it ended, as JSON. Lifetime: 10 minutes.
@@ -751,7 +771,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, list_import, live_events),
     *(mentions, mentions_waiting, mentions_by_time),
-    *(answered, media, outputs, output_addresses, posting, sources, tokens, undo, user),
+    *(answered, device_states, devices_told, media, outputs, output_addresses, posting, sources, tokens, undo, user),
 )
 """The keys that belong to a user beside those of channels, files and tokens, for the user's deletion."""
 

@@ -61,6 +61,7 @@ from microsub.upkeep.hours import Hours
 from microsub.upkeep.overview import ServerOverview
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
+from microsub.webpush.devices import Devices
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.stores import (
     Stores,
@@ -200,6 +201,7 @@ def _services(
         feeds=stores.feeds,
         images=images,
         answers=answers,
+        devices=Devices(stores.redis),
         following=following(stores),
         rules=stores.rules,
         search=Search(fetcher, directory, parser),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gettext
 import os
 import resource
 import sys
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.upkeep.survey import Survey
     from microsub.upkeep.sweep import Sweeping
     from microsub.webmention.verification import MentionVerifier
+    from microsub.webpush.messages import DeviceMessages
 
 log = structlog.get_logger(__name__)
 
@@ -159,10 +161,11 @@ async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Wo
         open_distribution(settings, stores) as distribution,
         open_worker(settings, stores, subscriber=subscriber, distribution=distribution) as worker,
         open_verifier(settings, stores) as verifier,
+        open_device_messages(settings, stores) as device_messages,
     ):
         polling = asyncio.create_task(worker.run(), name="worker")
         polling.add_done_callback(tell_failure)
-        parts = upkeep(settings, stores, subscriber, verifier, distribution)
+        parts = upkeep(settings, stores, subscriber, verifier, device_messages, distribution)
         rounds = [asyncio.create_task(one, name=part) for part, one in parts.items()]
         for task in rounds:
             task.add_done_callback(tell_failure)
@@ -268,6 +271,37 @@ async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[Men
 
 
 @contextlib.asynccontextmanager
+async def open_device_messages(settings: Settings, stores: Stores) -> AsyncIterator[DeviceMessages]:
+    """What tells devices of new posts, with a door of its own: a push service keeps no publisher waiting."""
+    from microsub.identity.store.accounts import Activity
+    from microsub.identity.store.sessions import Sessions
+    from microsub.webpush.messages import DeviceMessages
+    from microsub.wiring.fetching import open_fetcher
+
+    async with open_fetcher(settings) as sender:
+        yield DeviceMessages(
+            stores.redis,
+            Sessions(stores.redis),
+            Activity(stores.redis),
+            stores.channels,
+            stores.items,
+            sender,
+            page_texts,
+            contact=settings.base_url or "",
+        )
+
+
+@functools.cache
+def page_texts(language: str) -> gettext.NullTranslations:
+    """The texts of all pages in that language, for what a worker says."""
+    from microsub.identity.pages.visit import FOLDER
+    from microsub.kit.http.pages import Templates
+    from microsub.reader import FOLDERS
+
+    return Templates([FOLDER, *FOLDERS]).texts(language)
+
+
+@contextlib.asynccontextmanager
 async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator[Distribution | None]:
     """What does the work of our hub, where the world knows the server's address."""
     from microsub.push.hub.distribution import Distribution
@@ -312,6 +346,7 @@ def upkeep(
     stores: Stores,
     subscriber: Subscriber,
     verifier: MentionVerifier,
+    device_messages: DeviceMessages,
     distribution: Distribution | None = None,
 ) -> dict[str, Coroutine[None, None, None]]:
     """What runs beside polling for ever, by name; of all workers one at a time has its turn.
@@ -355,6 +390,7 @@ def upkeep(
         "websub": subscriber.run_for_ever(pace),
         **({} if distribution is None else distribution.parts(pace)),
         "mentions": verifier.run_for_ever(pace),
+        "devices": device_messages.run_for_ever(pace),
         "mutes": for_ever(stores.rules.lift_ended, "mutes", pace),
     }
 

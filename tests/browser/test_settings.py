@@ -21,6 +21,7 @@ PEOPLE = ("bringer", "passer", "plain", "axe")
 PAGES = (
     *("/follow", "/channel/home", "/settings", "/settings/lists"),
     *("/settings/outputs", "/settings/outputs/world", "/settings/rules", "/settings/sources", "/settings/webmentions"),
+    "/settings/devices",
     *("/channels", "/channels/home", "/channels/home/filter?try=1&exclude_words=post"),
 )
 LIST = "".join(f"<outline text='Feed {n}' xmlUrl='http://f{n}.invalid/feed'/>" for n in range(1, 41))

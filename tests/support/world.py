@@ -44,7 +44,7 @@ from microsub.fetch import (
 )
 from microsub.health import Health
 from microsub.identity.protocol.documents import profile_page
-from microsub.identity.store.accounts import ServiceTokens
+from microsub.identity.store.accounts import Activity, ServiceTokens
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.urls import host_of
 from microsub.library.post_store import post_store
@@ -92,8 +92,11 @@ from microsub.upkeep.follow_repair import FollowRepair
 from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.webmention.verification import MentionVerifier
+from microsub.webpush.devices import Devices
+from microsub.webpush.messages import DeviceMessages
 from microsub.wiring.stores import Stores, following, hub_topics, output_contents, sources, user_export
 from microsub.wiring.web import admin_services, make_identity
+from microsub.wiring.worker import page_texts
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
 from tests.support.timelines import Timelines
@@ -334,6 +337,13 @@ class World(Stores):
         return Subscriber(redis, Feeds(redis), self.schedule, Agreements(redis), hubs, clock=self.clock)
 
     @cached_property
+    def device_messages(self) -> DeviceMessages:
+        return DeviceMessages(
+            self.redis, self.identity.sessions, Activity(self.redis), self.channels, self.items, self.fetcher,
+            page_texts, contact=self.base_url or "", clock=self.clock,
+        )  # fmt: skip
+
+    @cached_property
     def output_contents(self) -> OutputContents:
         return output_contents(self, self.identity.quotas.output_items, base_url=self.base_url)
 
@@ -496,6 +506,7 @@ class World(Stores):
             feeds=self.feeds,
             images=Images(self.redis, self.fetcher),
             answers=Answers(self.redis, self.fetcher),
+            devices=Devices(self.redis),
             following=self.following,
             rules=self.rules,
             feed_lists=self.feed_lists,

@@ -144,6 +144,13 @@ class Sessions:
             seen.setdefault(session.id, session)
         return list(seen.values())
 
+    async def is_open(self, user: str, id_: str) -> bool:
+        """Whether somebody is signed in by that session: by the same rules as `find`, without a visit."""
+        me, disabled = await self._redis.command("HMGET", user_key(user), "me", "disabled")
+        if me is None or disabled is not None:
+            return False
+        return any(one.id == id_ and _is_same(me.decode(), one.me) for one in await self.all(user))
+
     async def end(self, user: str, id_: str) -> bool:
         """End one session; whether there was one."""
         return await self._end(user, lambda session: session.id == id_) > 0

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.formats.wire import post_title
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import mask_credentials
@@ -24,7 +25,6 @@ from microsub.polling.condition import FeedCondition
 from microsub.reader.reading import undo
 from microsub.reader.reading.pages import links, reader_of
 from microsub.reader.reading.places import ITEM_ID
-from microsub.reader.reading.posts import post_title
 from microsub.timelines.channels import ChannelLimits
 from microsub.timelines.follow import Followed
 from microsub.timelines.pages import mark

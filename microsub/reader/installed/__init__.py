@@ -61,5 +61,6 @@ async def _worker(visit: PageVisit) -> Response:
     own = f"shell of {pages.href('/')} "
     name = f"{own}{pages.marks['worker.js']}{pages.marks['pages.css']}"
     shell = {"own": own, "name": name, "page": offline, "files": files}
+    shell |= {"home": pages.href("/"), "icon": pages.static("icon.svg")}
     script = b"const SHELL = " + orjson.dumps(shell) + b";\n" + pages.files["worker.js"].body
     return Response(script, headers={**page_headers(), "content-type": "text/javascript; charset=utf-8"})

@@ -216,13 +216,3 @@ def _place(card: Card | None) -> str:
         return ""
     parts = (card.name, card.street_address, card.locality, card.region, card.country_name)
     return ", ".join(dict.fromkeys(part for part in parts if part))
-
-
-def post_title(item: Mapping[str, object]) -> str:
-    """What names a post of the wire in a list."""
-    content = item.get("content")
-    text = content.get("text", "") if isinstance(content, Mapping) else ""
-    for found in (item.get("name"), item.get("summary"), text, item.get("url")):
-        if isinstance(found, str) and found.strip():
-            return " ".join(found.split())[:120]
-    return str(item.get("_id"))

@@ -1,14 +1,15 @@
-"""What a user sets beside channels: lists of feeds, output feeds, mutes, sources, webmentions."""
+"""What a user sets beside channels: lists of feeds, output feeds, mutes, sources, webmentions, devices."""
 
 from __future__ import annotations
 
 from starlette.routing import Route
 
 from microsub.identity.pages.visit import PageSite
-from microsub.reader.settings import incoming, lists, menu, outputs, rules
+from microsub.reader.settings import devices, incoming, lists, menu, outputs, rules
 from microsub.reader.settings.menu import SETTINGS as SETTINGS
 
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of these pages."""
-    return [route for feature in (menu, lists, outputs, rules, incoming) for route in feature.routes(site)]
+    features = (menu, lists, outputs, rules, incoming, devices)
+    return [route for feature in features for route in feature.routes(site)]

@@ -14,6 +14,7 @@ OUTPUTS = f"{SETTINGS}/outputs"
 RULES = f"{SETTINGS}/rules"
 SOURCES = f"{SETTINGS}/sources"
 MENTIONS = f"{SETTINGS}/webmentions"
+DEVICES = f"{SETTINGS}/devices"
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -31,6 +32,7 @@ _ENTRIES = {
     RULES: (N_("Mutes and blocks"), N_("Keep authors and feeds out, for a week or for good.")),
     SOURCES: (N_("Sources"), N_("Let scripts and apps post into a channel.")),
     MENTIONS: (N_("Webmentions"), N_("Hear of answers to your own pages.")),
+    DEVICES: (N_("New posts on your devices"), N_("Let this browser say what is new while no page is open.")),
     f"{SETTINGS}/lists": (N_("Feeds in and out"), N_("Bring lists of feeds, take them or everything along.")),
     DISPLAY: (N_("Display and language"), N_("Colours, size of text, reading by scrolling.")),
     "/answer": (N_("Answer from your site"), N_("Replies, likes, reposts and bookmarks by Micropub.")),

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest, RequestError
+from microsub.formats.wire import post_title
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.http.params import collect
 from microsub.kit.texts import N_
@@ -19,7 +20,6 @@ from microsub.outputs import OutputFeed, OutputItem
 from microsub.outputs.api.actions import output_settings
 from microsub.reader.reading.pages import ChannelLink, links, reader_of
 from microsub.reader.reading.places import ITEM_ID
-from microsub.reader.reading.posts import post_title
 from microsub.reader.settings.menu import OUTPUTS
 from microsub.timelines.channels import slug
 

@@ -1,4 +1,5 @@
 // The service worker: where the network is gone, an address shows the page that says so. What people read isn't kept.
+// It also shows what the server has to tell while no page is open.
 addEventListener("install", (event) => {
   const kept = caches.open(SHELL.name).then((cache) => cache.addAll(SHELL.files));
   event.waitUntil(kept.then(() => skipWaiting()));
@@ -22,4 +23,32 @@ addEventListener("fetch", (event) => {
   } else if (SHELL.files.includes(new URL(request.url).pathname)) {
     event.respondWith(fetch(request).catch(() => caches.match(request)));
   }
+});
+
+/** The pages of ours that are open in this browser. */
+async function openPages() {
+  const all = await clients.matchAll({ type: "window", includeUncontrolled: true });
+  return all.filter((page) => new URL(page.url).pathname.startsWith(SHELL.home));
+}
+
+/** Show a message in place of the last one, unless its user looks at a page of ours anyway. */
+async function show({ title, body, path, test }) {
+  const pages = await openPages();
+  if (test || !pages.some((page) => page.visibilityState === "visible")) {
+    const tag = test ? "test" : "new posts";
+    await registration.showNotification(title, { body, tag, icon: SHELL.icon, data: path });
+  }
+}
+addEventListener("push", (event) => event.waitUntil(show(event.data.json())));
+
+/** Open what a message is about, in a page of ours where one is open. */
+async function open(path) {
+  const address = new URL(SHELL.home + path, location.origin).href;
+  const [page] = await openPages();
+  const moved = await page?.focus().then((focused) => focused.navigate(address)).catch(() => null);
+  return moved || clients.openWindow(address);
+}
+addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(open(event.notification.data));
 });

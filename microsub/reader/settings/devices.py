@@ -1,0 +1,111 @@
+"""The page of devices: whether this browser hears of new posts, in which channels, and the other browsers that do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import RequestError
+from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.identity.store.sessions import device as browser_name
+from microsub.kit.texts import N_
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
+from microsub.reader.reading.pages import ChannelLink, links, reader_of
+from microsub.reader.settings.menu import DEVICES
+from microsub.webpush.devices import Device
+
+_DONE = {
+    "on": N_("From now on this device says what is new."),
+    "chosen": N_("Done."),
+    "off": N_("That device says nothing any more."),
+    "test": N_("A test message comes within half a minute."),
+}
+
+
+def routes(site: PageSite) -> list[Route]:
+    """The routes of this module."""
+    return [
+        page(site, DEVICES, _devices),
+        form(site, DEVICES, _tell, _devices),
+        form(site, f"{DEVICES}/test", _test, _devices),
+        form(site, f"{DEVICES}/end", _end),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device in the list; `sent` is the Unix time of its last message, 0 for none; `failures` came since."""
+
+    id: str
+    name: str
+    is_here: bool
+    channels: str
+    since: float
+    sent: float
+    failures: int
+
+
+async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    user, services = await reader_of(visit), visit.site.services
+    here, everywhere = visit.require_session().id, await links(visit)
+    places = [link for link in everywhere if link.uid not in {GLOBAL, SAVED}]
+    signed_in = {one.id for one in await services.identity.sessions.all(user)}
+    known = await services.devices.all(user)
+    await services.devices.remove(user, [one.device.id for one in known if one.device.id not in signed_in])
+    own = next((one.device for one in known if one.device.id == here), None)
+    views = [
+        DeviceView(
+            one.device.id,
+            one.device.name,
+            one.device.id == here,
+            _names(one.device, places),
+            one.device.since,
+            one.state.sent if one.state is not None else 0.0,
+            one.state.failures if one.state is not None else 0,
+        )
+        for one in known
+        if one.device.id in signed_in
+    ]
+    return visit.page(
+        "devices.html",
+        problem=problem,
+        devices=views,
+        is_told=own is not None,
+        chosen=own.channels if own is not None else (NOTIFICATIONS,),
+        key=(await services.devices.key()).public,
+        places=places,
+        done=_DONE.get(visit.query.get("done", ""), ""),
+        channels=everywhere,
+    )
+
+
+def _names(device: Device, places: list[ChannelLink]) -> str:
+    return ", ".join(link.name for link in places if link.uid in device.channels)
+
+
+async def _tell(visit: PageVisit) -> Response:
+    """Let this browser hear of channels: with the address that it got from its push service, or as before."""
+    user, session, devices = await reader_of(visit), visit.require_session(), visit.site.services.devices
+    known = {link.uid for link in await links(visit)} - {GLOBAL, SAVED}
+    channels = [uid for uid in dict.fromkeys(visit.form.getlist("channel")) if uid in known]
+    address = visit.form.text("address")
+    if not address:
+        await devices.choose(user, session.id, channels)
+        return visit.go(DEVICES, done="chosen")
+    name = browser_name(visit.request.headers.get("user-agent", ""))
+    public, secret = visit.form.text("public"), visit.form.text("secret")
+    device = Device(session.id, name, address, public, secret, channels, visit.language, visit.now)
+    await devices.put(user, device)
+    return visit.go(DEVICES, done="on")
+
+
+async def _test(visit: PageVisit) -> Response:
+    await visit.site.services.devices.ask_test(await reader_of(visit), visit.form.text("device"), visit.now)
+    return visit.go(DEVICES, done="test")
+
+
+async def _end(visit: PageVisit) -> Response:
+    await visit.site.services.devices.remove(await reader_of(visit), [visit.form.text("device")])
+    return visit.go(DEVICES, done="off")

@@ -1,0 +1,52 @@
+// Asks the browser whether it may show messages, and for the address to which they go; the form brings that to the server.
+const about = document.getElementById("device");
+const form = about.closest("form");
+const isAble = "Notification" in window && "PushManager" in window && "serviceWorker" in navigator;
+
+function say(id) {
+  document.getElementById(id).hidden = false;
+}
+
+/** The address for messages of this server; one that was made for another key is given back first. */
+async function subscribe() {
+  const { pushManager } = await navigator.serviceWorker.ready;
+  const options = { userVisibleOnly: true, applicationServerKey: about.dataset.key };
+  try {
+    return await pushManager.subscribe(options);
+  } catch (error) {
+    const former = await pushManager.getSubscription();
+    if (error.name !== "InvalidStateError" || !former) {
+      throw error;
+    }
+    await former.unsubscribe();
+    return pushManager.subscribe(options);
+  }
+}
+
+async function ask() {
+  if ((await Notification.requestPermission()) !== "granted") {
+    say("refused");
+    return;
+  }
+  try {
+    const { endpoint, keys } = (await subscribe()).toJSON();
+    const { address, public: key, secret } = form.elements;
+    [address.value, key.value, secret.value] = [endpoint, keys.p256dh, keys.auth];
+    form.submit();
+  } catch (error) {
+    console.info(error);
+    say("failed");
+  }
+}
+
+if ("told" in about.dataset) {
+  // The address is known; the form changes the channels alone.
+} else if (isAble) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    ask();
+  });
+} else {
+  say("unable");
+  form.querySelector("button").disabled = true;
+}

@@ -1,0 +1,198 @@
+"""Devices: browsers in which somebody is signed in and hears of new posts, and how far each was told.
+
+A device belongs to a session and ends with it. Where its messages go, the browser chose (its push service): an address
+that nobody else knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from microsub.errors import InvalidRequest, NotFound, QuotaReached, TooManyRequests, Unauthorized
+from microsub.identity.limits import MOST_DEVICES, TESTS_OF_USER
+from microsub.kit.rate_limits import RateLimiter
+from microsub.kit.texts import N_
+from microsub.kit.urls import web_parts
+from microsub.redis import keys
+from microsub.redis.due import DueTimes
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import raw_fields, reading, text
+from microsub.redis.scripts import load
+
+if TYPE_CHECKING:
+    from microsub.webpush.encryption import ServerKey
+
+DUE = "devices"
+LONGEST_ADDRESS = 2048
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A browser that hears of new posts in these channels. `id` is that of its session, `since` Unix time.
+
+    `public` and `secret` are what it is encrypted with, as browsers write them.
+    """
+
+    id: str
+    name: str
+    address: str = field(repr=False)
+    public: str
+    secret: str = field(repr=False)
+    channels: Sequence[str]
+    language: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """How far a device was told, by places of `sync.arrivals`: all up to `place`; the next message counts from `base`.
+
+    `sent` is the Unix time of the last message that was taken; `failures` is how often in a row one was not, `error`
+    why.
+    """
+
+    place: int
+    base: int
+    sent: float = 0.0
+    failures: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNow:
+    """A device, how far it was told (None: not looked at yet), and the newest place of its user's arrivals."""
+
+    device: Device
+    state: DeviceState | None
+    newest: int = 0
+    is_test_asked: bool = False
+
+
+class Devices:
+    """The devices of all users, and the key of this server. Belongs to one event loop."""
+
+    def __init__(self, redis: Redis, limiter: RateLimiter | None = None) -> None:
+        self._redis = redis
+        self._limiter = limiter or RateLimiter()
+        self._due = DueTimes(redis, DUE)
+        self._key: ServerKey | None = None
+
+    async def key(self) -> ServerKey:
+        """The key of this server, made when it is first needed."""
+        from microsub.webpush.encryption import ServerKey  # slow to load
+
+        if self._key is None:
+            await self._redis.command("SET", keys.push_key(), ServerKey.new_text(), "NX")
+            self._key = ServerKey.of(text(await self._redis.command("GET", keys.push_key())))
+        return self._key
+
+    async def all(self, user: str) -> list[DeviceNow]:
+        """The user's devices, the newest first."""
+        told, states = await self._redis.pipeline(
+            [("HGETALL", keys.devices_told(user)), ("HGETALL", keys.device_states(user))]
+        )
+        known = raw_fields(states)
+        found = [DeviceNow(_device(said), _state(known.get(id_))) for id_, said in raw_fields(told).items()]
+        return sorted(found, key=lambda one: -one.device.since)
+
+    async def put(self, user: str, device: Device) -> None:
+        """Let the device hear of what comes from now on, in place of what its session had.
+
+        Raises InvalidRequest, QuotaReached, Unauthorized.
+        """
+        from microsub.webpush.encryption import BrowserKeys
+
+        _check_address(device.address)
+        BrowserKeys.of(device.public, device.secret)
+        await self._redis.command("HDEL", keys.device_states(user), device.id)
+        if not await self._write(user, device):
+            raise QuotaReached("devices", MOST_DEVICES, MOST_DEVICES)
+        await self._due.note({f"{user} {device.id}": device.since})
+
+    async def choose(self, user: str, id_: str, channels: Sequence[str]) -> None:
+        """Let the device hear of these channels instead. Raises NotFound."""
+        said = await self._redis.command("HGET", keys.devices_told(user), id_)
+        if said is None:
+            raise NotFound(N_("This device hears of nothing, or not any more."))
+        await self._write(user, replace(_device(said), channels=channels))
+
+    async def remove(self, user: str, ids: Collection[str]) -> None:
+        """Let these devices hear of nothing any more."""
+        if ids:
+            tests = [f"test {id_}" for id_ in ids]
+            await self._redis.pipeline(
+                [("HDEL", keys.devices_told(user), *ids), ("HDEL", keys.device_states(user), *ids, *tests)]
+            )
+
+    async def ask_test(self, user: str, id_: str, now: float) -> None:
+        """Have a message sent within seconds, whatever there is to tell. Raises NotFound, TooManyRequests."""
+        if not await self._redis.command("HEXISTS", keys.devices_told(user), id_):
+            raise NotFound(N_("This device hears of nothing, or not any more."))
+        if not self._limiter.count(TESTS_OF_USER, user):
+            raise TooManyRequests(N_("Too many test messages. Try again in a minute."), 60)
+        await self._redis.command("HSET", keys.device_states(user), f"test {id_}", 1)
+        await self._due.note({f"{user} {id_}": now})
+
+    async def look(self, user: str, id_: str) -> DeviceNow | None:
+        """The device as it is now; what is left of one that was removed goes. One round trip."""
+        said, (state, test), newest = await self._redis.pipeline(
+            [
+                ("HGET", keys.devices_told(user), id_),
+                ("HMGET", keys.device_states(user), id_, f"test {id_}"),
+                ("ZRANGE", keys.arrivals(user), -1, -1, "WITHSCORES"),
+            ]
+        )
+        if said is None:
+            await self.remove(user, [id_])
+            return None
+        return DeviceNow(_device(said), _state(state), int(float(newest[1])) if newest else 0, test is not None)
+
+    async def note(self, user: str, id_: str, state: DeviceState) -> None:
+        """Write down how far the device was told."""
+        await self._redis.command("HSET", keys.device_states(user), id_, orjson.dumps(asdict(state)))
+
+    async def forget_test(self, user: str, id_: str) -> None:
+        """The test message was sent."""
+        await self._redis.command("HDEL", keys.device_states(user), f"test {id_}")
+
+    async def _write(self, user: str, device: Device) -> bool:
+        """Write a device; False where there are too many. Raises Unauthorized for a user who is gone or disabled."""
+        said, key = orjson.dumps(asdict(device)), keys.devices_told(user)
+        places = [keys.user(user), key, keys.user(user)]
+        done = await self._redis.script(load("user_record"), places, ["", MOST_DEVICES, "", "", device.id, said])
+        if done == _IS_THERE or (done == _FULL and await self._redis.command("HEXISTS", key, device.id)):
+            done = await self._redis.script(load("user_record"), places, ["", "", "", "", device.id, said])
+        if not done:
+            raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
+        return bool(done != _FULL)
+
+
+_FULL, _IS_THERE = -2, -3
+"""Replies of the script."""
+
+
+def _check_address(address: str) -> None:
+    """Raises InvalidRequest for what no push service has for an address."""
+    parts = web_parts(address) if len(address) <= LONGEST_ADDRESS and address.isascii() else None
+    is_near = parts is not None and parts.hostname in _LOOPBACK  # which the guard refuses unless the admin lists it
+    if parts is None or "@" in parts.netloc or (parts.scheme != "https" and not is_near):
+        raise InvalidRequest(N_("Your browser gave no address to which messages can be sent."))
+
+
+def _device(said: bytes) -> Device:
+    return Device(**_read(said))
+
+
+def _state(said: bytes | None) -> DeviceState | None:
+    return None if said is None else DeviceState(**_read(said))
+
+
+def _read(said: bytes) -> dict[str, Any]:
+    with reading("devices told"):
+        found: dict[str, Any] = orjson.loads(said)
+        return found

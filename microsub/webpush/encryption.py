@@ -1,0 +1,121 @@
+"""Messages that one browser alone can read (RFC 8291, RFC 8188), and the key by which this server is known (RFC 8292).
+
+A push service passes messages on and reads none: it sees their size, when they come, and from which server.
+"""
+
+from __future__ import annotations
+
+import secrets
+from base64 import urlsafe_b64decode
+from dataclasses import dataclass, field
+
+import orjson
+from cryptography.exceptions import InvalidKey
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDH,
+    ECDSA,
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    derive_private_key,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from microsub.errors import InvalidRequest
+from microsub.kit.digests import base64url
+from microsub.kit.http.headers import origin
+from microsub.kit.texts import N_
+
+MOST_BYTES = 3993
+"""Bytes of a text whose message fits into the 4,096 that every push service takes (RFC 8030, 7.2)."""
+
+_CURVE = SECP256R1()
+_POINT, _SCALAR, _SECRET, _SALT = 65, 32, 16, 16
+"""Bytes of a public and a private key, of a browser's secret, and of a message's salt."""
+_RECORD = 4096
+_LAST = b"\x02"
+"""What ends the only record of a message (RFC 8188, 2)."""
+_ASSERTED = 12 * 3600
+"""Seconds for which a push service is told who we are; 24 hours at most (RFC 8292, 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserKeys:
+    """What a browser gave us to encrypt for it: its public key, and a secret of 16 bytes."""
+
+    public: bytes
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, public: str, secret: str) -> BrowserKeys:
+        """Read `p256dh` and `auth` of the Push API. Raises InvalidRequest for what is no point of the curve."""
+        try:
+            found = cls(_decoded(public), _decoded(secret))
+            _public_key(found.public)
+        except (ValueError, InvalidKey):
+            raise InvalidRequest(N_("Your browser gave keys with which nothing can be encrypted.")) from None
+        if len(found.public) != _POINT or len(found.secret) != _SECRET:
+            raise InvalidRequest(N_("Your browser gave keys with which nothing can be encrypted."))
+        return found
+
+    def encrypt(self, text: bytes) -> bytes:
+        """The body of a message with this text, of at most `MOST_BYTES`; each time with another key and salt."""
+        own, salt = generate_private_key(_CURVE), secrets.token_bytes(_SALT)
+        public = _point(own.public_key())
+        shared = own.exchange(ECDH(), _public_key(self.public))
+        keying = _derived(self.secret, shared, b"WebPush: info\0" + self.public + public, 32)
+        key = _derived(salt, keying, b"Content-Encoding: aes128gcm\0", 16)
+        nonce = _derived(salt, keying, b"Content-Encoding: nonce\0", 12)
+        head = salt + _RECORD.to_bytes(4, "big") + bytes([_POINT]) + public
+        return head + AESGCM(key).encrypt(nonce, text + _LAST, None)
+
+
+class ServerKey:
+    """The key pair of this server, by which push services know that a message is from who asked for the address."""
+
+    def __init__(self, private: EllipticCurvePrivateKey) -> None:
+        self._private = private
+        self.public = base64url(_point(private.public_key()))
+        """As browsers are given it (`applicationServerKey`)."""
+
+    @classmethod
+    def of(cls, text: str) -> ServerKey:
+        """Read a key back from what `new_text` made."""
+        return cls(derive_private_key(int.from_bytes(_decoded(text), "big"), _CURVE))
+
+    @staticmethod
+    def new_text() -> str:
+        """A new key, as it is stored."""
+        number = generate_private_key(_CURVE).private_numbers().private_value
+        return base64url(number.to_bytes(_SCALAR, "big"))
+
+    def authorization(self, endpoint: str, contact: str, now: float) -> str:
+        """The `Authorization` for a message to that address; `contact` is our URL, or empty."""
+        claims = {"aud": origin(endpoint), "exp": int(now) + _ASSERTED}
+        if contact:
+            claims["sub"] = contact
+        signed = b".".join(base64url(orjson.dumps(one)).encode() for one in ({"typ": "JWT", "alg": "ES256"}, claims))
+        numbers = decode_dss_signature(self._private.sign(signed, ECDSA(SHA256())))
+        signature = b"".join(number.to_bytes(_SCALAR, "big") for number in numbers)
+        return f"vapid t={signed.decode()}.{base64url(signature)}, k={self.public}"
+
+
+def _derived(salt: bytes, keying: bytes, info: bytes, length: int) -> bytes:
+    return HKDF(SHA256(), length, salt, info).derive(keying)
+
+
+def _point(key: EllipticCurvePublicKey) -> bytes:
+    return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+
+def _public_key(point: bytes) -> EllipticCurvePublicKey:
+    return EllipticCurvePublicKey.from_encoded_point(_CURVE, point)
+
+
+def _decoded(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,0 +1,253 @@
+"""Messages about new posts to devices: at most one in some minutes, and none that was read meanwhile.
+
+A worker looks at each device four times a minute, by what came to its user (`timelines.sync.arrivals`); users without
+a device cost nothing. How far a device was told is written before its message is sent: a crash loses a message, and
+doubles none. What a message counts grows until its user reads, so the last one stands for all before it, at the push
+service (`Topic`) and on the screen.
+"""
+
+from __future__ import annotations
+
+import gettext
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import orjson
+import structlog
+
+from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits, SentDocument, retry_after
+from microsub.formats.wire import post_title
+from microsub.kit.periodic import RoundTiming, for_ever
+from microsub.kit.texts import N_
+from microsub.kit.urls import host_of
+from microsub.metrics import DEVICE_MESSAGES
+from microsub.model.reader import NOTIFICATIONS, Channel
+from microsub.redis import keys
+from microsub.redis.due import DueTimes
+from microsub.redis.replies import text
+from microsub.webpush.devices import DUE, Device, DeviceNow, Devices, DeviceState
+
+if TYPE_CHECKING:
+    from microsub.identity.store.accounts import Activity
+    from microsub.identity.store.sessions import Sessions
+    from microsub.posts.items import Items
+    from microsub.redis.protocol import Redis
+    from microsub.timelines.channels import Channels
+
+log = structlog.get_logger(__name__)
+
+BETWEEN = 2.0
+"""Seconds between two rounds, in which devices are looked at whose time has come."""
+LOOK = 15.0
+"""Seconds between two looks at a device to which nothing is sent."""
+PAUSE = 300.0
+"""Seconds between two messages to a device."""
+LONGEST_PAUSE = 6 * 3600.0
+GIVEN_UP = 16
+"""Messages in a row that are not taken, after which a device is forgotten: three days."""
+MOST_COUNTED = 100
+"""Posts of which a message counts no more."""
+AT_ONCE = 32
+"""Devices that are looked at together."""
+LIMITS = SendLimits(total=10.0, body=0, redirects=-1)
+_LONGEST_NAMES = 200
+_DAY, _MINUTES = 86_400, 600
+
+Outcome = Literal["delivered", "gone", "failed", "given_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """Unread posts for a message, the newest first, and the channels that have them."""
+
+    posts: Sequence[str]
+    channels: Sequence[Channel]
+
+
+@dataclass(frozen=True, slots=True)
+class PushMessage:
+    """What a device shows, and the path that it opens. `is_test`: its user waits for it."""
+
+    title: str
+    body: str
+    path: str = ""
+    is_test: bool = False
+
+    def encoded(self) -> bytes:
+        """As the service worker reads it."""
+        said = {"title": self.title, "body": self.body, "path": self.path, "test": self.is_test}
+        return orjson.dumps(said)
+
+
+class DeviceMessages:
+    """Tells devices what is new. Any number of workers run it.
+
+    `texts` are those of pages in a language; `contact` is our URL, which push services are told, or empty.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        sessions: Sessions,
+        activity: Activity,
+        channels: Channels,
+        items: Items,
+        sender: Sender,
+        texts: Callable[[str], gettext.NullTranslations],
+        *,
+        contact: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._redis = redis
+        self._devices = Devices(redis)
+        self._sessions = sessions
+        self._activity = activity
+        self._channels = channels
+        self._items = items
+        self._sender = sender
+        self._texts = texts
+        self._contact = contact
+        self._clock = clock
+        self._due = DueTimes(redis, DUE, at_once=AT_ONCE)
+
+    async def run_for_ever(self, pace: RoundTiming) -> None:
+        """Look at devices again and again, until cancelled."""
+        await for_ever(self.look_at_due, "devices", replace(pace, between=min(pace.between, BETWEEN)))
+
+    async def look_at_due(self, now: float) -> int:
+        """Look at the devices whose time has come; how many."""
+        return await self._due.visit(now, self._look)
+
+    async def _look(self, member: str) -> float | None:
+        """Look at one device; when to look again, None for never."""
+        user, _, id_ = member.partition(" ")
+        found, now = await self._devices.look(user, id_), self._clock()
+        if found is None:
+            return None
+        if found.is_test_asked:
+            return await self._test(user, found)
+        if found.state is None:  # what was there before it came isn't new
+            await self._devices.note(user, id_, DeviceState(found.newest, found.newest))
+            return now + LOOK
+        if found.newest <= found.state.place:
+            return now + LOOK
+        return await self._tell(user, found, found.state)
+
+    async def _tell(self, user: str, found: DeviceNow, state: DeviceState) -> float | None:
+        """Tell what has come since the last look, as far as it is unread."""
+        device, now = found.device, self._clock()
+        if not await self._sessions.is_open(user, device.id):
+            await self._devices.remove(user, [device.id])
+            return None
+        seen = (await self._activity.last_seen([user])).get(user, 0.0)
+        told = replace(state, place=found.newest, base=state.place if seen > state.sent else state.base)
+        news = await self._news(user, device, told.base, state.place)
+        await self._devices.note(user, device.id, told)
+        if news is None:
+            return now + LOOK
+        return await self._send(user, device, await self._message(device, news), told, before=state)
+
+    async def _test(self, user: str, found: DeviceNow) -> float | None:
+        device, now = found.device, self._clock()
+        await self._devices.forget_test(user, device.id)
+        if not await self._sessions.is_open(user, device.id):
+            await self._devices.remove(user, [device.id])
+            return None
+        said = self._texts(device.language).gettext
+        message = PushMessage(said(N_("It works")), said(N_("So this device says what is new.")), is_test=True)
+        state = found.state or DeviceState(found.newest, found.newest)
+        again = await self._send(user, device, message, state, before=state)
+        return None if again is None else now + LOOK
+
+    # --- what there is to tell
+
+    async def _news(self, user: str, device: Device, base: int, place: int) -> _News | None:
+        """The unread posts behind `base` in the device's channels; None where none of them came behind `place`."""
+        names, _ = await self._channels.counts(user)
+        chosen = [channel for channel in names.channels if channel.uid in device.channels]
+        bounds = "+inf", f"({base}", "WITHSCORES", "LIMIT", 0, MOST_COUNTED + 1
+        came = await self._redis.command("ZREVRANGEBYSCORE", keys.arrivals(user), *bounds)
+        ids = [text(one) for one in came[0::2]]
+        if not ids or not chosen:
+            return None
+        asked = [("ZMSCORE", keys.unread(user, channel.uid), *ids) for channel in chosen]
+        unread = [
+            {one for one, score in zip(ids, scores, strict=True) if score is not None}
+            for scores in await self._redis.pipeline(asked)
+        ]
+        posts = [one for one in ids if any(one in part for part in unread)]
+        new = {one for one, at in zip(ids, came[1::2], strict=True) if float(at) > place}
+        if new.isdisjoint(posts):
+            return None
+        return _News(posts, [channel for channel, part in zip(chosen, unread, strict=True) if part])
+
+    async def _message(self, device: Device, news: _News) -> PushMessage:
+        texts, count = self._texts(device.language), len(news.posts)
+        names = [one.name if one.uid != NOTIFICATIONS else texts.gettext(one.name) for one in news.channels]
+        listed = ", ".join(names)[:_LONGEST_NAMES]
+        path = f"channel/{news.channels[0].uid}" if len(names) == 1 else ""
+        if count == 1:
+            (wire,) = await self._items.data(news.posts)
+            title = post_title({"_id": "", **orjson.loads(wire)}) if wire is not None else ""
+            return PushMessage(title or listed, listed, path)
+        if count > MOST_COUNTED:
+            said = texts.gettext(N_("More than %(num)s new posts")) % {"num": MOST_COUNTED}
+        else:
+            said = texts.ngettext("%(num)s new post", "%(num)s new posts", count) % {"num": count}
+        return PushMessage(listed, said, path) if len(names) == 1 else PushMessage(said, listed)
+
+    # --- the push service
+
+    async def _send(
+        self, user: str, device: Device, message: PushMessage, told: DeviceState, *, before: DeviceState
+    ) -> float | None:
+        """Send a message; when to look again, None where the device is gone."""
+        answer, now = await self._sender.send(await self._sending(device, message)), self._clock()
+        if isinstance(answer, FetchFailed) and answer.ours:
+            await self._devices.note(user, device.id, before)
+            return now + LOOK
+        status = answer.status if isinstance(answer, Answered) else None
+        failures = before.failures + 1
+        outcome: Outcome = "failed"
+        again: float | None = now + _pause(failures, answer, now)
+        if status in {404, 410}:
+            outcome, again = "gone", None
+        elif status is not None and 200 <= status < 300:
+            outcome, again = "delivered", now + PAUSE
+        elif failures >= GIVEN_UP:
+            outcome, again = "given_up", None
+        DEVICE_MESSAGES.labels(outcome).inc()
+        note = log.debug if outcome == "delivered" else log.info
+        note("a device was sent a message", user=user, host=host_of(device.address), end=outcome, status=status)
+        if again is None:
+            await self._devices.remove(user, [device.id])
+        elif outcome == "delivered":
+            await self._devices.note(user, device.id, replace(told, sent=now, failures=0, error=""))
+        else:
+            error = answer.reason if isinstance(answer, FetchFailed) else f"status: {status}"
+            await self._devices.note(user, device.id, replace(before, failures=failures, error=error))
+        return again
+
+    async def _sending(self, device: Device, message: PushMessage) -> Sending:
+        from microsub.webpush.encryption import BrowserKeys
+
+        key, now = await self._devices.key(), self._clock()
+        headers = [
+            ("Content-Encoding", "aes128gcm"),
+            ("TTL", str(_MINUTES if message.is_test else _DAY)),
+            ("Urgency", "high" if message.is_test else "normal"),
+            ("Topic", "test" if message.is_test else "new-posts"),
+            ("Authorization", key.authorization(device.address, self._contact, now)),
+        ]
+        body = BrowserKeys.of(device.public, device.secret).encrypt(message.encoded())
+        document = SentDocument(body, "application/octet-stream", headers)
+        return Sending(device.address, "POST", document=document, accept="*/*", limits=LIMITS, web_ports=True)
+
+
+def _pause(failures: int, answer: Answered | FetchFailed, now: float) -> float:
+    """Seconds until another try: doubled each time, longer where the push service says so."""
+    headers = answer.headers if isinstance(answer, Answered) else {}
+    wished = retry_after(headers.get("retry-after"), now) or 0.0
+    return min(LONGEST_PAUSE, max(wished, PAUSE * 2.0 ** (failures - 1)))

@@ -1,0 +1,305 @@
+"""Messages about new posts to devices, and when: from the page of settings to a push service's door."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from microsub.identity.limits import MOST_DEVICES, TESTS_OF_USER
+from microsub.identity.store.accounts import Activity
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.webpush.messages import GIVEN_UP, LOOK, MOST_COUNTED, PAUSE
+from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
+from tests.support.push_service import PushedBrowser, PushService, claims
+from tests.support.readers import OTHER, instance, posts
+from tests.support.visitor import Shown, Visitor
+from tests.support.web import publisher
+from tests.support.world import World
+
+PAGE = "/settings/devices"
+
+
+@dataclass
+class Told:
+    """Somebody with a device, and the push service of its browser."""
+
+    ann: ReadingVisitor
+    service: PushService
+
+    @property
+    def server(self) -> World:
+        return self.ann.server
+
+    async def switch_on(self, *channels: str, **fields: str) -> Shown:
+        """What the page's script does when its button is pressed."""
+        return await self.ann.browser.submit(
+            await self.ann.get(PAGE), PAGE, **{**self.service.browser.fields, "channel": list(channels), **fields}
+        )
+
+    async def look(self, seconds: float = PAUSE) -> list[tuple[str, str]]:
+        """What came by the worker's next look, after so many seconds."""
+        self.server.clock.advance(seconds)
+        await self.server.device_messages.look_at_due(self.server.now)
+        return self.service.take()
+
+    async def publish(self, *names: str, **more: Any) -> None:
+        await self.ann.publish(*names, at=self.server.now, **more)
+
+    async def device_id(self) -> str:
+        (device,) = await self.server.services.devices.all("ann")
+        return device.device.id
+
+    async def only(self) -> Any:
+        """The only device in the list."""
+        (row,) = (await self.ann.get(PAGE)).tree.css("section[aria-labelledby=all] li")
+        return row
+
+
+@pytest.fixture
+async def told(real_redis: Redis) -> AsyncIterator[Told]:
+    """Ann, with a device for `home`; what was there before has been read by the worker."""
+    async with instance(real_redis, base_url=ADDRESS) as server, publisher() as site:
+        made = Told(await reading(server, "ann", "home", "later"), PushService(site))
+        await made.publish("before")
+        assert (await made.switch_on("home")).location == f"{PAGE}?done=on"
+        assert await made.look() == []
+        yield made
+        await made.ann.browser.aclose()
+
+
+async def test_one_post_is_told_by_its_title(told: Told) -> None:
+    """What was there before isn't; nor is it told twice."""
+    await told.publish("news")
+    (message,) = await told.look()
+    assert message == ("news", "Home")
+    assert await told.look() == []
+    assert "last message" in (await told.only()).text()
+
+
+async def test_the_push_service_learns_who_sends_and_nothing_else(told: Told) -> None:
+    """The headers of RFC 8030 and RFC 8292; what it passes on is encrypted."""
+    await told.publish("news")
+    told.server.clock.advance(LOOK)
+    await told.server.device_messages.look_at_due(told.server.now)
+    (asked,) = told.service.asked
+    assert asked.method == "POST"
+    assert {name: asked.headers[name] for name in ("content-encoding", "ttl", "urgency", "topic")} == {
+        **{"content-encoding": "aes128gcm", "ttl": "86400", "urgency": "normal", "topic": "new-posts"}
+    }
+    said, key = claims(asked.headers["authorization"])
+    assert said["aud"] == told.service.site.url("").rstrip("/")
+    assert said["sub"] == ADDRESS
+    assert told.server.now < said["exp"] <= told.server.now + 86_400
+    shown = await told.ann.get(PAGE)
+    assert shown.tree.css_first("#device").attributes["data-key"] == key
+    assert b"news" not in asked.body
+    assert told.service.messages == [{"title": "news", "body": "Home", "path": "channel/home", "test": False}]
+
+
+async def test_several_posts_are_one_message_in_five_minutes(told: Told) -> None:
+    """A later one stands for all before it, until the user has read: it counts what is still unread."""
+    await told.publish("a", "b", "c")
+    assert await told.look(LOOK) == [("Home", "3 new posts")]
+    await told.publish("d")
+    assert await told.look(LOOK) == []
+    assert await told.look(PAUSE) == [("Home", "4 new posts")]
+    await told.ann.mark_all(await told.ann.get("/channel/home"))
+    await Activity(told.server.redis).note("ann", told.server.now)
+    await told.publish("e")
+    assert await told.look() == [("e", "Home")]
+
+
+async def test_what_was_read_meanwhile_is_not_told(told: Told) -> None:
+    """On another device, say."""
+    await told.publish("a")
+    await told.ann.reader.post(
+        action="timeline", method="mark_read", channel="home", entry=(await told.ann.reader.ids("home"))[0]
+    )
+    assert await told.look() == []
+
+
+async def test_only_chosen_channels_are_told(told: Told) -> None:
+    """Several of them by their names; the choice can be changed without the push service, for all that is unread."""
+    server, visitor = told.server, told.ann
+    await server.follow_unscheduled(OTHER, "ann", "later")
+    await server.publish(OTHER, *posts("x", host="other.example", at=server.now))
+    assert await told.look() == []
+    done = await visitor.browser.submit(await visitor.get(PAGE), PAGE, channel=["home", "later", "absent"])
+    assert done.location == f"{PAGE}?done=chosen"
+    await told.publish("a")
+    await server.publish(OTHER, *posts("y", host="other.example", at=server.now))
+    (message,) = await told.look()
+    assert message == ("3 new posts", "Home, Later")
+    await visitor.browser.submit(await visitor.get(PAGE), PAGE, channel=[])
+    await told.publish("b")
+    assert await told.look() == []
+
+
+async def test_muted_posts_are_not_told(told: Told) -> None:
+    """They wait in the channel, hidden."""
+    await told.server.rules.mute("ann", "home", "https://blog.example/", told.server.now)
+    await told.publish("a")
+    assert await told.look() == []
+
+
+async def test_very_many_posts_are_counted_up_to_a_hundred(told: Told) -> None:
+    await told.publish(*[f"p{n}" for n in range(MOST_COUNTED + 5)])
+    assert await told.look() == [("Home", "More than 100 new posts")]
+
+
+async def test_a_device_speaks_the_language_of_its_browser(told: Told) -> None:
+    told.ann.browser.client.headers["accept-language"] = "de"
+    await told.switch_on("home")
+    assert await told.look() == []
+    await told.publish("a", "b")
+    assert await told.look() == [("Home", "2 neue Beiträge")]
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_an_address_that_is_gone_is_forgotten(told: Told, status: int) -> None:
+    """At once; nothing of it stays."""
+    told.service.status = status
+    await told.publish("a")
+    assert len(await told.look()) == 1
+    assert not (await told.ann.get(PAGE)).tree.css("section[aria-labelledby=all]")
+    assert await told.server.redis.command("EXISTS", keys.devices_told("ann"), keys.device_states("ann")) == 0
+    assert await told.look() == []
+
+
+async def test_what_fails_is_tried_ever_less_and_then_forgotten(told: Told) -> None:
+    """Nothing is lost by a failure: the next message counts it too."""
+    told.service.status = 500
+    await told.publish("a")
+    assert await told.look(LOOK) == [("a", "Home")]
+    assert await told.look(PAUSE / 2) == []
+    await told.publish("b")
+    assert await told.look(PAUSE) == [("Home", "2 new posts")]
+    assert await told.look(PAUSE) == []
+    assert "2 messages could not be delivered" in (await told.only()).text()
+    told.service.status = 201
+    assert await told.look(PAUSE * 2) == [("Home", "2 new posts")]
+    told.service.status = 503
+    await told.publish("c")
+    for _ in range(GIVEN_UP):
+        assert await told.look(7 * 3600)
+    assert await told.look(7 * 3600) == []
+    assert not (await told.ann.get(PAGE)).tree.css("section[aria-labelledby=all]")
+
+
+async def test_a_push_service_says_when_to_come_again(told: Told) -> None:
+    told.service.status, told.service.headers = 429, [("Retry-After", "3600")]
+    await told.publish("a")
+    assert await told.look()
+    assert await told.look(3000) == []
+    assert await told.look(700)
+
+
+async def test_signing_out_ends_it(told: Told) -> None:
+    """There or anywhere; what is left goes with the next look."""
+    (session,) = await told.server.identity.sessions.all("ann")
+    await told.server.identity.sessions.end("ann", session.id)
+    await told.publish("a")
+    assert await told.look() == []
+    assert await told.server.redis.command("EXISTS", keys.devices_told("ann")) == 0
+
+
+async def test_a_disabled_user_hears_nothing(told: Told) -> None:
+    await told.server.accounts.disable_user("ann", told.server.now)
+    await told.publish("a")
+    assert await told.look() == []
+
+
+async def test_a_crash_between_writing_and_sending_doubles_nothing(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message may be lost; the next one counts its posts."""
+
+    async def dying(*_: object) -> None:
+        raise RuntimeError
+
+    await told.publish("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(told.server.fetcher, "send", dying)
+        with pytest.raises(RuntimeError):
+            await told.look()
+    assert await told.look(700) == []
+    await told.publish("b")
+    assert await told.look() == [("Home", "2 new posts")]
+
+
+async def test_a_test_message_comes_soon_and_not_too_often(told: Told) -> None:
+    """With nothing new, and to the device that was named."""
+    for _ in range(TESTS_OF_USER.most):
+        page = await told.ann.get(PAGE)
+        done = await told.ann.browser.submit(page, f"{PAGE}/test", device=await told.device_id())
+        assert done.location == f"{PAGE}?done=test"
+        assert await told.look(0) == [("It works", "So this device says what is new.")]
+    page = await told.ann.browser.submit(await told.ann.get(PAGE), f"{PAGE}/test", device=await told.device_id())
+    assert page.status == 429
+    assert await told.look(0) == []
+    assert (await told.ann.browser.submit(page, f"{PAGE}/test", device="f" * 16)).status == 404
+
+
+async def test_a_removed_device_hears_nothing(told: Told) -> None:
+    page = await told.ann.get(PAGE)
+    done = await told.ann.browser.submit(page, f"{PAGE}/end", device=await told.device_id())
+    assert done.location == f"{PAGE}?done=off"
+    await told.publish("a")
+    assert await told.look() == []
+    assert (await told.ann.browser.submit(await told.ann.get(PAGE), PAGE, channel="home")).status == 404
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://push.example/1",
+        "https://user:word@push.example/1",
+        "javascript:alert(1)",
+        "https://push.example/" + "x" * 3000,
+        "https://",
+        "push",
+    ],
+)
+async def test_addresses_that_are_none_are_refused(told: Told, address: str) -> None:
+    assert (await told.switch_on("home", address=address)).status == 400
+
+
+async def test_keys_that_are_none_are_refused(told: Told) -> None:
+    assert (await told.switch_on("home", public="AAAA")).status == 400
+
+
+async def test_no_message_goes_into_a_private_network(told: Told) -> None:
+    """The guard of all requests holds; a redirect is an answer like any other."""
+    await told.switch_on("home", address="https://inside.example/1")  # which the resolver leads to 10.0.0.1
+    await told.look()
+    await told.publish("a")
+    assert await told.look() == []
+    assert "1 message could not be delivered" in (await told.only()).text()
+    elsewhere = told.service.site.serve("/elsewhere", lambda _asked: pytest.fail("a redirect was followed"))
+    await told.switch_on("home")
+    await told.look()
+    told.service.status, told.service.headers = 307, [("Location", elsewhere)]
+    await told.publish("b")
+    assert len(await told.look()) == 1
+
+
+async def signed_in_again(server: World, number: int) -> Visitor:
+    """Another browser of hers."""
+    browser = Visitor(server.app, ADDRESS)
+    cookie = await server.identity.sessions.begin("ann", "https://ann.example/", "tests", f"B{number}", server.now)
+    browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+    return browser
+
+
+async def test_a_user_has_so_many_devices(told: Told) -> None:
+    """Those that are signed out make room."""
+    server = told.server
+    for n in range(MOST_DEVICES):
+        other = await signed_in_again(server, n)
+        fields = {**PushedBrowser(f"https://push.example/{n}").fields, "channel": "home"}
+        done = await other.submit(await other.get(PAGE), PAGE, **fields)
+        assert done.status == (303 if n < MOST_DEVICES - 1 else 403)
+        await other.aclose()
+    assert len((await told.ann.get(PAGE)).tree.css("section[aria-labelledby=all] li")) == MOST_DEVICES
