@@ -337,11 +337,12 @@ class PageVisit:
         problem: RequestError | None = None,
         form_to: Iterable[str] = (),
         images: Iterable[str] = (),
+        media: Iterable[str] = (),
         **values: Any,
     ) -> Response:
         """A page from a template, with what was wrong with its form, if anything.
 
-        See `kit.http.headers` for `form_to` and `images`.
+        See `kit.http.headers` for `form_to`, `images` and `media`.
         """
         if problem is not None:
             # 401 would have to say by which scheme of HTTP one signs in (RFC 9110), and there is none.
@@ -350,7 +351,7 @@ class PageVisit:
             **{"session": self.session, "token": self.token, "token_field": FIELD, "problem": problem},
             **{"display": self.display, "path": self.request.url.path, **values},
         }
-        headers = dict(page_headers(form_to=form_to, images=images))
+        headers = dict(page_headers(form_to=form_to, images=images, media=media))
         if isinstance(problem, TooManyRequests):
             headers["retry-after"] = str(problem.retry_after)
         elif isinstance(problem, SignInFailed) and status in _LATER:

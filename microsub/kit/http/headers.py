@@ -27,10 +27,13 @@ from microsub.kit.rate_limits import is_local
 from microsub.kit.urls import ascii_host, parts_of
 
 
-def page_headers(*, form_to: Iterable[str] = (), images: Iterable[str] = ()) -> Mapping[str, str]:
+def page_headers(
+    *, form_to: Iterable[str] = (), images: Iterable[str] = (), media: Iterable[str] = ()
+) -> Mapping[str, str]:
     """Headers of a page.
 
-    `form_to` are origins (or `https:`) that its forms lead to, `images` those of its pictures.
+    `form_to` are origins (or `https:`) that its forms lead to, `images` those of its pictures, `media` those of what it
+    plays.
 
     Raises ValueError for a source that would end its directive.
     """
@@ -41,6 +44,7 @@ def page_headers(*, form_to: Iterable[str] = (), images: Iterable[str] = ()) -> 
         "connect-src": "'self'",
         "manifest-src": "'self'",
         "img-src": _sources("'self'", images),
+        "media-src": _sources("'self'", media),
         "form-action": _sources("'self'", form_to),
         "frame-ancestors": "'none'",
         "base-uri": "'none'",

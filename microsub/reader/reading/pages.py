@@ -24,7 +24,7 @@ from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, Channel, Cursor,
 from microsub.reader.reading import undo
 from microsub.reader.reading.images import PATH as IMAGE
 from microsub.reader.reading.places import CHANNEL, ITEM_ID, POST, SEARCH, TimelinePlace
-from microsub.reader.reading.posts import PostForms, PostView
+from microsub.reader.reading.posts import PLAYED, PostForms, PostView
 from microsub.timelines.channels import ChannelNames
 from microsub.timelines.pages import shown
 from microsub.timelines.sync.live_events import Listeners, open_events
@@ -171,6 +171,8 @@ async def post_page(visit: PageVisit, problem: RequestError | None = None) -> Re
     return visit.page(
         "post.html",
         problem=problem,
+        # Publishers' addresses lead on to hosts that nobody can name; nothing is asked for before somebody plays it.
+        media=("https:", "http:") if any(file.kind in PLAYED for file in post.files) else (),
         post=post,
         place=TimelinePlace.of(post.channel, {}),
         channels=await links(visit),

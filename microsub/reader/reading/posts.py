@@ -18,6 +18,8 @@ from microsub.reader.reading.body import MOST_SHOWN, ImageAddress, beginning_of,
 _TARGETS = ("like_of", "repost_of", "bookmark_of", "in_reply_to", "follow_of")
 _MOST_TARGETS, _MOST_PHOTOS, _MOST_FILES, _MOST_CATEGORIES = 3, 12, 6, 12
 _MEGABYTE = 1024 * 1024
+PLAYED = frozenset({"video", "audio"})
+"""Kinds of files for which a post's own page has a player."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def _files(entry: Entry) -> Iterator[FileView]:
 
 
 def _playable(kind: str) -> str:
-    return kind if kind in {"video", "audio"} else "file"
+    return kind if kind in PLAYED else "file"
 
 
 def _contexts(entry: Entry) -> Iterator[ContextView]:

@@ -47,6 +47,7 @@ async function open(post) {
     if (!whole) {
       return;
     }
+    whole.querySelectorAll("[data-player]").forEach((player) => player.remove()); // the post's own page plays
     body.dataset.cut = body.innerHTML;
     body.replaceChildren(...whole.childNodes);
   }

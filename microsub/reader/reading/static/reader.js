@@ -3,6 +3,7 @@ import { atPosts, prepareFeed } from "./feed.js";
 import { listen } from "./keys.js";
 import { feed, prepareForms } from "./marks.js";
 import { watchNews } from "./news.js";
+import { preparePlayers } from "./play.js";
 import { atPost, preparePost } from "./post.js";
 
 for (const time of document.querySelectorAll("time[datetime]")) {
@@ -32,6 +33,7 @@ for (const image of document.querySelectorAll(".post img")) {
 prepareForms();
 prepareFeed(localise);
 preparePost();
+preparePlayers();
 watchNews();
 listen(feed ? atPosts : { ...atPosts, ...atPost });
 const worker = new URL("service-worker.js", document.querySelector("link[rel=manifest]").href);

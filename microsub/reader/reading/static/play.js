@@ -1,0 +1,51 @@
+// Players: where somebody stopped is remembered in this browser, each user's by themselves, of so many files.
+const MOST = 200;
+const EVERY = 5000; // milliseconds between two notes while something plays
+const AT_LEAST = 10; // seconds from the beginning or the end where there is nothing to remember
+const place = `positions of ${document.getElementById("channels")?.dataset.user}`;
+
+function positions() {
+  return new Map(JSON.parse(localStorage.getItem(place) || "[]"));
+}
+
+/** Note where the player is; the file that was played longest ago makes room. */
+function note(player) {
+  const kept = positions();
+  const { currentTime, duration } = player;
+  kept.delete(player.src);
+  if (currentTime > AT_LEAST && !(duration - currentTime < AT_LEAST)) {
+    kept.set(player.src, Math.floor(currentTime));
+  }
+  localStorage.setItem(place, JSON.stringify([...kept].slice(-MOST)));
+}
+
+function clock(seconds) {
+  const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
+  return parts.slice(parts[0] ? 0 : 1).map((part) => String(part).padStart(2, "0")).join(":");
+}
+
+function prepare(player) {
+  const from = positions().get(player.src);
+  const word = player.parentElement.querySelector("[data-goes-on]");
+  if (from) {
+    word.textContent = word.dataset.goesOn.replace("{time}", clock(from));
+    word.hidden = false;
+    player.addEventListener("loadedmetadata", () => {
+      player.currentTime = from;
+    }, { once: true });
+  }
+  let at = performance.now();
+  player.addEventListener("timeupdate", () => {
+    if (!player.paused && performance.now() - at > EVERY) {
+      at = performance.now();
+      note(player);
+    }
+  });
+  player.addEventListener("play", () => (word.hidden = true), { once: true });
+  player.addEventListener("pause", () => note(player));
+  addEventListener("pagehide", () => player.paused || note(player));
+}
+
+export function preparePlayers() {
+  document.querySelectorAll("[data-player]").forEach(prepare);
+}
