@@ -307,6 +307,10 @@ async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library
         await page.emulate_media(color_scheme="dark")
         dark = await page.evaluate(ground)
         assert light != dark
+        await page.emulate_media(media="print", color_scheme="dark")
+        assert await page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 28, 32)"
+        assert not await page.locator("#channels, .acts, .views, .top").first.is_visible()
+        await page.emulate_media(media="screen", color_scheme="dark")
         await page.goto(f"{library.url}/display")
         await page.get_by_label("Light").check()
         await here.press("Keep")
