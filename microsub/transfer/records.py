@@ -36,22 +36,27 @@ class ExportHeader:
 
 @dataclass(frozen=True, slots=True)
 class ExportedChannel:
-    """A channel with its own settings, as backend.json has them, and the addresses that it mutes and blocks."""
+    """A channel with its own settings, as backend.json has them, and the addresses that it mutes and blocks.
+
+    `mute_until` has the Unix times of mutes that end.
+    """
 
     uid: str
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     mute: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
+    mute_until: Mapping[str, float] = field(default_factory=dict)
     type: Literal["channel"] = "channel"
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedRules:
-    """The addresses that are muted and blocked everywhere."""
+    """The addresses that are muted and blocked everywhere, with the ends of mutes as channels have them."""
 
     mute: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
+    mute_until: Mapping[str, float] = field(default_factory=dict)
     type: Literal["rules"] = "rules"
 
 

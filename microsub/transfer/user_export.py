@@ -84,15 +84,21 @@ class UserExport:
             yield encoded(record)
         yield encoded(ExportEnd(count + 1))
 
+    async def _ends(self, user: str, uid: str, muted: Sequence[str]) -> dict[str, float]:
+        ends = await self._rules.ends(user, [(uid, url) for url in muted])
+        return {url: end for url, end in zip(muted, ends, strict=True) if end is not None}
+
     async def _records(self, user: User, instance: str, now: float) -> AsyncIterator[ExportRecord]:
         moment = datetime.fromtimestamp(int(now), UTC).isoformat()
         yield ExportHeader(user.name, instance, moment, microsub.__version__, user.me)
         channels = await self._channels.list(user.name)
         rules = await self._rules.of_channels(user.name, [GLOBAL, *(channel.uid for channel in channels)])
         for channel in channels:
-            mute, block = rules[channel.uid]
-            yield ExportedChannel(channel.uid, channel.name, encode(channel.settings), tuple(mute), tuple(block))
-        yield ExportedRules(tuple(rules[GLOBAL][0]), tuple(rules[GLOBAL][1]))
+            mute, block = map(tuple, rules[channel.uid])
+            ends = await self._ends(user.name, channel.uid, mute)
+            yield ExportedChannel(channel.uid, channel.name, encode(channel.settings), mute, block, ends)
+        mute, block = map(tuple, rules[GLOBAL])
+        yield ExportedRules(mute, block, await self._ends(user.name, GLOBAL, mute))
         named: set[str] = set()
         async for record in self._follows(user.name, channels, named):
             yield record

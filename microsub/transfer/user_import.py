@@ -10,7 +10,7 @@ What the file says of posts is foreign: it is cleaned as what publishers say is,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -181,7 +181,7 @@ class UserImport:
             case ExportedChannel():
                 await self._channel(record)
             case ExportedRules():
-                await self._rule(GLOBAL, record.mute, record.block)
+                await self._rule(GLOBAL, record)
             case ExportedFeed():
                 await self._feed(record)
             case ExportedFollow() if record.channel in self._names.channels:
@@ -215,14 +215,17 @@ class UserImport:
             return
         if stated(own) and not stated(found.settings):
             await self._channels.set_settings(self._user, record.uid, own, self._now)
-        await self._rule(record.uid, record.mute, record.block)
+        await self._rule(record.uid, record)
 
-    async def _rule(self, uid: str, mute: Iterable[str], block: Iterable[str]) -> None:
-        if not self._report.dry_run and uid != SAVED:
-            for url in mute:
-                await self._rules.mute(self._user, uid, url, self._now)
-            for url in block:
-                await self._rules.block(self._user, uid, url, self._now)
+    async def _rule(self, uid: str, record: ExportedChannel | ExportedRules) -> None:
+        if self._report.dry_run or uid == SAVED:
+            return
+        for url in record.mute:
+            until = record.mute_until.get(url)
+            if until is None or until > self._now:
+                await self._rules.mute(self._user, uid, url, self._now, until=until)
+        for url in record.block:
+            await self._rules.block(self._user, uid, url, self._now)
 
     async def _feed(self, record: ExportedFeed) -> None:
         url = _address_here(record.url, self._user)

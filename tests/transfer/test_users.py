@@ -84,6 +84,8 @@ async def live(world: World) -> None:
     await ann.post(action="timeline", method="move", channel="empty", **{"entry[]": found[13:15]})
     await ann.post(action="mute", channel="friends", url="https://c.example/")
     await ann.post(action="mute", url="https://muted.example/")
+    await world.rules.mute("ann", "news", "https://for-a-week.example/", now, until=now + 604_800)
+    await world.rules.mute("ann", "global", "https://for-an-hour.example/", now, until=now + 3600)
     await ann.post(action="block", url="https://blocked.example/")
     await ann.post(action="unfollow", channel="news", url=B)
     output = await world.outputs.create("ann", "picks", OutputConfig(title="Picks", max_impressions=2), now)
@@ -132,6 +134,8 @@ class Everything:
         found["channels"] = [(one.uid, one.name, one.unread, one.settings) for one in channels]
         rules = await self.world.rules.of_channels(self.user, ["global", *(one.uid for one in channels)])
         found["rules"] = rules
+        mutes = [(uid, url) for uid, (muted, _) in rules.items() for url in muted]
+        found["ends of mutes"] = dict(zip(mutes, await self.world.rules.ends(self.user, mutes), strict=True))
         for uid, followed in (await self.world.channels.all_subscriptions(self.user)).items():
             records = await self.world.feeds.get_many(one.feed for one in followed)
             since = await self.world.channels.unread_from(self.user, uid)
