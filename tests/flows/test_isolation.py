@@ -58,6 +58,7 @@ class Neighbours:
         for name in ("alice", "bob"):
             await self.readers[name].post(action="follow", channel="home", url=FEED)
             await self.readers[name].post(action="outputs", method="create", output="picks")
+        await self.readers["bob"].post(action="outputs", method="create", output="bobs-picks", title="private words")
         await self.readers["bob"].post(action="follow", channel="home", url=OTHER)
         self.ids = await self.readers["bob"].ids("home", limit=100)
         self.stranger.person("alice")
@@ -213,7 +214,8 @@ def walked(app: Starlette, private: str) -> Iterator[tuple[str, str, bool]]:
     """
     for route in app.routes:
         assert isinstance(route, Route), f"say here how {route} is walked"
-        path = route.path.replace("{path:path}", "posts/1").replace("{name}", "style.css")
+        path = route.path.replace("/outputs/{name}", "/outputs/bobs-picks")
+        path = path.replace("{path:path}", "posts/1").replace("{name}", "style.css")
         path = path.replace("/media/{name:path}", f"/media/bob.{'x' * 22}")
         path = path.replace("/posts/{name:path}", f"/posts/1.{'x' * 22}")
         path = path.replace("{place:path}", f"1.{'x' * 43}").replace("{user}", "bob")
@@ -245,7 +247,7 @@ async def test_no_other_route_crosses(world: Neighbours) -> None:
     about = {
         **dict.fromkeys(("feed", "ended", "again", "follow"), feed),
         **dict.fromkeys(("item", "entry", "read", "unread", "save", "unsave", "above", "page", "publish"), post),
-        **{"channel": "home", "to": "later", "output": "picks", "undo": feed, "until": f"9999999999.{post}"},
+        **{"channel": "home", "to": "later", "output": "bobs-picks", "undo": feed, "until": f"9999999999.{post}"},
         **dict.fromkeys(("user", "name", "username", "account", "login"), "bob"),
         **{"me": world.site.people["bob"].me, "session": his.id, "client": "https://app.example/"},
         **{"client_id": "https://app.example/", "redirect_uri": "https://app.example/back", "next": "/account"},
