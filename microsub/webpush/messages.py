@@ -19,6 +19,7 @@ import structlog
 
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits, SentDocument, retry_after
 from microsub.formats.wire import post_title
+from microsub.identity.limits import VISIT_NOTED
 from microsub.kit.periodic import RoundTiming, for_ever
 from microsub.kit.texts import N_
 from microsub.kit.urls import host_of
@@ -136,11 +137,14 @@ class DeviceMessages:
         return await self._tell(user, found, found.state)
 
     async def _tell(self, user: str, found: DeviceNow, state: DeviceState) -> float | None:
-        """Tell what has come since the last look, as far as it is unread."""
+        """Tell what has come since the last look, as far as it is unread; later, where its browser reads just now."""
         device, now = found.device, self._clock()
-        if not await self._sessions.is_open(user, device.id):
+        session = await self._sessions.still_open(user, device.id)
+        if session is None:
             await self._devices.remove(user, [device.id])
             return None
+        if now - session.seen < VISIT_NOTED:
+            return now + LOOK
         seen = (await self._activity.last_seen([user])).get(user, 0.0)
         told = replace(state, place=found.newest, base=state.place if seen > state.sent else state.base)
         news = await self._news(user, device, told.base, state.place)
@@ -152,7 +156,7 @@ class DeviceMessages:
     async def _test(self, user: str, found: DeviceNow) -> float | None:
         device, now = found.device, self._clock()
         await self._devices.forget_test(user, device.id)
-        if not await self._sessions.is_open(user, device.id):
+        if await self._sessions.still_open(user, device.id) is None:
             await self._devices.remove(user, [device.id])
             return None
         said = self._texts(device.language).gettext

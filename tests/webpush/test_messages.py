@@ -122,6 +122,14 @@ async def test_what_was_read_meanwhile_is_not_told(told: Told) -> None:
     assert await told.look() == []
 
 
+async def test_a_browser_that_reads_just_now_is_told_later(told: Told) -> None:
+    """What is still unread some minutes after its last visit."""
+    await told.ann.get("/")
+    await told.publish("a")
+    assert await told.look(LOOK) == []
+    assert await told.look(PAUSE) == [("a", "Home")]
+
+
 async def test_only_chosen_channels_are_told(told: Told) -> None:
     """Several of them by their names; the choice can be changed without the push service, for all that is unread."""
     server, visitor = told.server, told.ann

@@ -144,12 +144,13 @@ class Sessions:
             seen.setdefault(session.id, session)
         return list(seen.values())
 
-    async def is_open(self, user: str, id_: str) -> bool:
-        """Whether somebody is signed in by that session: by the same rules as `find`, without a visit."""
+    async def still_open(self, user: str, id_: str) -> Session | None:
+        """The session of that id, by the same rules as `find`, without a visit; None where it has ended."""
         me, disabled = await self._redis.command("HMGET", user_key(user), "me", "disabled")
         if me is None or disabled is not None:
-            return False
-        return any(one.id == id_ and _is_same(me.decode(), one.me) for one in await self.all(user))
+            return None
+        same = (one for one in await self.all(user) if one.id == id_ and _is_same(me.decode(), one.me))
+        return next(same, None)
 
     async def end(self, user: str, id_: str) -> bool:
         """End one session; whether there was one."""
