@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from tests.browser.accessibility import DESK
+from tests.browser.accessibility import DESK, violations
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.browser.techniques import as_markup, techniques
@@ -21,7 +21,7 @@ from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-READERS = ("alone", "buttons", "scroller", "plain", "looks", "waits", "hostile", "leafs")
+READERS = ("alone", "buttons", "scroller", "plain", "looks", "waits", "hostile", "leafs", "many")
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 AT_ONCE = 6
 """Techniques in one post."""
@@ -56,6 +56,7 @@ async def library(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lib
         users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in READERS}
         users["hostile"]["channels"].append({"uid": "bad", "name": "Bad", "feeds": [hostile]})
         folder, settings = tmp_path_factory.mktemp("reader"), {"first_fetch_unread": 1000}
+        users["many"]["channels"] += [{"uid": f"c{number}", "name": f"Channel {number}"} for number in range(120)]
         async with reading_server(folder, users, *READERS[1:], polls=2, settings=settings) as made:
             yield Library(made.own, made.url, feeds)
 
@@ -390,3 +391,35 @@ async def test_hostile_posts_do_nothing(browser: Browser, library: Library) -> N
         assert seen > 50
         assert not [url for url in asked if not url.startswith((library.url, "data:"))]
         assert here.troubles == [one for one in here.troubles if "Failed to load resource" in one]
+
+
+async def test_one_of_many_channels_is_found(browser: Browser, library: Library) -> None:
+    """The list beside a page has those with unread posts, and narrows down while somebody types; without scripts the
+    same field leads to a page. Neither is a barrier.
+    """
+    async with window(browser) as here:
+        page = await library.sign_in(here, "many")
+        names = page.locator("#channels li .name")
+        assert await names.all_inner_texts() == ["All", "Notifications", "Home", "Saved"]
+        field = page.locator("#find input")
+        await field.press_sequentially("l 11")
+        await page.get_by_text("11 channels", exact=True).wait_for()
+        assert (await names.all_inner_texts())[:2] == ["Channel 11", "Channel 110"]
+        await field.fill("")
+        await names.get_by_text("Home", exact=True).wait_for()
+        assert await names.count() == 4
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("g")
+        async with page.expect_navigation():
+            await page.keyboard.press("l")
+        assert page.url == f"{library.url}/channel"
+        bare = await browser.new_context(bypass_csp=True, storage_state=await here.context.storage_state())
+        paths = ["/", "/channel", "/channels", "/channels/home"]
+        assert await violations(await bare.new_page(), library.url, paths) == []
+        await bare.close()
+    async with window(browser, scripts=False) as plain:
+        page = await library.sign_in(plain, "many")
+        await page.locator("#find input").fill("119")
+        await page.locator("#find input").press("Enter")
+        await page.get_by_role("link", name="Channel 119").click()
+        assert page.url == f"{library.url}/channel/c119"

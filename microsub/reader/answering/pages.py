@@ -13,7 +13,8 @@ from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
 from microsub.kit.http.forms import new_secret
 from microsub.kit.texts import N_
 from microsub.reader.answering.answers import KINDS, Answer
-from microsub.reader.reading.pages import links, post_page, reader_of, shown_post
+from microsub.reader.reading.channel_list import links
+from microsub.reader.reading.pages import post_page, reader_of, shown_post
 from microsub.reader.reading.places import POST
 
 ANSWER = "/answer"

@@ -19,18 +19,21 @@ from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import mask_credentials
 from microsub.model.filters import Filter, FilterPart, Searched
-from microsub.model.reader import GLOBAL, NAME, SAVED, STANDING, Channel, Cursor, PageQuery, Subscription
+from microsub.model.reader import NAME, SAVED, STANDING, Channel, Cursor, PageQuery, Subscription
 from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, UnreadStyle
 from microsub.polling.condition import FeedCondition
 from microsub.reader.reading import undo
-from microsub.reader.reading.pages import links, reader_of
-from microsub.reader.reading.places import ITEM_ID
+from microsub.reader.reading.channel_list import EVERYBODYS, links
+from microsub.reader.reading.pages import reader_of
+from microsub.reader.reading.places import ITEM_ID, ListPart
 from microsub.timelines.channels import ChannelLimits
 from microsub.timelines.follow import Followed
 from microsub.timelines.pages import mark
 from microsub.timelines.views import feed_name
 
 CHANNELS = "/channels"
+MOST_LISTED = 100
+"""Channels on a page."""
 MOST_REMOVED = 20
 """Removed channels that are kept to be restored; longer removed ones are deleted."""
 TRIED = 100
@@ -69,17 +72,19 @@ def routes(site: PageSite) -> list[Route]:
 async def _list(visit: PageVisit, problem: RequestError | None = None) -> Response:
     """Channels in their order; what was deleted can be brought back for thirty days."""
     user, services = await reader_of(visit), visit.site.services
-    followed = await services.channels.all_subscriptions(user)
-    channels = [one for one in await services.channels.list(user) if one.uid not in STANDING]
+    channels, words = await links(visit), visit.query.get("q", "").strip()
+    own = [one for one in channels.named(words) if one.uid not in EVERYBODYS]
+    listed = ListPart.of(own, visit.query.get("from", ""), MOST_LISTED)
     removed = await services.channels.removed_names(user)
     return visit.page(
         "channels.html",
         problem=problem,
-        own=channels,
-        feeds={uid: len(subscriptions) for uid, subscriptions in followed.items()},
+        listed=listed,
+        words=words,
+        feeds=await services.channels.feed_counts(user, [one.uid for one in listed.shown]),
         removed=removed,
         deleted=visit.query.get("deleted", ""),
-        channels=await links(visit),
+        channels=channels,
     )
 
 
@@ -102,7 +107,7 @@ async def _order(visit: PageVisit) -> Response:
     if wished:
         await services.channels.order(user, wished)
         services.changed()
-    return visit.go(CHANNELS)
+    return visit.go(CHANNELS, **{name: visit.form.text(name) for name in ("q", "from")})
 
 
 def _moved(uids: Sequence[str], uid: str, step: int) -> list[str]:
@@ -156,30 +161,7 @@ class SourceView:
 
 
 MOST_SOURCES = 100
-MOST_CHOICES = 5000
-"""Feeds on a page, of those of a channel, and choices of channels beside all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourcesPage:
-    """Some of a channel's feeds, in the order of their names: those from `start` on, of `count`.
-
-    `earlier` and `later` are where the pages around begin, None for none.
-    """
-
-    sources: Sequence[SourceView]
-    start: int
-    count: int
-    earlier: int | None
-    later: int | None
-
-    @classmethod
-    def of(cls, followed: Sequence[Followed], start: int, most: int, now: float) -> SourcesPage:
-        """At most `most` of these from `start` on."""
-        by_name = sorted(followed, key=lambda one: feed_name(one.subscription, one.record).casefold())
-        shown = [SourceView.of(one, now) for one in by_name[start : start + most]]
-        earlier = max(0, min(start, len(followed)) - most) if start else None
-        return cls(shown, start, len(followed), earlier, start + most if start + most < len(followed) else None)
+"""Feeds on a page, of those of a channel."""
 
 
 async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Response:
@@ -191,13 +173,9 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
     await services.admin.survey.note_attention(user, channel.uid, len(troubled))
     is_narrowed = visit.query.get("show") == "attention"
     everywhere = await links(visit)
-    targets = [one for one in everywhere if one.uid not in {GLOBAL, *STANDING, channel.uid}]
-    start = visit.query.get("from", "")
-    most = min(MOST_SOURCES, max(5, MOST_CHOICES // (len(targets) + 1)))
-    first = int(start) if ITEM_ID.fullmatch(start) else 0
     # In a thread: thousands of names are put in order.
-    chosen = troubled if is_narrowed else followed
-    listed = await asyncio.to_thread(SourcesPage.of, chosen, first, most, visit.now)
+    by_name = await asyncio.to_thread(_by_name, troubled if is_narrowed else followed)
+    listed = ListPart.of(by_name, visit.query.get("from", ""), MOST_SOURCES)
     name = visit.query.get("ended", "")
     ended = await undo.ended_follow(services.redis, user, channel.uid, name)
     record = await services.feeds.get(ended.feed) if ended is not None else None
@@ -207,9 +185,10 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
         channel=channel,
         is_standing=channel.uid in STANDING,
         listed=listed,
+        sources=[SourceView.of(one, visit.now) for one in listed.shown],
         is_narrowed=is_narrowed,
         troubled=len(troubled),
-        targets=targets,
+        targets=[one for one in everywhere.own if one.uid != channel.uid],
         in_force=await services.settings_of(user, channel.uid),
         styles=_STYLES,
         ended=EndedFollow(feed_name(ended, record), name) if ended is not None else None,
@@ -218,6 +197,10 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
         now=visit.now,
         channels=everywhere,
     )
+
+
+def _by_name(followed: Sequence[Followed]) -> list[Followed]:
+    return sorted(followed, key=lambda one: feed_name(one.subscription, one.record).casefold())
 
 
 def _needing_attention(followed: Sequence[Followed], now: float) -> list[Followed]:
@@ -243,11 +226,11 @@ async def _rename(visit: PageVisit) -> Response:
 async def _move(visit: PageVisit) -> Response:
     """Let another channel follow a feed instead; its posts move along."""
     user, uid = await _writer(visit)
-    services, target = visit.site.services, visit.form.text("to")
+    services, target = visit.site.services, (await links(visit)).chosen(visit.form.text("to"))
     followed = await _followed(visit, user, uid)
-    if not NAME.match(target):
-        raise InvalidRequest(N_("The form doesn't say to which channel the feed moves."))
-    await services.following.move(user, target, followed.url, visit.now)
+    if target is None:
+        raise NotFound(N_("There is no such channel."))
+    await services.following.move(user, target.uid, followed.url, visit.now)
     services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 

@@ -18,6 +18,7 @@ from microsub.kit.texts import N_
 from microsub.kit.urls import web_address
 from microsub.model.reader import STANDING
 from microsub.reader.reading import pages as reading
+from microsub.reader.reading.channel_list import links
 from microsub.reader.reading.places import CHANNEL, HOME
 
 FIRST = "/first"
@@ -37,7 +38,7 @@ def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
 
     async def offered(visit: PageVisit, problem: RequestError | None = None) -> Response:
         await reading.reader_of(visit)
-        channels = await reading.links(visit)
+        channels = await links(visit)
         return visit.page("first.html", problem=problem, starters=starters, channels=channels, home=True)
 
     async def follow(visit: PageVisit) -> Response:

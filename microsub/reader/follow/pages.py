@@ -13,8 +13,8 @@ from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
-from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
-from microsub.reader.reading.pages import ChannelLink, links, reader_of, views
+from microsub.reader.reading.channel_list import ChannelLink, links
+from microsub.reader.reading.pages import reader_of, views
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.settings.lists import LISTS
 from microsub.timelines.channels import MOST_OF_NAME
@@ -109,7 +109,9 @@ async def _follow(visit: PageVisit) -> Response:
     uid = visit.form.text("channel")
     if uid == NEW:
         name = visit.form.text("name") or visit.translate(N_("Home"))
-        uid = (await services.channels.create(user, name, visit.now, most=quotas.channels or 0)).uid
+        known = (await links(visit)).chosen(name)
+        channel = known or await services.channels.create(user, name, visit.now, most=quotas.channels or 0)
+        uid = channel.uid
     followed = await services.following.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
     services.changed()
     title = visit.form.text("title")[:MOST_OF_NAME]
@@ -151,7 +153,7 @@ async def _candidates(visit: PageVisit, user: str, found: Sequence[FeedLink]) ->
 
 async def _choices(visit: PageVisit) -> list[ChannelLink]:
     """The channels in which one may follow."""
-    return [link for link in await links(visit) if link.uid not in {GLOBAL, NOTIFICATIONS, SAVED}]
+    return (await links(visit)).own
 
 
 async def _just_followed(visit: PageVisit, user: str) -> NewFollow | None:

@@ -17,7 +17,8 @@ from microsub.kit.http.headers import own_path
 from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import GLOBAL, Cursor
 from microsub.reader.reading import undo
-from microsub.reader.reading.pages import data_reply, reader_of, unread_counts
+from microsub.reader.reading.channel_list import unread_counts
+from microsub.reader.reading.pages import data_reply, reader_of
 from microsub.reader.reading.places import HOME, ITEM_ID, TimelinePlace
 from microsub.timelines.pages import mark, mark_until
 from microsub.timelines.saved import save, unsave

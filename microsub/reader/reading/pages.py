@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import orjson
 from starlette.responses import Response, StreamingResponse
@@ -20,12 +18,12 @@ from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
 from microsub.kit.rate_limits import Place, is_public, network_of
-from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, Channel, Cursor, PageQuery, PageRows
+from microsub.model.reader import GLOBAL, SAVED, Cursor, PageQuery, PageRows
 from microsub.reader.reading import undo
+from microsub.reader.reading.channel_list import links, unread_counts
 from microsub.reader.reading.images import PATH as IMAGE
-from microsub.reader.reading.places import CHANNEL, ITEM_ID, POST, SEARCH, TimelinePlace
+from microsub.reader.reading.places import CHANNEL, ITEM_ID, POST, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.posts import PLAYED, PostForms, PostView
-from microsub.timelines.channels import ChannelNames
 from microsub.timelines.pages import shown
 from microsub.timelines.sync.live_events import Listeners, open_events
 from microsub.timelines.views import feed_name
@@ -36,6 +34,8 @@ _WEEK = 604_800
 _LIVE_SECONDS, _PING_SECONDS, _REST_SECONDS = 300.0, 15.0, 1.0
 Lack = Literal["", "unread", "posts", "feeds"]
 """What is missing where a page is empty: posts that are unread, any posts, feeds that they could come from."""
+MOST_FOUND = 500
+"""Channels on a page of all of them."""
 _MOST_NEW = 100
 """Posts that have come since a page was made, of which are counted no more."""
 
@@ -43,6 +43,7 @@ _MOST_NEW = 100
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     return [
+        page(site, CHANNEL, _find),
         page(site, f"{CHANNEL}/{{uid}}", _channel),
         page(site, "/saved", _saved),
         page(site, SEARCH, _search),
@@ -59,24 +60,6 @@ MUTED_FOR = {"7": N_("for a week"), "30": N_("for thirty days"), "": N_("for goo
 """Days that a mute may hold, as forms have them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelLink:
-    """A channel in the list beside the timeline; `unread` is 0 where it shows no count."""
-
-    uid: str
-    name: str
-    address: str
-    unread: int
-    is_marked: bool
-    """Something is unread there, of which only that is shown."""
-    attention: int = 0
-    """Feeds there that need attention."""
-    health: str = ""
-    """The page about these."""
-    line: str = ""
-    """The link as HTML, where another channel is open."""
-
-
 async def everything(visit: PageVisit) -> Response:
     """All that is unread, and on a telephone the list of channels."""
     return await _timeline(visit, TimelinePlace.of(GLOBAL, visit.query), is_home=True)
@@ -84,6 +67,14 @@ async def everything(visit: PageVisit) -> Response:
 
 async def _channel(visit: PageVisit) -> Response:
     return await _timeline(visit, TimelinePlace.of(visit.request.path_params["uid"], visit.query))
+
+
+async def _find(visit: PageVisit) -> Response:
+    """All channels, or those whose names hold some words."""
+    await reader_of(visit)
+    channels, words = await links(visit), visit.query.get("q", "").strip()
+    listed = ListPart.of(channels.named(words), visit.query.get("from", ""), MOST_FOUND)
+    return visit.page("find.html", words=words, listed=listed, channels=channels)
 
 
 async def _saved(visit: PageVisit) -> Response:
@@ -289,69 +280,6 @@ async def reader_of(visit: PageVisit) -> str:
     user = visit.require_session().user
     await visit.site.identity.quotas.count(user, visit.now)
     return user
-
-
-async def links(visit: PageVisit) -> list[ChannelLink]:
-    """The list of channels: all together, then each."""
-    user, services = visit.require_session().user, visit.site.services
-    inherited = await services.reading.style(user)
-    names, counts = await services.channels.counts(user)
-    troubled = await services.admin.survey.attention(user)
-    lines = _lines_of(names, inherited, visit)
-    everything = sum(count for line, count in zip(lines, counts, strict=True) if line.uid != SAVED)
-    whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
-    counted = zip(lines, counts, strict=True)
-    return [whole.link(everything), *[line.link(count, troubled.get(line.uid, 0)) for line, count in counted]]
-
-
-class _ChannelLine:
-    """A channel in the lists of one user, in one language: made again where one of its numbers has changed.
-
-    Somebody who follows a lot has hundreds of channels, and most are as they were on the page before.
-    """
-
-    __slots__ = ("_address", "_health", "_line", "_link", "_name", "_numbers", "_style", "uid")
-
-    def __init__(self, visit: PageVisit, uid: str, name: str, path: str, style: str) -> None:
-        self.uid = uid
-        self._name = name
-        self._address = visit.site.pages.href(path)
-        self._health = visit.site.pages.href(f"/channels/{uid}?show=attention")
-        self._style = style
-        self._line = visit.site.pages.macro("links.html", "channel_link", visit.language)
-        self._numbers = (-1, 0)
-
-    def link(self, count: int, attention: int = 0) -> ChannelLink:
-        """The link while so much is unread, and so many feeds need attention."""
-        if (count, attention) != self._numbers:
-            unread, is_marked = count if self._style == "count" else 0, self._style == "boolean" and count > 0
-            link = ChannelLink(self.uid, self._name, self._address, unread, is_marked, attention, self._health)
-            self._link, self._numbers = replace(link, line=self._line(link)), (count, attention)
-        return self._link
-
-
-_lines: WeakKeyDictionary[ChannelNames, dict[tuple[str, str], list[_ChannelLine]]] = WeakKeyDictionary()
-"""By language and style of counts; kept as long as the names are."""
-
-
-def _lines_of(names: ChannelNames, inherited: str, visit: PageVisit) -> list[_ChannelLine]:
-    known, way = _lines.setdefault(names, {}), (visit.language, inherited)
-    if way not in known:
-        known[way] = [_line(visit, channel, channel.settings.unread or inherited) for channel in names.channels]
-    return known[way]
-
-
-def _line(visit: PageVisit, channel: Channel, style: str) -> _ChannelLine:
-    own = {NOTIFICATIONS: N_("Notifications"), SAVED: N_("Saved")}
-    is_renamed = channel.name != own.get(channel.uid)
-    name = channel.name if is_renamed else visit.translate(channel.name)
-    path = TimelinePlace.of(channel.uid, {}).start
-    return _ChannelLine(visit, channel.uid, name, path, "none" if channel.uid == SAVED else style)
-
-
-async def unread_counts(visit: PageVisit) -> dict[str, int]:
-    """The counts in the list of channels, by uid."""
-    return {link.uid: link.unread for link in await links(visit)}
 
 
 async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:

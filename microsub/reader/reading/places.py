@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Generic, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
 from microsub.errors import InvalidRequest, NotFound
@@ -21,6 +21,31 @@ Show = Literal["all", "unread"]
 
 ITEM_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 """The id of a post or a feed."""
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListPart(Generic[_T]):
+    """Some of a long list: those from `start` on, of `count`.
+
+    `earlier` and `later` are where the parts around begin, None for none.
+    """
+
+    shown: Sequence[_T]
+    start: int
+    count: int
+    earlier: int | None
+    later: int | None
+
+    @classmethod
+    def of(cls, everything: Sequence[_T], start: str, most: int) -> Self:
+        """At most `most` from `start` on, as an address has it."""
+        first = int(start) if ITEM_ID.fullmatch(start) else 0
+        earlier = max(0, min(first, len(everything)) - most) if first else None
+        later = first + most if first + most < len(everything) else None
+        return cls(everything[first : first + most], first, len(everything), earlier, later)
 
 
 @dataclass(frozen=True, slots=True)

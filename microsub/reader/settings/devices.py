@@ -12,7 +12,8 @@ from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.identity.store.sessions import device as browser_name
 from microsub.kit.texts import N_
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
-from microsub.reader.reading.pages import ChannelLink, links, reader_of
+from microsub.reader.reading.channel_list import ChannelLink, links
+from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import DEVICES
 from microsub.webpush.devices import Device
 

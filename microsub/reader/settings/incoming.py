@@ -14,7 +14,8 @@ from microsub.identity.protocol.documents import micropub_line, webmention_line
 from microsub.kit.texts import N_
 from microsub.micropub.sources import Source
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
-from microsub.reader.reading.pages import ChannelLink, links, reader_of
+from microsub.reader.reading.channel_list import ChannelLink, links
+from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import MENTIONS, SOURCES
 from microsub.webmention.store import MentionStore, Order
 

@@ -17,7 +17,8 @@ from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, pa
 from microsub.kit.http.headers import page_headers
 from microsub.kit.rate_limits import RateLimiter, TakenPlaces
 from microsub.kit.texts import N_, Sentence
-from microsub.reader.reading.pages import links, reader_of
+from microsub.reader.reading.channel_list import links
+from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import SETTINGS
 from microsub.transfer import MOST_BYTES
 

@@ -7,7 +7,8 @@ from starlette.routing import Route
 
 from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.http.pages import N_
-from microsub.reader.reading.pages import DISPLAY, links, reader_of
+from microsub.reader.reading.channel_list import links
+from microsub.reader.reading.pages import DISPLAY, reader_of
 
 SETTINGS = "/settings"
 OUTPUTS = f"{SETTINGS}/outputs"

@@ -18,7 +18,8 @@ from microsub.kit.texts import N_
 from microsub.model.reader import GLOBAL
 from microsub.outputs import OutputFeed, OutputItem
 from microsub.outputs.api.actions import output_settings
-from microsub.reader.reading.pages import ChannelLink, links, reader_of
+from microsub.reader.reading.channel_list import ChannelLink, links
+from microsub.reader.reading.pages import reader_of
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.settings.menu import OUTPUTS
 from microsub.timelines.channels import slug

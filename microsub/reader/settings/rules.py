@@ -14,7 +14,8 @@ from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.reader import SAVED
-from microsub.reader.reading.pages import MUTED_FOR, ChannelLink, links, reader_of
+from microsub.reader.reading.channel_list import ChannelLink, links
+from microsub.reader.reading.pages import MUTED_FOR, reader_of
 from microsub.reader.settings.menu import RULES
 
 _FEED = "feed:"

@@ -1,0 +1,155 @@
+"""The list of channels: beside every page as much of it as can be looked through, all of it to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+from microsub.identity.pages.visit import PageVisit
+from microsub.kit.http.pages import N_
+from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED, STANDING, Channel
+from microsub.reader.reading.places import CHANNEL, TimelinePlace
+from microsub.timelines.channels import ChannelNames
+
+MOST_BESIDE = 100
+"""Channels of a user that stand beside a page."""
+EVERYBODYS = frozenset({GLOBAL, *STANDING})
+"""Channels that nobody made."""
+
+
+@dataclass(frozen=True)
+class ChannelLink:
+    """A channel in the list, with `count` unread posts; `unread` is 0 where it shows no count."""
+
+    uid: str
+    name: str
+    address: str
+    count: int
+    unread: int
+    is_marked: bool
+    """Something is unread there, of which only that is shown."""
+    attention: int
+    """Feeds there that need attention."""
+    health: str
+    """The page about these."""
+    html: Callable[[ChannelLink], str]
+
+    @cached_property
+    def line(self) -> str:
+        """The link as HTML, where another channel is open."""
+        return self.html(self)
+
+
+class ChannelLinks(tuple[ChannelLink, ...]):
+    """All channels of a user in their order, behind the one that holds all posts."""
+
+    __slots__ = ()
+
+    @property
+    def own(self) -> list[ChannelLink]:
+        """Those that the user made."""
+        return [link for link in self if link.uid not in EVERYBODYS]
+
+    def beside(self, uid: str) -> list[ChannelLink]:
+        """What stands beside a page on which that channel is open.
+
+        Of more than `MOST_BESIDE` channels, those with something unread or amiss that are nearest to it.
+        """
+        own = self.own
+        if self.is_long:
+            own = [link for link in own if link.count or link.attention or link.uid == uid]
+            place = next((place for place, link in enumerate(own) if link.uid == uid), 0)
+            first = max(0, min(place - MOST_BESIDE // 2, len(own) - MOST_BESIDE))
+            own = own[first : first + MOST_BESIDE]
+        kept = {link.uid for link in own} | EVERYBODYS
+        return [link for link in self if link.uid in kept]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether these are too many to look through."""
+        return len(self) > MOST_BESIDE + len(EVERYBODYS)
+
+    def chosen(self, field: str) -> ChannelLink | None:
+        """The one of the user's that a field of a form names, by its uid or by its name."""
+        own = self.own
+        return next((link for link in own if link.uid == field), None) or next(
+            (link for link in own if link.name.casefold() == field.strip().casefold()), None
+        )
+
+    def named(self, words: str) -> list[ChannelLink]:
+        """Those whose names hold the words, in whatever case."""
+        return [link for link in self if words.casefold() in link.name.casefold()]
+
+
+async def links(visit: PageVisit) -> ChannelLinks:
+    """The list of channels: all together, then each."""
+    user, services = visit.require_session().user, visit.site.services
+    inherited = await services.reading.style(user)
+    names, counts = await services.channels.counts(user)
+    troubled = await services.admin.survey.attention(user)
+    lines = _lines_of(names, inherited, visit)
+    everything = sum(count for line, count in zip(lines, counts, strict=True) if line.uid != SAVED)
+    whole = _ChannelLine(visit, GLOBAL, visit.translate(N_("All")), f"{CHANNEL}/{GLOBAL}", "count")
+    each = [line.link(count, troubled.get(line.uid, 0)) for line, count in zip(lines, counts, strict=True)]
+    return ChannelLinks([whole.link(everything), *each])
+
+
+async def unread_counts(visit: PageVisit) -> dict[str, int]:
+    """The counts in the list of channels, by uid."""
+    return {link.uid: link.unread for link in await links(visit)}
+
+
+class _ChannelLine:
+    """A channel in the lists of one user, in one language: made again where one of its numbers has changed.
+
+    Somebody who follows a lot has hundreds of channels, and most are as they were on the page before.
+    """
+
+    __slots__ = ("_address", "_health", "_html", "_link", "_name", "_style", "uid")
+
+    def __init__(self, visit: PageVisit, uid: str, name: str, path: str, style: str) -> None:
+        self.uid = uid
+        self._name = name
+        self._address = visit.site.pages.href(path)
+        self._health = visit.site.pages.href(f"/channels/{uid}?show=attention")
+        self._style = style
+        self._html = visit.site.pages.macro("links.html", "channel_link", visit.language)
+        self._link: ChannelLink | None = None
+
+    def link(self, count: int, attention: int = 0) -> ChannelLink:
+        """The link while so much is unread, and so many feeds need attention."""
+        known = self._link
+        if known is None or (count, attention) != (known.count, known.attention):
+            known = self._link = ChannelLink(
+                self.uid,
+                self._name,
+                self._address,
+                count,
+                unread=count if self._style == "count" else 0,
+                is_marked=self._style == "boolean" and count > 0,
+                attention=attention,
+                health=self._health,
+                html=self._html,
+            )
+        return known
+
+
+_lines: WeakKeyDictionary[ChannelNames, dict[tuple[str, str], list[_ChannelLine]]] = WeakKeyDictionary()
+"""By language and style of counts; kept as long as the names are."""
+
+
+def _lines_of(names: ChannelNames, inherited: str, visit: PageVisit) -> list[_ChannelLine]:
+    known, way = _lines.setdefault(names, {}), (visit.language, inherited)
+    if way not in known:
+        known[way] = [_line(visit, channel, channel.settings.unread or inherited) for channel in names.channels]
+    return known[way]
+
+
+def _line(visit: PageVisit, channel: Channel, style: str) -> _ChannelLine:
+    own = {NOTIFICATIONS: N_("Notifications"), SAVED: N_("Saved")}
+    is_renamed = channel.name != own.get(channel.uid)
+    name = channel.name if is_renamed else visit.translate(channel.name)
+    path = TimelinePlace.of(channel.uid, {}).start
+    return _ChannelLine(visit, channel.uid, name, path, "none" if channel.uid == SAVED else style)

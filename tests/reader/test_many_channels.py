@@ -1,0 +1,129 @@
+"""Somebody with hundreds of channels: pages have a part of them, and all are found and counted, without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.redis import keys
+from tests.reader.conftest import ReadingVisitor, reading
+from tests.support.readers import OTHER, posts
+from tests.support.visitor import Shown
+from tests.support.world import World
+
+MANY = 250
+UNREAD = range(20, 220)
+
+
+@pytest.fixture
+async def ann(server: World) -> AsyncIterator[ReadingVisitor]:
+    """Ann has 250 channels, of which 200 hold one unread post each; she follows a blog in the first."""
+    made = await reading(server, "ann", *[f"c{number}" for number in range(MANY)])
+    for number in UNREAD:
+        for key in (keys.posts, keys.unread):
+            await server.redis.command("ZADD", key("ann", f"c{number}"), number, str(number + 1))
+    yield made
+    await made.browser.aclose()
+
+
+def beside(page: Shown) -> list[str]:
+    """The channels in the list beside the page."""
+    return [node.attributes["data-channel"] or "" for node in page.tree.css("#channels [data-channel]")]
+
+
+def found(page: Shown) -> list[str]:
+    """The channels in the list of all."""
+    return [node.attributes["data-channel"] or "" for node in page.tree.css(".found [data-channel]")]
+
+
+def count(page: Shown, uid: str) -> str:
+    """What the list beside the page says is unread in the channel."""
+    return page.tree.css_first(f"#channels [data-channel={uid}] [data-count]").text()
+
+
+@pytest.mark.parametrize(("path", "first"), [("/", 20), ("/channel/c100", 50), ("/channel/c219", 120)])
+async def test_beside_a_page_are_channels_with_something_unread(ann: ReadingVisitor, path: str, first: int) -> None:
+    """A hundred in their order, those around the open one, between the ones that everybody has."""
+    page = await ann.get(path)
+    assert beside(page) == ["global", "notifications", *[f"c{first + n}" for n in range(100)], "saved"]
+    assert count(page, "global") == str(len(UNREAD))
+    assert page.tree.css_first("#channels a[href='/channel']").text() == f"All {MANY + 3} channels"
+
+
+async def test_the_open_channel_is_always_there(ann: ReadingVisitor) -> None:
+    """With nothing unread too."""
+    page = await ann.get("/channel/c3")
+    assert beside(page)[2] == "c3"
+    assert page.tree.css_first("#channels [aria-current]").attributes["data-channel"] == "c3"
+
+
+async def test_few_channels_are_all_there(server: World) -> None:
+    """A hundred, whatever is in them, and nothing to find them by."""
+    visitor = await reading(server, "bob", *[f"c{number}" for number in range(100)])
+    page = await visitor.get("/")
+    assert beside(page) == ["global", "notifications", *[f"c{number}" for number in range(100)], "saved"]
+    assert page.tree.css_first("#find") is None
+
+
+async def test_all_channels_are_on_a_page_of_their_own(ann: ReadingVisitor) -> None:
+    """In their order with their counts; or those whose names hold some words, in whatever case."""
+    page = await ann.get("/channel")
+    assert found(page) == ["global", "notifications", *[f"c{number}" for number in range(MANY)], "saved"]
+    assert f"{MANY + 3} channels" in page.text
+    assert page.tree.css_first(".found [data-channel=c30] [data-count]").text() == "1"
+    await ann.server.services.channels.rename("ann", "c7", "Größe & more", ann.server.now)
+    assert found(await ann.get("/channel?q=GRÖSSE %26")) == ["c7"]
+    assert found(await ann.get("/channel?q=nothing")) == []
+
+
+async def test_more_than_a_page_of_channels_is_in_parts(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which lead to each other, and keep the words."""
+    monkeypatch.setattr("microsub.reader.reading.pages.MOST_FOUND", 100)
+    page, seen = await ann.get("/channel?q=C"), []
+    while True:
+        seen += found(page)
+        further = page.tree.css_first("a[rel=next]")
+        if further is None:
+            break
+        page = await ann.get(f"/channel{further.attributes['href']}")
+    assert seen == ["notifications", *[f"c{number}" for number in range(MANY)]]
+    assert "q=C" in page.tree.css_first("a[rel=prev]").attributes["href"]
+
+
+async def test_channels_are_tended_a_hundred_at_a_time(ann: ReadingVisitor) -> None:
+    """The last one of a part is moved into the next, and the part stays where it was; words find one."""
+    page = await ann.get("/channels?from=100")
+    shown = [node.attributes["data-uid"] for node in page.tree.css("[data-uid]")]
+    assert shown == [f"c{number}" for number in range(100, 200)]
+    moved = await ann.browser.submit(page, "/channels/order", down="c199")
+    assert moved.location == "/channels?from=100"
+    order = [one.uid for one in await ann.server.services.channels.list("ann")]
+    assert order[199:202] == ["c198", "c200", "c199"]
+    page = await ann.get("/channels?q=c249")
+    assert [node.attributes["data-uid"] for node in page.tree.css("[data-uid]")] == ["c249"]
+    assert "0 feeds" in page.text
+
+
+async def test_a_feed_moves_to_a_channel_that_is_named(ann: ReadingVisitor) -> None:
+    """The names of all stand on the page once, however many feeds there are."""
+    page = await ann.get("/channels/c0")
+    assert len(page.tree.css("#channel-names option")) == MANY - 1
+    assert page.tree.css_first("select[name=to]") is None
+    refused = await ann.browser.submit(page, "/channels/c0/move", to="no such")
+    assert refused.status == 404
+    assert (await ann.browser.submit(page, "/channels/c0/move", to="c200 ")).status == 303
+    everywhere = await ann.server.services.channels.all_subscriptions("ann")
+    assert [uid for uid, followed in everywhere.items() if followed] == ["c200"]
+
+
+async def test_feeds_are_followed_in_a_channel_that_is_named(ann: ReadingVisitor) -> None:
+    """One that is there, and one that is made."""
+    link = f"<link rel=alternate type=application/rss+xml href={OTHER}>"
+    ann.server.web.documents["https://site.example/"] = f"<html>{link}</html>".encode(), "text/html"
+    await ann.server.publish(OTHER, *posts("a"))
+    page = await ann.get("/follow?q=https://site.example/&channel=c9")
+    assert page.tree.css_first("input[name=name]").attributes["value"] == "C9"
+    for name, uid in (("C5", "c5"), ("New one", "new-one")):
+        done = await ann.browser.submit(page, "/follow", {"url": OTHER}, name=name)
+        assert f"channel={uid}" in done.location
