@@ -413,8 +413,9 @@ class MediaEndpoint(HttpEndpoint):
     async def _delete(self, sender: SourceAccess, url: str) -> HttpReply:
         sender.require("delete")
         _, found, name = url.partition(f"{MEDIA}/")
+        services, source = self._micropub.services, sender.source
         try:
-            await self._micropub.services.media.delete(sender.source.user, f"{found}{name}")
+            await services.media.delete(source.user, f"{found}{name}", await services.feeds.find(source.address))
         except NotFound:
             raise wrong("url", url, "the address of a file that was sent here") from None
         return HttpReply(b"", [*CORS], 204)

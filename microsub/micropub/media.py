@@ -114,10 +114,15 @@ class Media:
             raise _missing()
         return MediaFile(user, data, text(kind))
 
-    async def delete(self, user: str, path: str) -> None:
-        """Delete a file of the user. Raises NotFound for any other."""
+    async def delete(self, user: str, path: str, feed_id: str | None) -> None:
+        """Delete a file of the user for the source of that feed.
+
+        Raises NotFound for any other file, and for one that a post of another source shows.
+        """
         owner, token = _named(path)
-        if owner != user or not await self._redis.command("DEL", keys.medium(user, token)):
+        if owner != user or any(place != feed_id for place in await self._feeds_with(user, token)):
+            raise _missing()
+        if not await self._redis.command("DEL", keys.medium(user, token)):
             raise _missing()
         await self._redis.command("SREM", keys.media(user), token)
 
@@ -137,6 +142,11 @@ class Media:
             args: list[Arg] = ["unused", token, f"{now:.3f}", f"{now - KEPT_UNUSED:.3f}"]
             deleted += await self._redis.script(_USE, [key, keys.media(user)], args)
         return deleted
+
+    async def _feeds_with(self, user: str, token: str) -> list[str]:
+        """The feeds with posts that show a file."""
+        names = texts(await self._redis.command("HKEYS", keys.medium(user, token)))
+        return [name.split(" ")[1] for name in names if name.startswith(_SHOWN_BY)]
 
     async def _is_shown(self, key: str, items: Items) -> bool:
         for name in texts(await self._redis.command("HKEYS", key)):

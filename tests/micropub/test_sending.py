@@ -279,6 +279,18 @@ async def test_the_same_file_is_kept_once_and_goes_when_its_user_says_so(
     await sender.send(400, path="/media", data={"x": "y"})
 
 
+async def test_a_source_deletes_no_file_that_anothers_post_shows(sender: SourceClient, server: World) -> None:
+    """The address stands in the post, which others may see; who has sent the same bytes knows it too."""
+    send = {"path": "/media", "files": {"file": ("a.jpg", JPEG, "image/jpeg")}}
+    address = (await sender.send(**send)).headers["location"]  # type: ignore[arg-type]
+    await sender.post(json={"type": ["h-entry"], "properties": {"photo": [address]}})
+    other = await source_of(server, "alice", "later")
+    assert (await other.send(**send)).headers["location"] == address  # type: ignore[arg-type]
+    await other.send(400, path="/media", data={"action": "delete", "url": address})
+    assert (await server.client.get(address)).status_code == 200
+    await sender.send(204, path="/media", data={"action": "delete", "url": address})
+
+
 async def test_files_that_no_post_shows_go_after_a_month(sender: SourceClient, alice: Reader, server: World) -> None:
     """Sent and never used, or of a post that was deleted and not restored; what a post shows stays."""
 
