@@ -18,8 +18,10 @@ from microsub.cli.options import (
     STORE_FLAGS,
     as_instant,
     fail,
+    json_flag,
     on_stores,
     print_json,
+    print_report,
     run,
     run_on,
     say,
@@ -49,7 +51,7 @@ user.add_command(user_import)
 
 
 @user.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def user_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List all users with their URL and number of channels.
@@ -208,7 +210,7 @@ async def token_create(
 
 @token.command("list")
 @click.argument("user_name", metavar="USER")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def token_list(settings: Settings, stores: Stores, user_name: str, as_json: bool) -> None:
     """List the tokens of USER, each with the id to revoke it by.
@@ -338,7 +340,7 @@ async def service_create(settings: Settings, stores: Stores, name: str, days: fl
 
 
 @service.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def service_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List the programs that have a token, with its dates."""
@@ -373,7 +375,7 @@ def _tokens(stores: wiring.stores.Stores) -> ServiceTokens:
 
 @click.command(cls=Command)
 @click.argument("url")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, "host", "port", "base_url")
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) -> None:
@@ -387,9 +389,6 @@ def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) 
     Example: microsub doctor alice.example --base-url https://reader.example
     """
     report = run(wiring.backend.examine(settings, url))
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        say(report.as_text())
+    print_report(report, as_json=as_json)
     if not report.is_complete:
         context.exit(FAILED)

@@ -12,8 +12,17 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import FAILED, STORE_FLAGS, fail, print_json, run, say, settings_flags
-from microsub.cli.transfer import import_freshrss, import_miniflux, import_starred
+from microsub.cli.options import (
+    FAILED,
+    STORE_FLAGS,
+    fail,
+    json_flag,
+    print_json,
+    run,
+    say,
+    settings_flags,
+)
+from microsub.cli.transfer import conclude, import_freshrss, import_miniflux, import_starred
 from microsub.errors import ConfigError, MicrosubError
 from microsub.model.plaintext import counted
 from microsub.settings import Settings
@@ -21,7 +30,6 @@ from microsub.settings import Settings
 if TYPE_CHECKING:
     from microsub.configuration.document import BackendReport
     from microsub.ekster.imports import OldFile
-    from microsub.transfer import ImportReport
 
 
 @click.group(cls=Group)
@@ -31,7 +39,7 @@ def config() -> None:
 
 @config.command("check")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @settings_flags("backend", "data_dir", "redis_url")
 @click.pass_context
 def check(context: click.Context, settings: Settings, file: Path | None, as_json: bool) -> None:
@@ -149,7 +157,7 @@ for one in (import_starred, import_miniflux, import_freshrss):
 @click.option("--redis", "database", required=True, metavar="URL", help="Its Redis, such as redis://localhost:6379/0.")
 @click.option("--user", required=True, metavar="NAME", help="User to import into; created if missing.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @settings_flags(*_TARGET)
 def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bool, as_json: bool) -> None:
     """Import from ekster, the older Go server.
@@ -163,19 +171,13 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
 
     from microsub.ekster.imports import read_old
 
-    async def work(old: OldFile) -> ImportReport:
+    async def work(old: OldFile) -> None:
         async with wiring.stores.open_stores(settings, create=True) as stores:
             report = await wiring.worker.import_ekster(stores, old, database, user, dry_run=dry_run)
-            if not dry_run:
-                await wiring.backend.write_back(settings, stores)
-            return report
+            await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
     try:
         old = read_old(file.read_bytes(), str(file), os.environ)
     except ConfigError as error:
         fail(str(error))
-    report = run(work(old))
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        say(report.as_text())
+    run(work(old))

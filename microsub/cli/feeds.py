@@ -23,6 +23,7 @@ from microsub.cli.options import (
     as_push,
     clear_line,
     fail,
+    json_flag,
     on_stores,
     print_json,
     run,
@@ -289,7 +290,7 @@ def feed() -> None:
 
 @feed.command("list")
 @click.option("--failing", is_flag=True, help="Only feeds that can't be polled, or are gone.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def feed_list(settings: Settings, stores: Stores, failing: bool, as_json: bool) -> None:
     """List followed feeds: state, followers, next poll, last error.
@@ -351,7 +352,7 @@ def _feed_line(one: FollowedFeed, now: float) -> str:
 
 @click.command(cls=Command)
 @click.argument("urls", metavar="[URL]...", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores(*FETCH_FLAGS, *WORK_FLAGS)
 async def poll(settings: Settings, stores: Stores, urls: tuple[str, ...], as_json: bool) -> None:
     """Poll followed feeds now: the given ones, or all.
@@ -383,7 +384,7 @@ def _found(report: PollReport) -> str:
 
 @click.command(cls=Command)
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def cleanup(settings: Settings, stores: Stores, dry_run: bool, as_json: bool) -> None:
     """Remove old items now, as the settings say.

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import click
 import orjson
@@ -196,6 +196,10 @@ DAYS = FiniteRange(min=0, min_open=True, max=36_500)
 """How long a token may be good: a century is as good as for ever, and dates stay within calendars."""
 
 
+json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+"""The flag of commands whose result programs may read too."""
+
+
 def as_instant(at: float | None) -> str | None:
     """A Unix time as JSON has it: ISO 8601 in UTC."""
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
@@ -211,6 +215,26 @@ def as_push(health: PushHealth) -> dict[str, object]:
         "posts_pushed": health.posts_pushed,
         "posts_polled": health.posts_polled,
     }
+
+
+class Report(Protocol):
+    """What a command found or did."""
+
+    def as_dict(self) -> Mapping[str, object]:
+        """For programs."""
+        ...
+
+    def as_text(self) -> str:
+        """For people."""
+        ...
+
+
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Print what a command found or did."""
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        say(report.as_text())
 
 
 def print_json(value: object) -> None:

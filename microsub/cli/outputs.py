@@ -11,7 +11,7 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import as_instant, fail, on_stores, print_json, say
+from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say
 from microsub.errors import InvalidRequest
 from microsub.model.plaintext import counted, on_one_line
 from microsub.settings import Settings
@@ -62,7 +62,7 @@ def output() -> None:
     help="How long an item is shown, such as 24h or 7d.  [default: no limit]",
 )
 @click.option("--public", is_flag=True, help="Publish at the readable address /feeds/USER/NAME.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores("base_url", "host", "port")
 async def output_create(
     settings: Settings, stores: Stores, user: str, name: str, as_json: bool, query: str | None, **given: Any
@@ -82,13 +82,13 @@ async def output_create(
         parsed(query, time.time())
     made = await stores.outputs.create(user, name, replace(OutputConfig(), search=query, **given), time.time())
     await wiring.backend.write_back(settings, stores)
-    _print_addresses(made, settings, as_json)
+    await _print_addresses(stores, made, settings, as_json)
 
 
 @output.command("list")
 @click.argument("user")
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores("base_url", "host", "port")
 async def output_list(settings: Settings, stores: Stores, user: str, name: str | None, as_json: bool) -> None:
     """List the output feeds of USER, or the items of the feed NAME.
@@ -166,7 +166,7 @@ async def output_remove(settings: Settings, stores: Stores, user: str, name: str
 @output.command("renew")
 @click.argument("user")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores("base_url", "host", "port")
 async def output_renew(settings: Settings, stores: Stores, user: str, name: str, as_json: bool) -> None:
     """Give an output feed another address.
@@ -174,7 +174,7 @@ async def output_renew(settings: Settings, stores: Stores, user: str, name: str,
     The former one answers 410 Gone.
     """
     await wiring.backend.require_user(settings, stores, user)
-    _print_addresses(await stores.outputs.renew(user, name, time.time()), settings, as_json)
+    await _print_addresses(stores, await stores.outputs.renew(user, name, time.time()), settings, as_json)
 
 
 @output.command("revoke")
@@ -237,13 +237,12 @@ async def _items(stores: Stores, feed: OutputFeed) -> list[OutputItem]:
     return found
 
 
-def _print_addresses(feed: OutputFeed, settings: Settings, as_json: bool) -> None:
-    addresses = feed.addresses(settings.public_url)
+async def _print_addresses(stores: Stores, feed: OutputFeed, settings: Settings, as_json: bool) -> None:
     if as_json:
-        print_json({"name": feed.name, **addresses})
+        print_json(feed.as_dict(settings.public_url, await stores.outputs.size(feed)))
         return
     say(feed.name)
-    for form, address in addresses.items():
+    for form, address in feed.addresses(settings.public_url).items():
         say(f"{form:5} {address}")
     _say_assumed(settings)
 

@@ -16,6 +16,7 @@ from microsub.cli.options import (
     FAILED,
     as_instant,
     fail,
+    json_flag,
     on_stores,
     print_json,
     say,
@@ -138,7 +139,7 @@ def deadletter() -> None:
 
 
 @deadletter.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def deadletter_list(settings: Settings, stores: Stores, as_json: bool) -> None:
     """List dead letters with stage, time and reason, oldest first."""

@@ -10,7 +10,7 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import as_instant, as_push, on_stores, print_json, say
+from microsub.cli.options import as_instant, as_push, json_flag, on_stores, print_json, say
 from microsub.model.plaintext import counted, escaped, on_one_line
 from microsub.settings import Settings
 
@@ -48,7 +48,7 @@ _TALLIES = {
 
 @push.command("status")
 @click.argument("feed", metavar="[FEED]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores("base_url")
 async def push_status(settings: Settings, stores: Stores, feed: str | None, as_json: bool) -> None:
     """Show which feeds are pushed or polled, and what hubs do.

@@ -10,7 +10,7 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import SEARCH_FLAGS, as_instant, fail, on_stores, print_json, say
+from microsub.cli.options import SEARCH_FLAGS, as_instant, fail, json_flag, on_stores, print_json, say
 from microsub.model.plaintext import counted
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def _asked_for(settings: Settings) -> bool:
 
 
 @search.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores(*SEARCH_FLAGS)
 async def status(settings: Settings, stores: Stores, as_json: bool) -> None:
     """Show the state of the index of posts.

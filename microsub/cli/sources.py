@@ -9,7 +9,7 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import as_instant, on_stores, print_json, say
+from microsub.cli.options import as_instant, json_flag, on_stores, print_json, say
 from microsub.model.plaintext import on_one_line
 from microsub.settings import Settings
 
@@ -48,7 +48,7 @@ async def source_create(settings: Settings, stores: Stores, user: str, channel: 
 
 @source.command("list")
 @click.argument("user")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def source_list(settings: Settings, stores: Stores, user: str, as_json: bool) -> None:
     """List the sources of USER.

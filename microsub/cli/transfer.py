@@ -13,12 +13,11 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Command, Group
-from microsub.cli.options import fail, on_stores, print_json, say
+from microsub.cli.options import Report, fail, json_flag, on_stores, print_report, say
 from microsub.model.plaintext import counted
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.transfer import BroughtReport, ImportReport, ListReport
     from microsub.wiring.stores import Stores
 
 
@@ -47,7 +46,7 @@ def opml() -> None:
 @click.argument("file", type=click.File("rb"))
 @click.option("--channel", metavar="NAME", default="Home", show_default=True, help="Channel for feeds in no folder.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores("allow_private_networks")
 async def opml_import(
     settings: Settings, stores: Stores, user_name: str, file: BinaryIO, channel: str, dry_run: bool, as_json: bool
@@ -76,7 +75,7 @@ async def opml_import(
         )
     finally:
         parser.close()
-    await _conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
+    await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
 
 class _Progress:
@@ -92,21 +91,11 @@ class _Progress:
             say(f"{done} of {count} {self._what}", err=True)
 
 
-async def _conclude(
-    settings: Settings,
-    stores: Stores,
-    report: ListReport | ImportReport | BroughtReport,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+async def conclude(settings: Settings, stores: Stores, report: Report, *, dry_run: bool, as_json: bool) -> None:
     """Write what an import did into backend.json, where that is written back, and print its report."""
     if not dry_run:
         await wiring.backend.write_back(settings, stores)
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        say(report.as_text())
+    print_report(report, as_json=as_json)
 
 
 @opml.command("export")
@@ -164,7 +153,7 @@ async def user_export(settings: Settings, stores: Stores, user_name: str, file: 
 @click.argument("user_name", metavar="USER")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def user_import(
     settings: Settings, stores: Stores, user_name: str, file: Path, dry_run: bool, as_json: bool
@@ -179,7 +168,7 @@ async def user_import(
     """
     with file.open("rb") as source:
         report = await wiring.backend.import_user(stores, user_name, source, _Progress("lines"), dry_run=dry_run)
-    await _conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
+    await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
 
 def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]], click.Command]:
@@ -199,7 +188,7 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
             report = await wiring.backend.import_from_reader(
                 settings, stores, user_name, kind, file, unread_too=unread_too, dry_run=dry_run
             )
-            await _conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
+            await conclude(settings, stores, report, dry_run=dry_run, as_json=as_json)
 
         run.__doc__ = described.__doc__
         command = on_stores("allow_private_networks")(run)
@@ -207,7 +196,7 @@ def _import_from(kind: str, *, has_lists: bool) -> Callable[[Callable[..., None]
             click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
             click.argument("user_name", metavar="USER"),
             click.option("--dry-run", is_flag=True, help="Only say what would be imported."),
-            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+            json_flag,
         ]
         if has_lists:
             text = "Also mark posts unread here that are unread there."

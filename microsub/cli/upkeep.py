@@ -11,7 +11,16 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Command
-from microsub.cli.options import FAILED, STORE_FLAGS, fail, on_stores, print_json, say, settings_flags
+from microsub.cli.options import (
+    FAILED,
+    STORE_FLAGS,
+    fail,
+    json_flag,
+    on_stores,
+    print_report,
+    say,
+    settings_flags,
+)
 from microsub.errors import MicrosubError
 from microsub.settings import Settings, mask_password
 
@@ -78,7 +87,7 @@ def _said(facts: Facts) -> str:
 
 @click.command(cls=Command)
 @click.option("--repair", is_flag=True, help="Repair what was found.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool) -> None:
     """Check all data in Redis for faults, and repair them.
@@ -89,9 +98,6 @@ async def check(settings: Settings, stores: Stores, repair: bool, as_json: bool)
     --repair, still is).
     """
     report = await wiring.worker.checking(stores).run(repair=repair)
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        say(report.as_text())
+    print_report(report, as_json=as_json)
     if not report.is_clean:
         sys.exit(FAILED)

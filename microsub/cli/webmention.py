@@ -10,7 +10,7 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import as_instant, fail, on_stores, print_json, say
+from microsub.cli.options import as_instant, fail, json_flag, on_stores, print_json, say
 from microsub.model.plaintext import escaped, on_one_line
 from microsub.settings import Settings
 
@@ -33,7 +33,7 @@ def webmention() -> None:
 @webmention.command("list")
 @click.argument("user")
 @click.option("--all", "everything", is_flag=True, help="Also what was deleted or rejected, or has failed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @on_stores()
 async def webmention_list(settings: Settings, stores: Stores, user: str, everything: bool, as_json: bool) -> None:
     """List the webmentions of USER, the latest first.

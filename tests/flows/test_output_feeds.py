@@ -46,8 +46,8 @@ class Passing:
 
     async def create(self, name: str, *flags: str) -> dict[str, str]:
         """A feed's addresses as the command prints them, on the first server."""
-        made: dict[str, str] = json.loads(await self.command("create", "alice", name, *flags, "--json"))
-        paths = {form: urlsplit(address).path for form, address in made.items() if form != "name"}
+        made = json.loads(await self.command("create", "alice", name, *flags, "--json"))
+        paths = {form: urlsplit(address).path for form, address in made["addresses"].items()}
         return {form: self.urls[0] + path for form, path in paths.items()}
 
     async def command(self, *arguments: str) -> str:
@@ -172,7 +172,7 @@ async def test_the_commands(tmp_path: Path) -> None:
         assert "readable address of 'picks' stays" in await it.command("revoke", "alice", "picks")
         assert "/feeds/alice/picks.rss" in await it.command("list", "alice")
         first = json.loads(await it.command("renew", "alice", "picks", "--json"))
-        assert first["rss"].endswith("/feeds/alice/picks.rss")
+        assert first["addresses"]["rss"].endswith("/feeds/alice/picks.rss")
         for arguments, problem in (
             (("add", "alice", "picks", "x"), "'x' is no id of an item"),
             (("add", "alice", "picks", "99999"), "not found in the channels of alice: 99999"),
