@@ -205,7 +205,7 @@ def _metrics(services: Services, monitors: Monitors) -> Page:
             where = "metrics are shown to MICROSUB_METRICS_NETWORKS, and for MICROSUB_METRICS_TOKEN"
             return _json({"error": "forbidden", "error_description": where}, 403)
         body, content_type = await services.figures.exposition(services.clock())
-        return Response(body, headers={"content-type": content_type})
+        return Response(body, headers={"content-type": content_type, "cache-control": "no-store"})
 
     return exposition
 

@@ -42,14 +42,17 @@ from microsub.redis.replies import text
 PATH = "/posts"
 SENT_AGAIN = 600
 """Seconds for which a post without a name of its own is known by what it says."""
+
 KEPT_DELETED = 30 * 86_400
 """Seconds for which a deleted post can be restored."""
-
-POSTED = "posted"
-"""The field of a stored post with what was sent, as JSON."""
+MOST_DELETED = 200
+"""Deleted posts of one user that are kept, those that were asked for last: each may be of half a megabyte."""
 
 _RESTORED = "restored "
 """What stands before the token of a post that was restored, in the place of what it said."""
+
+POSTED = "posted"
+"""The field of a stored post with what was sent, as JSON."""
 
 _ADDRESS = re.compile(rf"{PATH}/([0-9]{{1,19}})\.([A-Za-z0-9_-]{{22}})")
 
@@ -100,19 +103,20 @@ class Posting:
         self._parser = parser
         self._media = media
         self._erase = erase
+        self._deleted = DeletedPosts(redis, clock=clock)
         self._clock = clock
 
     async def token(self, source: Source, item: PostedItem, files: Sequence[bytes] = ()) -> str:
         """The token by which the post is known: the same one where it is sent again, with the same `files`."""
         for name in item.own_names[:1]:
-            return await self._restored(source, _derived(source, name))
+            return await self._deleted.latest(source, _derived(source, name))
         said = b"\0".join((item.encoded(), *(sha256_hex(data).encode() for data in files)))
         place = keys.posted_lately(source.user, sha256_hex(b"%b\0%b" % (source.id.encode(), said)))
         made = secrets.token_urlsafe(16)
         # Both at once, `NX` with `GET`, need a newer Redis than the one that comes along.
         _, found = await self._redis.pipeline([("SET", place, made, "NX", "EX", SENT_AGAIN), ("GET", place)])
         known = text(found or made.encode())
-        if await self._redis.command("EXISTS", _deleted(source, known)):
+        if await self._deleted.has(source, known):
             # It was deleted since, and is meant to be there again.
             await self._redis.command("SET", place, made, "EX", SENT_AGAIN)
             return made
@@ -128,7 +132,7 @@ class Posting:
         async with leased_in_turn(self._redis, f"saving:{feed.id}"):
             before = await self._items.by_guid(feed.id, token)
             if before is None and await self._items.id_of(feed.id, token):
-                if await self._redis.command("EXISTS", _deleted(source, token)):
+                if await self._deleted.has(source, token):
                     return base + path_of(feed, await self._restore(source, feed, item, token, base))
             else:
                 await self._store(source, feed, item, token, base, before)
@@ -153,7 +157,7 @@ class Posting:
         row = await self._items.by_guid(feed.id, token)
         item = _item_of(row)
         if row is not None and item is not None:
-            await self._redis.command("SET", _deleted(source, token), _kept(row, item), "EX", KEPT_DELETED)
+            await self._deleted.keep(source, token, item, row["Published"])
             await self._erase(row["ID"])
         elif not await self._items.id_of(feed.id, token):
             raise _unknown(address)
@@ -164,10 +168,10 @@ class Posting:
         token = await self._token_in(source, feed, address)
         if await self._items.by_guid(feed.id, token):
             return base + path_of(feed, token)
-        kept = await self._redis.command("GET", _deleted(source, token))
+        kept = await self._deleted.item(source, token)
         if kept is None:
             raise _unknown(address)
-        return base + path_of(feed, await self._restore(source, feed, PostedItem.read(kept), token, base))
+        return base + path_of(feed, await self._restore(source, feed, kept, token, base))
 
     async def item(self, source: Source, address: str) -> PostedItem:
         """What was sent, with all changes since."""
@@ -210,16 +214,8 @@ class Posting:
         """Store what was deleted, under another token: what was deleted never comes back by its own. The new token."""
         token = _derived(source, f"restored {former}")
         await self._store(source, feed, item, token, base, await self._items.by_guid(feed.id, token))
-        await self._redis.command("SET", _deleted(source, former), _RESTORED + token, "EX", KEPT_DELETED)
+        await self._deleted.restored(source, former, token)
         return token
-
-    async def _restored(self, source: Source, token: str) -> str:
-        """The token that a post has now which had this one, and was deleted and restored perhaps."""
-        while True:
-            kept = text(await self._redis.command("GET", _deleted(source, token)) or b"")
-            if not kept.startswith(_RESTORED):
-                return token
-            token = kept.removeprefix(_RESTORED)
 
     async def _store(
         self,
@@ -243,7 +239,72 @@ class Posting:
         found = _parted(address[address.find(f"{PATH}/") :] if f"{PATH}/" in address else "")
         if found is None or found[0] != feed.id:
             raise _unknown(address)
-        return await self._restored(source, found[1])
+        return await self._deleted.latest(source, found[1])
+
+
+class DeletedPosts:
+    """What sources have deleted, by token: what each post said, by which it is restored, and where it is since then.
+
+    Who knows a restored post by an earlier token, or by its own name, is led to the last one, as long as somebody asks
+    within thirty days.
+    """
+
+    def __init__(self, redis: Redis, *, clock: Callable[[], float] = time.time) -> None:
+        self._redis = redis
+        self._clock = clock
+
+    async def keep(self, source: Source, token: str, item: PostedItem, published: str) -> None:
+        """Keep what a post says that is about to be deleted, with the time at which it was published."""
+        said = replace(item, properties={"published": [published], **item.properties})
+        await self._write(source, token, said.encoded())
+
+    async def has(self, source: Source, token: str) -> bool:
+        """Whether that post was deleted lately, restored since or not."""
+        return bool(await self._redis.command("EXISTS", _key(source.user, _digest(source, token))))
+
+    async def item(self, source: Source, token: str) -> PostedItem | None:
+        """What a deleted post said, whose token is its `latest`; None for one that wasn't deleted lately."""
+        said = await self._read(source, token)
+        return PostedItem.read(said) if said else None
+
+    async def restored(self, source: Source, former: str, token: str) -> None:
+        """Note under which token a post was restored."""
+        await self._write(source, former, f"{_RESTORED}{token}".encode())
+
+    async def latest(self, source: Source, token: str) -> str:
+        """The token that a post has now which had this one."""
+        former: list[str] = []
+        while (said := await self._read(source, token)).startswith(_RESTORED):
+            former.append(token)
+            token = said.removeprefix(_RESTORED)
+        for one in former:
+            await self.restored(source, one, token)
+        return token
+
+    async def _read(self, source: Source, token: str) -> str:
+        return text(await self._redis.command("GET", _key(source.user, _digest(source, token))) or b"")
+
+    async def _write(self, source: Source, token: str, value: bytes) -> None:
+        digest, listed = _digest(source, token), keys.deleted_posts(source.user)
+        *_, over = await self._redis.pipeline(
+            [
+                ("SET", _key(source.user, digest), value, "EX", KEPT_DELETED),
+                ("ZADD", listed, f"{self._clock():.3f}", digest),
+                ("EXPIRE", listed, KEPT_DELETED),
+                ("ZRANGE", listed, 0, -1 - MOST_DELETED),
+            ]
+        )
+        if over:
+            doomed = [_key(source.user, text(one)) for one in over]
+            await self._redis.pipeline([("DEL", *doomed), ("ZREM", listed, *over)])
+
+
+def _digest(source: Source, token: str) -> str:
+    return sha256_hex(f"{source.id}.{token}")
+
+
+def _key(user: str, digest: str) -> str:
+    return keys.deleted_post(user, digest)
 
 
 def _to_store(entry: Entry, item: PostedItem, token: str, own: str, source: Source, now: float) -> ItemToStore:
@@ -258,19 +319,9 @@ def _item_of(row: Mapping[str, str] | None) -> PostedItem | None:
     return PostedItem.read(row[POSTED]) if row and POSTED in row else None
 
 
-def _kept(row: Mapping[str, str], item: PostedItem) -> bytes:
-    """What restores a post, with the time at which it was published."""
-    return replace(item, properties={"published": [row["Published"]], **item.properties}).encoded()
-
-
 def _derived(source: Source, name: str) -> str:
     """The token of what has that name, which nobody can tell without the source's seed."""
     return base64url(hmac.digest(source.seed.encode(), name.encode("utf-8", "replace"), "sha256"))[:22]
-
-
-def _deleted(source: Source, token: str) -> str:
-    """The key of what a deleted post said, or of the token under which it was restored."""
-    return keys.deleted_post(source.user, sha256_hex(f"{source.id}.{token}"))
 
 
 def _parted(path: str) -> tuple[str, str] | None:

@@ -734,9 +734,16 @@ def posted_lately(name: str, digest: str) -> str:
 
 def deleted_post(name: str, digest: str) -> str:
     """String: JSON of a post that its source has deleted and may restore, or `restored <token>` where it has, by
-    SHA-256 of source and token. Lifetime: 30 days. `micropub.posting`.
+    SHA-256 of source and token; a user has 200. Lifetime: 30 days. `micropub.posting`.
     """
     return f"user:{{{name}}}:deleted:{digest}"
+
+
+def deleted_posts(name: str) -> str:
+    """Sorted set: the last parts of the user's `deleted_post` keys, by the Unix time at which each was written last.
+    Lifetime: 30 days after the last. `micropub.posting`.
+    """
+    return f"user:{{{name}}}:deleted"
 
 
 def media(name: str) -> str:
@@ -771,7 +778,8 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(arrivals, arrivals_again, arrivals_more, behind, former_feeds, hub_of_user, imported, list_import, live_events),
     *(mentions, mentions_waiting, mentions_by_time),
-    *(answered, device_states, devices_told, media, outputs, output_addresses, posting, sources, tokens, undo, user),
+    *(answered, deleted_posts, device_states, devices_told, media, outputs, output_addresses, posting, sources, tokens),
+    *(undo, user),
 )
 """The keys that belong to a user beside those of channels, files and tokens, for the user's deletion."""
 

@@ -133,6 +133,7 @@ async def test_metrics_count_requests(server: World, alice: Reader) -> None:
     await alice.get(action="channels")
     await alice.get(400, action="made-up-action")
     response = await server.client.get("/metrics", headers=LOCAL)
+    assert response.headers["cache-control"] == "no-store", "a cache in front would show them to everybody"
     assert response.headers["content-type"].startswith("text/plain")
     assert 'microsub_requests_total{action="channels",status="200"}' in response.text
     assert 'microsub_requests_total{action="other",status="400"}' in response.text

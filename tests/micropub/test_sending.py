@@ -10,6 +10,7 @@ import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.errors import InvalidRequest
+from microsub.micropub import posting
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.posting import SENT_AGAIN
 from microsub.micropub.properties import checked, updated
@@ -135,6 +136,36 @@ async def test_a_post_is_restored_by_each_address_that_it_has_had(
     assert await sender.stored(first) == await sender.stored(restored)
     await sender.send(204, data={"action": "delete", "url": first})
     assert await items(alice) == []
+
+
+async def test_what_was_restored_is_known_as_long_as_it_is_sent(sender: SourceClient, server: World) -> None:
+    """By its name, however often it was deleted: that leads there at once, and thirty days begin with each sending."""
+    for _ in range(3):
+        address = await sender.note("here", uid="status")
+        await sender.send(204, data={"action": "delete", "url": address})
+    last = await sender.note("here", uid="status")
+    assert await sender.note("here", uid="status") == last
+    names = await server.redis.command("KEYS", "user:{alice}:deleted:*")
+    for name in names:
+        await server.redis.command("EXPIRE", name, 100)
+    assert await sender.note("here", uid="status") == last
+    lives = [await server.redis.command("TTL", name) for name in names]
+    assert sorted(life > posting.KEPT_DELETED - 60 for life in lives) == [False, False, True]
+
+
+async def test_of_deleted_posts_the_last_ones_are_kept(
+    sender: SourceClient, server: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sends and deletes without end fills no store."""
+    monkeypatch.setattr(posting, "MOST_DELETED", 3)
+    addresses = [await sender.note(f"note {number}") for number in range(5)]
+    for address in addresses:
+        server.clock.advance(1)
+        await sender.send(204, data={"action": "delete", "url": address})
+    assert len(await server.redis.command("KEYS", "user:{alice}:deleted:*")) == 3
+    statuses = [400, 400, 201, 201, 201]
+    for address, status in zip(addresses, statuses, strict=True):
+        await sender.send(status, data={"action": "undelete", "url": address})
 
 
 async def test_a_source_has_no_hold_on_anothers_posts(

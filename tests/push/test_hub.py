@@ -156,6 +156,7 @@ async def test_a_request_is_accepted_with_202_and_says_nothing_yet(client: HubCl
         ({"hub.callback": "ftp://app.test/"}, 400),
         ({"hub.callback": "https://app.test/ with blanks"}, 400),
         ({"hub.callback": "https://app.test/#part"}, 400),
+        ({"hub.callback": "https://app.test/#"}, 400),
         ({"hub.callback": "https://user:word@app.test/"}, 400),
         ({"hub.callback": "https://app.test/" + "a" * 2048}, 400),
         ({"hub.topic": ""}, 400),

@@ -85,7 +85,7 @@ async def live(world: World) -> None:
     await ann.post(action="mute", channel="friends", url="https://c.example/")
     await ann.post(action="mute", url="https://muted.example/")
     await world.rules.mute("ann", "news", "https://for-a-week.example/", now, until=now + 604_800)
-    await world.rules.mute("ann", "global", "https://for-an-hour.example/", now, until=now + 3600)
+    await world.rules.mute("ann", "global", "https://for-a-month.example/", now, until=now + 2_592_000)
     await ann.post(action="block", url="https://blocked.example/")
     await ann.post(action="unfollow", channel="news", url=B)
     output = await world.outputs.create("ann", "picks", OutputConfig(title="Picks", max_impressions=2), now)

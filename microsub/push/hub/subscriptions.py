@@ -181,8 +181,7 @@ def _callback(text: str) -> str:
         raise InvalidRequest(
             f"'hub.callback' can't be used: expected an http or https URL of at most {LONGEST_URL} letters"
         )
-    parts = parts_of(text)
-    if parts.fragment or "@" in parts.netloc:
+    if "#" in text or "@" in parts_of(text).netloc:
         raise InvalidRequest("'hub.callback' can't be used: it has a fragment, a user or a password")
     return text
 
