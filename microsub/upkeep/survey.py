@@ -224,9 +224,10 @@ class Survey:
 
     async def _replace_attention(self, troubled: Sequence[str]) -> None:
         key, counts = keys.surveyed_attention(), defaultdict[str, Counter[str]](Counter)
-        for feed in troubled:
-            for user, uid in await self._feeds.subscribers(feed):
-                counts[user][uid] += 1
+        for part in batches(troubled, _BATCH):
+            for places in await asyncio.gather(*map(self._feeds.subscribers, part)):
+                for user, uid in places:
+                    counts[user][uid] += 1
         former = texts(await self._redis.command("HKEYS", key))
         for users in batches([*counts], _BATCH):
             pairs = [part for user in users for part in (user, orjson.dumps(counts[user]))]

@@ -80,16 +80,16 @@ class Devices:
         self._redis = redis
         self._limiter = limiter or RateLimiter()
         self._due = DueTimes(redis, DUE)
-        self._key: ServerKey | None = None
 
     async def key(self) -> ServerKey:
-        """The key of this server, made when it is first needed."""
+        """The key of this server, made when it is first needed; not remembered, since the store may be another one."""
         from microsub.webpush.encryption import ServerKey  # slow to load
 
-        if self._key is None:
+        known = await self._redis.command("GET", keys.push_key())
+        if known is None:
             await self._redis.command("SET", keys.push_key(), ServerKey.new_text(), "NX")
-            self._key = ServerKey.of(text(await self._redis.command("GET", keys.push_key())))
-        return self._key
+            known = await self._redis.command("GET", keys.push_key())
+        return ServerKey.of(text(known))
 
     async def all(self, user: str) -> list[DeviceNow]:
         """The user's devices, the newest first."""
@@ -114,12 +114,12 @@ class Devices:
             raise QuotaReached("devices", MOST_DEVICES, MOST_DEVICES)
         await self._due.note({f"{user} {device.id}": device.since})
 
-    async def choose(self, user: str, id_: str, channels: Sequence[str]) -> None:
-        """Let the device hear of these channels instead. Raises NotFound."""
+    async def choose(self, user: str, id_: str, channels: Sequence[str], language: str) -> None:
+        """Let the device hear of these channels instead, in that language. Raises NotFound."""
         said = await self._redis.command("HGET", keys.devices_told(user), id_)
         if said is None:
             raise NotFound(N_("This device hears of nothing, or not any more."))
-        await self._write(user, replace(_device(said), channels=channels))
+        await self._write(user, replace(_device(said), channels=channels, language=language))
 
     async def remove(self, user: str, ids: Collection[str]) -> None:
         """Let these devices hear of nothing any more."""

@@ -52,7 +52,7 @@ MOST_COUNTED = 100
 """Posts of which a message counts no more."""
 AT_ONCE = 32
 """Devices that are looked at together."""
-LIMITS = SendLimits(total=10.0, body=0, redirects=-1)
+LIMITS = SendLimits(total=5.0, body=0, redirects=-1)
 _LONGEST_NAMES = 200
 _DAY, _MINUTES = 86_400, 600
 

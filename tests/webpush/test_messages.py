@@ -16,6 +16,7 @@ from microsub.webpush.messages import GIVEN_UP, LOOK, MOST_COUNTED, PAUSE
 from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
 from tests.support.push_service import PushedBrowser, PushService, claims
 from tests.support.readers import OTHER, instance, posts
+from tests.support.redis_wrappers import CountingRedis
 from tests.support.visitor import Shown, Visitor
 from tests.support.web import publisher
 from tests.support.world import World
@@ -98,6 +99,26 @@ async def test_the_push_service_learns_who_sends_and_nothing_else(told: Told) ->
     assert shown.tree.css_first("#device").attributes["data-key"] == key
     assert b"news" not in asked.body
     assert told.service.messages == [{"title": "news", "body": "Home", "path": "channel/home", "test": False}]
+
+
+async def test_who_has_no_device_costs_nothing(real_redis: Redis) -> None:
+    """However many users there are; a device that has nothing to tell is looked at in a few round trips."""
+    redis, trips = CountingRedis(real_redis), []
+    async with instance(redis, base_url=ADDRESS) as server, publisher() as site:
+        for name in ("ann", "bob", "cy"):
+            visitor = await reading(server, name, "home")
+            await visitor.publish(name, at=server.now)
+            redis.trips = 0
+            await server.device_messages.look_at_due(server.now)
+            trips.append(redis.trips)
+        made = Told(visitor, PushService(site))
+        await made.switch_on("home")
+        await made.look()
+        redis.trips = 0
+        assert await made.look(LOOK) == []
+        trips.append(redis.trips)
+    assert trips[:3] == [1, 1, 1]
+    assert trips[3] <= 8
 
 
 async def test_several_posts_are_one_message_in_five_minutes(told: Told) -> None:

@@ -93,7 +93,7 @@ async def _tell(visit: PageVisit) -> Response:
     channels = [uid for uid in dict.fromkeys(visit.form.getlist("channel")) if uid in known]
     address = visit.form.text("address")
     if not address:
-        await devices.choose(user, session.id, channels)
+        await devices.choose(user, session.id, channels, visit.language)
         return visit.go(DEVICES, done="chosen")
     name = browser_name(visit.request.headers.get("user-agent", ""))
     public, secret = visit.form.text("public"), visit.form.text("secret")
