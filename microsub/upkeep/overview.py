@@ -51,7 +51,7 @@ class ServerOverview:
         alive = await self._presence.alive(now)
         return ServerState(
             await self._health.check(now),
-            await self._survey.last(),
+            await self._survey.recent(now),
             await memory(self._redis),
             await backlogs(self._redis, keys.STAGES),
             sum(not name.endswith(TO_COME) for name in alive),

@@ -36,6 +36,8 @@ BETWEEN = 60.0
 """Seconds between two surveys, about."""
 REST = 50.0
 """How many times as long as a survey took nothing is surveyed again: it costs a fiftieth of a processor at most."""
+QUICK = 1.0
+"""Seconds that a survey may take which somebody waits for who opens a page."""
 KEPT = 86_400
 _BATCH = 500
 _STEP = 1e12
@@ -139,6 +141,10 @@ class HeldHost:
     until: float
 
 
+def _is_due(last: FeedSums, now: float) -> bool:
+    return not 0 <= now - last.at < REST * last.seconds
+
+
 class Survey:
     """What was found last, and the look that finds it. Times are Unix seconds."""
 
@@ -157,8 +163,17 @@ class Survey:
 
     async def _round(self, now: float) -> None:
         last = await self.last()
-        if last is None or not 0 <= now - last.at < REST * last.seconds:
+        if last is None or _is_due(last, now):
             await self.look(now)
+
+    async def recent(self, now: float) -> FeedSums | None:
+        """The sums as they are now where a look is quick and due, else those of the last one; None before the first."""
+        last = await self.last()
+        if last is None or last.seconds > QUICK or not _is_due(last, now):
+            return last
+        with contextlib.suppress(StoreError):  # a full Redis can't note it, and admins look at pages then
+            await self.look(now)
+        return await self.last()
 
     async def look(self, now: float) -> None:
         """Look at all followed feeds, and write down what there is to see."""

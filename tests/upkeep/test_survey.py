@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, replace
+from typing import Any
 
+import orjson
 import pytest
 
+from microsub.errors import StoreFull
 from microsub.kit.urls import host_of
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.upkeep.hours import HOUR, SHOWN, Hours
-from microsub.upkeep.survey import REST, Survey
+from microsub.upkeep.survey import QUICK, REST, Survey
 from tests.support.readers import instance
+from tests.support.redis_wrappers import Wrapped
 from tests.support.world import World
 
 
@@ -34,6 +40,15 @@ async def _feed(server: World, name: str, *, followed: bool = True, **fields: st
 
 def _survey(server: World) -> Survey:
     return Survey(server.redis, server.feeds, server.schedule)
+
+
+class Full(Wrapped):
+    """A Redis that refuses writes."""
+
+    async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "ZADD":
+            raise StoreFull("OOM")
+        return await run()
 
 
 async def test_feeds_stand_in_the_order_in_which_they_need_somebody(server: World) -> None:
@@ -87,6 +102,25 @@ async def test_a_survey_rests_for_as_long_as_it_is_costly(server: World) -> None
     after = await survey.last()
     assert after is not None
     assert after.at > before.at
+
+
+async def test_a_page_has_a_survey_of_now_where_that_is_quick(server: World) -> None:
+    """Once one was made, and not sooner than it may be made again; a full Redis leaves the last one."""
+    survey = _survey(server)
+    assert await survey.recent(server.now) is None
+    await survey.look(server.now)
+    await _feed(server, "new")
+    later = server.now + 60
+    full = await Survey(Full(server.redis), server.feeds, server.schedule).recent(later)
+    assert full is not None
+    assert (full.at, full.feeds) == (server.now, 0)
+    sums = await survey.recent(later)
+    assert sums is not None
+    assert (sums.at, sums.feeds) == (later, 1)
+    assert await survey.recent(later) == sums
+    said = orjson.dumps({**asdict(sums), "seconds": 2 * QUICK})
+    await server.redis.command("SET", keys.survey(), said, "EX", 60)
+    assert await survey.recent(later + 9 * REST) == replace(sums, seconds=2 * QUICK)
 
 
 async def test_hours_add_up_what_workers_counted(redis: Redis) -> None:

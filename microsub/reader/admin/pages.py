@@ -204,6 +204,7 @@ async def _feeds(visit: PageVisit) -> Response:
     survey, turn = visit.site.services.admin.survey, _turn(visit)
     state = visit.query.get("state", "")
     state = state if state in STATES else ""
+    sums = await survey.recent(visit.now)
     found = await survey.feeds(state, PAGE + 1, turn.beyond)
     shown = [FeedView.of(feed, visit.now) for feed in found[:PAGE]]
     return _shown(
@@ -211,7 +212,7 @@ async def _feeds(visit: PageVisit) -> Response:
         "feeds.html",
         feeds=shown,
         state=state,
-        sums=await survey.last(),
+        sums=sums,
         turn=_turned(turn, found),
         states=STATES,
     )
@@ -316,7 +317,7 @@ class HubView:
 
 async def _hubs(visit: PageVisit) -> Response:
     admin = visit.site.services.admin
-    sums = await admin.survey.last()
+    sums = await admin.survey.recent(visit.now)
     hubs = dict(sums.hubs) if sums is not None else {}
     counts = await admin.agreements.counts([f"https://{host}/" for host in hubs])
     views = [HubView(host, feeds, pushed, counts.get(host, {})) for host, (feeds, pushed) in hubs.items()]
