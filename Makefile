@@ -36,22 +36,14 @@ backend.json:
 demo: $(VENV)/.runtime ## the same, following invented blogs that post all the time
 	@$(BIN)/microsub demo $(ARGS)
 
-test: $(VENV)/.dev browser podcast-client nginx ## run all tests; ARGS="tests/cli" for some
+test: $(VENV)/.dev programs ## run all tests; ARGS="tests/cli" for some
 	@TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
-.PHONY: browser
-browser: # a Chromium for the tests that need one
-	@scripts/browser
+.PHONY: programs
+programs: # what the tests start beside Python
+	@scripts/programs
 
-.PHONY: podcast-client
-podcast-client: # a podcast client for the test that needs one
-	@scripts/podcast-client
-
-.PHONY: nginx
-nginx: # a web server for the tests behind one
-	@scripts/nginx
-
-test-matrix: $(VENV)/.dev browser podcast-client nginx ## the same, with everything that can on fakeredis and on a Redis Cluster too, and four times the generated inputs
+test-matrix: $(VENV)/.dev programs ## the same, with everything that can on fakeredis and on a Redis Cluster too, and four times the generated inputs
 	@TEST_MATRIX=1 TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
 check-fast: $(VENV)/.dev ## format, lint, types, layers: a minute, without the tests
@@ -87,7 +79,7 @@ scale: $(VENV)/.dev ## load 10,000 users with 100 of 50,000 feeds each, and hold
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
 .PHONY: pictures
-pictures: $(VENV)/.dev browser ## take the pictures of README and docs from the demo, and measure what its pages cost a browser
+pictures: $(VENV)/.dev programs ## take the pictures of README and docs from the demo, and measure what its pages cost a browser
 	@$(BIN)/python -m scripts.pages
 
 docs: $(VENV)/.dev ## write the generated reference pages again

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page
 
+from tests.browser.conftest import WHOLE, browsing
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab, tab
 from tests.support.polling import dated, rss
@@ -97,6 +98,13 @@ async def test_a_browser_that_says_no_is_told_where_to_change_it(browser: Browse
         assert page.url == pushed.server.url + DEVICES
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def whole_browser() -> AsyncIterator[Browser]:
+    """One that shows notifications."""
+    async with browsing(WHOLE) as made:
+        yield made
+
+
 async def registration(context: BrowserContext, page: Page) -> str:
     """The browser's name for our service worker."""
     session = await context.new_cdp_session(page)
@@ -112,9 +120,9 @@ async def registration(context: BrowserContext, page: Page) -> str:
     return found[0]
 
 
-async def test_the_service_worker_shows_messages_and_opens_them(browser: Browser, pushed: Pushed) -> None:
+async def test_the_service_worker_shows_messages_and_opens_them(whole_browser: Browser, pushed: Pushed) -> None:
     """Not while a page of ours is in view; a later one takes the place of the one before."""
-    context = await browser.new_context()
+    context = await whole_browser.new_context()
     await context.grant_permissions(["notifications"])
     page = await pushed.server.sign_in(Tab(context, await context.new_page()), "cy", DEVICES)
     await page.evaluate("navigator.serviceWorker.ready.then(() => 0)")
