@@ -22,11 +22,11 @@ from microsub.identity.pages import page_routes
 from microsub.identity.pages.visit import PageSite
 from microsub.reader import FOLDERS, NAVIGATION, reader_routes
 from tests.browser.accessibility import violations
+from tests.browser.instances import BOTH
+from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab
-from tests.support.own_server import PASSWORD, app_site, enrolled
+from tests.support.own_server import app_site
 from tests.support.polling import dated, rss
-from tests.support.process import installation
-from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
@@ -59,10 +59,9 @@ NO_PAGES = {
 
 
 @dataclass
-class Site:
-    """A server at `url`; `values` are what stands for the names in braces of `READERS`."""
+class Site(ReadingServer):
+    """`values` are what stands for the names in braces of `READERS`."""
 
-    url: str
     values: dict[str, str]
 
     def paths(self) -> list[str]:
@@ -86,29 +85,20 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         app = apps.home("Some app")
         channels = [{"uid": "home", "name": "Home", "feeds": [feed]}, {"uid": "empty", "name": "Empty"}]
         users = {"ann": {"admin": True, "channels": channels, "outputs": {"world": {"channel": "home"}}}}
-        settings = {"polling": {"host_interval": 0}}
         folder = tmp_path_factory.mktemp("pages")
-        async with installation(
-            folder, {"users": users, "settings": settings}, MICROSUB_ALLOW_PRIVATE_NETWORKS="127.0.0.0/8,::1/128"
-        ) as own:
-            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
-            await enrolled(own, url, "ann")
-            await wait_until(lambda: '"feed polled"' in own.log)
+        async with reading_server(folder, users, "ann", polls=1, MICROSUB_ALLOW_PRIVATE_NETWORKS=BOTH) as made:
             asked = {"response_type": "code", "client_id": app, "redirect_uri": f"{app}back", "state": "1"}
-            asked |= {"scope": "read follow", "code_challenge": "x" * 43, "code_challenge_method": "S256"}
-            yield Site(url, {"feed": feed, "app": urlencode(asked), "post": ""})
+            asked |= {"scope": "read follow create", "code_challenge": "x" * 43, "code_challenge_method": "S256"}
+            yield Site(made.own, made.url, {"feed": feed, "app": urlencode(asked), "post": ""})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def reading(browser: Browser, site: Site) -> AsyncIterator[Page]:
     """A tab without the pages' policy, which lets no script of others in, where the reader is signed in."""
     context = await browser.new_context(bypass_csp=True)
-    here = Tab(context, await context.new_page())
-    await here.page.goto(f"{site.url}/sign-in?next=/channel/home%3Fshow%3Dall")
-    await here.fill(who="ann", password=PASSWORD)
-    await here.press("Sign in")
-    site.values["post"] = await here.page.locator(".post").first.get_attribute("data-id") or ""
-    yield here.page
+    page = await site.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home")
+    site.values["post"] = await page.locator(".post").first.get_attribute("data-id") or ""
+    yield page
     await context.close()
 
 
@@ -119,7 +109,7 @@ async def test_every_page_can_be_opened() -> None:
 
 
 async def test_axe_finds_nothing(reading: Page, site: Site) -> None:
-    """In light at a desk, and in dark on a telephone."""
+    """Light in English at a desk, and dark in German on a telephone."""
     found = await violations(reading, site.url, site.paths())
     assert found == [], "\n".join(map(str, found))
 

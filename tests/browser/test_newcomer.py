@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import tab
 from tests.support.micropub_site import MicropubSite, micropub_site
@@ -19,11 +18,6 @@ from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
-
-PATHS = (
-    *("/", "/first", "/welcome", "/account", "/account/sign-in", "/sign-in", "/enrol", "/connect", "/check", "/answer"),
-    "/auth?response_type=code&client_id=http://localhost:9/&redirect_uri=http://localhost:9/cb&state=1&scope=read+create",
-)
 
 
 @dataclass
@@ -47,8 +41,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         feed = feeds.serve_document("/feed", rss(dated(3)))
         starters.write_text(f'[[feed]]\nname = "Harbour"\nurl = "{feed}"\nabout = "Ships that come and go"\n', "utf-8")
         own_feed = [{"uid": "home", "name": "Home", "feeds": [feed]}]
-        users = {"new": {}, "axe": {}, "maker": {}, "ann": {"me": site.owner.me, "channels": own_feed}}
-        enrolling = ("axe", "maker", "ann")
+        users = {"new": {}, "maker": {}, "ann": {"me": site.owner.me, "channels": own_feed}}
+        enrolling = ("maker", "ann")
         async with reading_server(
             folder / "own", users, *enrolling, polls=1, MICROSUB_STARTER_FEEDS=str(starters)
         ) as made:
@@ -115,17 +109,3 @@ async def test_a_post_is_answered_on_ones_own_site(browser: Browser, server: Ser
         await page.keyboard.press("j")
         async with page.expect_navigation(url="**/post/*#reply"):
             await page.keyboard.press("e")
-
-
-async def test_axe_finds_nothing(browser: Browser, server: Server) -> None:
-    """On each page of accounts and of the first minutes, in both schemes, at a desk and on a telephone, in German."""
-    context = await browser.new_context(bypass_csp=True, locale="de")
-    page = await context.new_page()
-    await page.goto(f"{server.url}/sign-in?next=/first")
-    await page.fill("[name=who]:visible", "axe")
-    await page.fill("[name=password]:visible", PASSWORD)
-    await page.get_by_role("button", name="Anmelden", exact=True).click()
-    await page.get_by_role("heading", name="Was möchten Sie lesen?").wait_for()
-    found = await violations(page, server.url, PATHS)
-    await context.close()
-    assert found == []

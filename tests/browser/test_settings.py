@@ -8,22 +8,15 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.browser.accessibility import violations
 from tests.browser.reading_server import ReadingServer, reading_server
-from tests.browser.tab import Tab, tab
+from tests.browser.tab import tab
 from tests.support.polling import dated, rss
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-PEOPLE = ("bringer", "passer", "plain", "axe")
-PAGES = (
-    *("/follow", "/channel/home", "/settings", "/settings/lists"),
-    *("/settings/outputs", "/settings/outputs/world", "/settings/rules", "/settings/sources", "/settings/webmentions"),
-    "/settings/devices",
-    *("/channels", "/channels/home", "/channels/home/filter?try=1&exclude_words=post"),
-)
+PEOPLE = ("bringer", "passer", "plain")
 LIST = "".join(f"<outline text='Feed {n}' xmlUrl='http://f{n}.invalid/feed'/>" for n in range(1, 41))
 OPML = (
     f"<opml version='2.0'><body><outline text='Far'>{LIST}</outline><outline htmlUrl='http://a.invalid'/></body></opml>"
@@ -40,11 +33,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Read
     """Everybody follows one blog of five posts in `home`."""
     async with publisher() as feeds:
         address = feeds.serve_document("/feed", rss(dated(5)))
-        own_part = {
-            "channels": [{"uid": "home", "name": "Home", "feeds": [address]}],
-            "outputs": {"world": {"channel": "home"}},
-        }
-        users = {name: {**own_part, "outputs": {}} for name in PEOPLE} | {"axe": own_part}
+        users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [address]}]} for name in PEOPLE}
         async with reading_server(tmp_path_factory.mktemp("set"), users, *PEOPLE, polls=1) as made:
             yield made
 
@@ -113,12 +102,3 @@ async def test_posts_are_passed_on(browser: Browser, server: ReadingServer) -> N
         address = await page.evaluate("navigator.clipboard.readText()")
         await page.goto(address)
         assert "Post 5" in await here.text()
-
-
-async def test_axe_finds_nothing(browser: Browser, server: ReadingServer) -> None:
-    """On each page, in both schemes, at a desk and on a telephone."""
-    context = await browser.new_context(bypass_csp=True)
-    page = await server.sign_in(Tab(context, await context.new_page()), "axe", "/settings")
-    found = await violations(page, server.url, PAGES)
-    await context.close()
-    assert found == []
