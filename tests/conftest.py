@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import itertools
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 # Before structlog is imported, here and in all processes that are started.
 os.environ["PYTHONPATH"] = str(Path(__file__).parent / "support" / "absent")
 sys.path.insert(0, os.environ["PYTHONPATH"])
 
+import jinja2
 import pytest
 import redis as redis_py
 import structlog
@@ -47,6 +52,20 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "hostile" / "certifica
 # The settings of a server that is installed on this machine stay out of the tests.
 os.environ["MICROSUB_ENV_FILE"] = os.devnull
 
+_compile = jinja2.Environment.compile
+_templates: dict[tuple[str, str | None, object], CodeType] = {}
+
+
+def _compiled(environment: jinja2.Environment, source: str, name: str | None = None, *more: Any) -> CodeType:
+    """A template's code. Hundreds of servers are made in each process, and all have the same templates."""
+    key = source, name, environment.globals.get("language")
+    if key not in _templates:
+        _templates[key] = _compile(environment, source, name, *more)
+    return _templates[key]
+
+
+jinja2.Environment.compile = _compiled  # type: ignore[method-assign, assignment]
+
 # A script that runs the tests in its background has made them deaf to SIGINT, and with them all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -56,9 +75,12 @@ _LONGEST_FIRST = ("chaos", "flows", "fuzz", "browser", "hostile", "conformance",
 test processes.
 """
 
+_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
 # Test processes that share a Redis have databases of their own, of 14.
-_EACH = 14 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-_FIRST = 1 + _EACH * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_EACH = 14 // _PROCESSES
+_FIRST = 1 + _EACH * _PROCESS
 _databases = itertools.cycle(range(_FIRST, _FIRST + _EACH))
 
 
@@ -83,6 +105,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("TEST_FILES") and terminal is not None and not os.environ.get("PYTEST_XDIST_WORKER"):
         config.pluginmanager.register(Begun(terminal))
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Each test process loads a share of the modules first, and finds the bytecode of the others."""
+    if _PROCESSES == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("test_*.py"))[_PROCESS::_PROCESSES]:
+        with contextlib.suppress(Exception):  # which its collection will show
+            importlib.import_module(".".join(path.relative_to(root.parent).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from tests.fuzz.joints import endless, kept, tried
 from tests.support import examples
 
 SECONDS = examples(60)
-"""Of processor time; `make fuzz-html` takes a million inputs instead."""
+"""`make fuzz-html` takes a million inputs instead."""
 
 
 def test_what_once_did_harm() -> None:
@@ -24,12 +24,12 @@ def test_what_once_did_harm() -> None:
     assert not list(tried(kept()))
 
 
-@pytest.mark.timeout(10 * SECONDS + 300)
+@pytest.mark.timeout(SECONDS + 300)
 def test_composed_joints() -> None:
     """New ones in every run: an input that does harm is in the message."""
     seed = random.SystemRandom().randrange(2**32)
-    inputs = takewhile(lambda _: time.process_time() < end, endless(random.Random(seed)))
-    end = time.process_time() + SECONDS
+    inputs = takewhile(lambda _: time.monotonic() < end, endless(random.Random(seed)))
+    end = time.monotonic() + SECONDS
     found = next(tried(inputs), None)
     assert found is None, (seed, found)
 
