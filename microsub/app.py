@@ -7,7 +7,6 @@ everything else and its two addresses need no pattern.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -26,6 +25,7 @@ from microsub.identity.api import OAuthEndpoint
 from microsub.identity.pages import page_routes
 from microsub.identity.pages.visit import PageSite, missing_page
 from microsub.identity.protocol.documents import WEBMENTION
+from microsub.kit.digests import is_same
 from microsub.kit.http.headers import is_of_this_machine, is_passed_on
 from microsub.kit.http.responses import CORS
 from microsub.kit.rate_limits import client_address
@@ -81,7 +81,7 @@ class Monitors:
 
     def _shows_token(self, request: Request) -> bool:
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), (self.token or "").encode())
+        return scheme.lower() == "bearer" and is_same(shown.strip(), self.token or "")
 
     def _is_told_by_proxy(self, request: Request, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
         """Whether the proxies name that client: the last address of the list that isn't theirs."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import hmac
 import unicodedata
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.identity.limits import PASSWORDS_WAITING
 from microsub.identity.store.credentials import LocalCredentials
+from microsub.kit.digests import is_same
 from microsub.kit.texts import N_, Sentence
 
 if TYPE_CHECKING:
@@ -275,6 +275,6 @@ class Passwords:
 
 def repeated_password(password: str, again: str) -> str:
     """The password that was typed twice. Raises InvalidRequest where it differs."""
-    if not hmac.compare_digest(password.encode("utf-8", "replace"), again.encode("utf-8", "replace")):
+    if not is_same(password, again):
         raise InvalidRequest(N_("the two passwords differ"))
     return password

@@ -6,7 +6,6 @@ Requests arrive here as values, and refusals leave as OAuthRefused with the code
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -34,6 +33,7 @@ from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
 from microsub.identity.protocol.links import known_me
 from microsub.identity.store.accounts import Accounts, ServiceTokens, Token
 from microsub.identity.store.grants import AppGrant, Codes, Consent, Grants, Issued, OwnToken, OwnTokens, Spent
+from microsub.kit.digests import is_same
 from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
@@ -240,7 +240,7 @@ class IndieAuthProvider:
                 "the token is missing: found none, expected in the header 'Authorization: Bearer …' the token that is "
                 "asked about, or one that 'microsub token service create' has made"
             )
-        if not hmac.compare_digest(bearer.encode("utf-8", "replace"), token.encode("utf-8", "replace")):
+        if not is_same(bearer, token):
             await self._service_tokens.verify(bearer, now)
         return await self._found(token, now)
 

@@ -8,10 +8,7 @@ so that it isn't stored anywhere.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
-import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -30,7 +27,7 @@ from microsub.identity.protocol.clients import pkce_challenge
 from microsub.identity.protocol.documents import PKCE_METHOD, CodeAnswer, is_own, read_code_answer, read_error
 from microsub.identity.protocol.links import alike, canonical_me, shown, site_of_me
 from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignInUnderWay
-from microsub.kit.digests import base64url, sha256_hex
+from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.kit.identifiers import identifier
 from microsub.kit.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
 from microsub.kit.texts import N_, Sentence
@@ -149,7 +146,7 @@ class SignInClient:
 
     async def _sent(self, sign_in: SignInUnderWay, browser: str) -> str:
         """Keep it until the person is back; the address to which they are sent."""
-        state = secrets.token_urlsafe(32)
+        state = new_secret()
         await self._limits.leave(sign_in.me, sign_in.size)
         await self._pending.put(sha256_hex(state), sign_in)
         return _request(sign_in, state, _verifier(browser, state))
@@ -270,7 +267,7 @@ class SignInClient:
                     number=SIGN_IN // 60,
                 ),
             )
-        if not browser or not hmac.compare_digest(sign_in.browser, sha256_hex(browser)):
+        if not browser or not is_same(sign_in.browser, sha256_hex(browser)):
             raise SignInFailed(
                 N_("This sign-in was begun in another browser"),
                 Sentence(
@@ -383,7 +380,7 @@ def check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
     if sign_in.issuer is None:
         right = iss is None or is_own(sign_in.authorization_endpoint, _origin(iss))
     else:
-        right = not sign_in.names_itself if iss is None else hmac.compare_digest(iss.encode(), sign_in.issuer.encode())
+        right = not sign_in.names_itself if iss is None else is_same(iss, sign_in.issuer)
     if not right:
         raise SignInFailed(
             N_("The answer is from another provider"),
@@ -535,7 +532,7 @@ def _request(sign_in: SignInUnderWay, state: str, verifier: str) -> str:
 
 
 def _verifier(browser: str, state: str) -> str:
-    return base64url(hmac.digest(browser.encode(), f"verifier\n{state}".encode(), hashlib.sha256))
+    return keyed_digest(browser, f"verifier\n{state}")
 
 
 class SignInLimits:

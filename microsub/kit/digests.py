@@ -1,8 +1,10 @@
-"""Digests by which secrets, bodies and names are found without being stored."""
+"""Secrets, and digests by which secrets, bodies and names are found without being stored."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import secrets
 from base64 import urlsafe_b64encode
 
 
@@ -19,3 +21,19 @@ def short_digest(value: bytes, size: int = 16) -> str:
 def base64url(data: bytes) -> str:
     """Bytes in base64 for URLs, without padding (RFC 7515, appendix C)."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def new_secret() -> str:
+    """256 random bits as 43 characters `[A-Za-z0-9_-]`."""
+    return secrets.token_urlsafe(32)
+
+
+def keyed_digest(secret: str | bytes, message: str) -> str:
+    """The HMAC of a text by SHA-256: 43 characters `[A-Za-z0-9_-]`, which nobody can tell without the secret."""
+    key = secret if isinstance(secret, bytes) else secret.encode()
+    return base64url(hmac.digest(key, message.encode("utf-8", "replace"), "sha256"))
+
+
+def is_same(shown: str, known: str) -> bool:
+    """Whether two texts are equal, in constant time."""
+    return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), known.encode("utf-8", "surrogatepass"))

@@ -10,7 +10,6 @@ by all that it says, for ten minutes. So a sender that got no answer may repeat 
 
 from __future__ import annotations
 
-import hmac
 import re
 import secrets
 import time
@@ -24,7 +23,7 @@ from microsub.errors import Forbidden, InvalidRequest, NotFound, PostGone
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.wire import from_wire
-from microsub.kit.digests import base64url, sha256_hex, short_digest
+from microsub.kit.digests import keyed_digest, sha256_hex, short_digest
 from microsub.micropub.media import Media
 from microsub.micropub.properties import PostedItem, updated
 from microsub.micropub.sources import KIND, Source
@@ -321,7 +320,7 @@ def _item_of(row: Mapping[str, str] | None) -> PostedItem | None:
 
 def _derived(source: Source, name: str) -> str:
     """The token of what has that name, which nobody can tell without the source's seed."""
-    return base64url(hmac.digest(source.seed.encode(), name.encode("utf-8", "replace"), "sha256"))[:22]
+    return keyed_digest(source.seed, name)[:22]
 
 
 def _parted(path: str) -> tuple[str, str] | None:

@@ -19,6 +19,7 @@ from microsub.feeds.record import Feeds
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.grants import SOURCE_MARK, end_source
+from microsub.kit.digests import new_secret
 from microsub.model.plaintext import unprintable
 from microsub.model.reader import NAME, POSTING_SCOPES, SAVED
 from microsub.redis import keys
@@ -85,7 +86,7 @@ class Sources:
         await self._channels.get(user, uid)
         by_name = slug(name)[:48]
         for wanted in (source,) if source else (by_name, f"{by_name}-{secrets.token_hex(4)}"):
-            made = Source(user, wanted, name, secrets.token_urlsafe(32), now, now, app)
+            made = Source(user, wanted, name, new_secret(), now, now, app)
             if await self._write(made, most):
                 break
         await self.lead(user, made.id, uid, now)

@@ -11,12 +11,12 @@ import hashlib
 import hmac
 import json
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from microsub.feeds.push_health import topic_of
+from microsub.kit.digests import is_same, new_secret
 from microsub.model.moments import number
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Agreement:
 
     def find(self, token: str) -> Callback | None:
         """The callback with that token; found in constant time for each."""
-        found = [one for one in self.callbacks if hmac.compare_digest(one.token, token)]
+        found = [one for one in self.callbacks if is_same(one.token, token)]
         return found[0] if found else None
 
     def in_force(self, now: float) -> Callback | None:
@@ -151,7 +151,7 @@ def wish_of(feed: FeedRecord) -> Wish | None:
 
 def new_callback(wish: Wish, now: float) -> Callback:
     """A callback that nobody can guess: 256 bits each for its address and its secret."""
-    return Callback(secrets.token_urlsafe(32), secrets.token_urlsafe(32), wish.hub, wish.topic, now)
+    return Callback(new_secret(), new_secret(), wish.hub, wish.topic, now)
 
 
 def address(feed_id: str, token: str) -> str:
@@ -237,7 +237,7 @@ def lease_of(said: str | None) -> float:
 
 def is_asked_for(callback: Callback, mode: str, topic: str) -> bool:
     """Whether what a hub wants verified is what it was asked for (WebSub, 5.3)."""
-    if not hmac.compare_digest(topic.encode(), callback.topic.encode()):
+    if not is_same(topic, callback.topic):
         return False
     return mode == ("subscribe" if callback.ending is None else "unsubscribe")
 
@@ -248,7 +248,7 @@ def signed(body: bytes, secret: str, header: str) -> bool:
     if match is None:
         return False
     expected = hmac.new(secret.encode(), body, getattr(hashlib, match[1].lower())).hexdigest()
-    return hmac.compare_digest(expected, match[2].lower())
+    return is_same(expected, match[2].lower())
 
 
 def spend(spent: float, seconds: float, now: float) -> float:

@@ -40,6 +40,7 @@ from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_p
 from microsub.identity.passwords import repeated_password
 from microsub.identity.protocol.documents import is_own, profile_page
 from microsub.identity.store.sessions import SignedIn, SignedInPerson
+from microsub.kit.digests import new_secret
 from microsub.kit.http.display import Display
 from microsub.kit.http.forms import (
     FIELD,
@@ -47,7 +48,6 @@ from microsub.kit.http.forms import (
     check_form,
     cookie_value,
     form_token,
-    new_secret,
     read_form,
     read_upload,
 )

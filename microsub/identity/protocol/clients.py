@@ -12,7 +12,6 @@ app that redeems a code is the one that asked for it.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from microsub.formats.encoding import decode
 from microsub.formats.html.trees import is_crowded
 from microsub.identity.protocol.documents import PKCE_METHOD, Document, read_object, text_of
 from microsub.identity.protocol.links import endpoint, page_of, same_origin, shown, written_links
-from microsub.kit.digests import base64url
+from microsub.kit.digests import base64url, is_same
 from microsub.kit.identifiers import MAX_URL, Identifier, identifier
 from microsub.kit.urls import safe_url
 
@@ -235,7 +234,7 @@ def pkce_matches(verifier: str, challenge: str, method: str) -> bool:
     """Whether `verifier` is behind `challenge`, in constant time. Never raises."""
     if method != PKCE_METHOD or not _VERIFIER.fullmatch(verifier) or not is_pkce_challenge(challenge):
         return False
-    return hmac.compare_digest(pkce_challenge(verifier), challenge)
+    return is_same(pkce_challenge(verifier), challenge)
 
 
 MAX_STATE = 2048

@@ -10,9 +10,7 @@ user's name, so they are never taken for a reader's token, nor the other way rou
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -25,7 +23,7 @@ from microsub.identity.limits import ENDED_TOKEN
 from microsub.identity.store import absent
 from microsub.identity.store.credentials import forget_credentials
 from microsub.identity.store.grants import LONGEST_SECRET, owner_in, revoke_token
-from microsub.kit.digests import sha256_hex
+from microsub.kit.digests import is_same, new_secret, sha256_hex
 from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import GLOBAL, MOVE, NAME, STANDING, Credential, FeedMove, Grant, read_moves
@@ -241,7 +239,7 @@ class Accounts:
             raise InvalidRequest(f"'client' is '{escaped(client[:80])}': expected one line of at most 200 characters")
         if expires is not None and not is_moment(expires):
             raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
-        token = f"{user}.{secrets.token_urlsafe(32)}"
+        token = f"{user}.{new_secret()}"
         digest = sha256_hex(token)
         made = await self._redis.script(
             load("token_create"),
@@ -380,7 +378,7 @@ class ServiceTokens:
             raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
         if not NAME.match(name):
             raise InvalidRequest(f"'{name[:80]}' can't be the name of a program: expected 1 to 64 of A-Z a-z 0-9 _ -")
-        token = f"{MARK}{name}.{secrets.token_urlsafe(32)}"
+        token = f"{MARK}{name}.{new_secret()}"
         record: dict[str, Any] = {"digest": sha256_hex(token), "created": now}
         if expires is not None:
             record["expires"] = expires
@@ -406,7 +404,7 @@ class ServiceTokens:
             raise Unauthorized("the token is not valid: expected one that 'microsub token service create' has made")
         found = await self._redis.command("HGET", keys.service_tokens(), name)
         record: Mapping[str, Any] = orjson.loads(found) if found is not None else {"digest": _NOBODY}
-        is_right = hmac.compare_digest(record["digest"], sha256_hex(token))
+        is_right = is_same(record["digest"], sha256_hex(token))
         if not is_right or record.get("expires", now + 1) <= now:
             raise Unauthorized("the token is unknown, expired or revoked")
         return name

@@ -21,7 +21,7 @@ from microsub.errors import InvalidRequest
 from microsub.identity.limits import ATTEMPTS, INVITATION, KNOWN_BROWSER, PASSKEY_CHALLENGE
 from microsub.identity.store import absent
 from microsub.identity.store.grants import LONGEST_SECRET, owner_in
-from microsub.kit.digests import sha256_hex
+from microsub.kit.digests import new_secret, sha256_hex
 from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
@@ -185,7 +185,7 @@ class LocalCredentials:
 
     async def begin_ceremony(self, about: Mapping[str, Any]) -> str:
         """Keep for five minutes what a passkey's answer is held against; the secret to find it by."""
-        secret = secrets.token_urlsafe(32)
+        secret = new_secret()
         key = identitykeys.ceremony(sha256_hex(secret))
         await self._redis.command("SET", key, orjson.dumps(about), "EX", PASSKEY_CHALLENGE)
         return secret
@@ -211,7 +211,7 @@ class LocalCredentials:
 
     async def invite(self, user: str) -> str:
         """Make the code of a one-time link, good for a day; it takes the place of an earlier one."""
-        code = f"{user}.{secrets.token_urlsafe(32)}"
+        code = f"{user}.{new_secret()}"
         await self._redis.command("SET", identitykeys.invitation(user), sha256_hex(code), "EX", INVITATION)
         return code
 
@@ -239,7 +239,7 @@ class LocalCredentials:
 
     async def remember_device(self, user: str, now: float, former: str = "") -> str:
         """A cookie for a browser in which the user has signed in; the browser's former one ends."""
-        cookie = f"{user}.{secrets.token_urlsafe(32)}"
+        cookie = f"{user}.{new_secret()}"
         key = identitykeys.devices(user)
         commands: list[Command] = [
             ("ZADD", key, now, sha256_hex(cookie)),

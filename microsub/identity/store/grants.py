@@ -14,16 +14,14 @@ Specs: RFC 6749, sections 4.1.2 and 10.5; https://indieauth.spec.indieweb.org/#r
 
 from __future__ import annotations
 
-import hmac
 import re
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from microsub.identity.limits import ACCESS_TOKEN, CODE, CODE_KEPT, CODE_REPEAT, GRANT, TOKEN_OVERLAP
 from microsub.identity.store import absent
-from microsub.kit.digests import base64url, sha256_hex
+from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
@@ -38,7 +36,7 @@ LONGEST_SECRET = 512
 def derive(seed: str, purpose: str, *held: str) -> str:
     """256 bits as 43 characters `[A-Za-z0-9_-]`, which nobody can tell without seed and `held`."""
     message = "\0".join((purpose, *(f"{len(part)}:{part}" for part in held)))
-    return base64url(hmac.digest(seed.encode(), message.encode("utf-8", "replace"), "sha256"))
+    return keyed_digest(seed, message)
 
 
 _OLDER_TOKENS = 8
@@ -121,14 +119,14 @@ class Grants:
         if place is None or "refresh" not in fields:
             return Spent.UNKNOWN, None
         user, grant = place
-        older = hmac.compare_digest(sha256_hex(refresh), fields.get("before", ""))
+        older = is_same(sha256_hex(refresh), fields.get("before", ""))
         seed = fields["before_seed"] if older else fields["seed"]
         scope = " ".join(sorted(scopes)) if scopes else fields["scope"]
         access = f"{user}.{derive(seed, 'access', refresh, scope)}"
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
         args: list[Arg] = [
             *(now, grant, sha256_hex(refresh), CODE_REPEAT, keys.token(user, "*")),
-            *(sha256_hex(successor), secrets.token_urlsafe(32), now + GRANT),
+            *(sha256_hex(successor), new_secret(), now + GRANT),
             *(sha256_hex(access), scope, now + ACCESS_TOKEN, now + TOKEN_OVERLAP, _OLDER_TOKENS),
         ]
         where = [
@@ -325,11 +323,11 @@ class Codes:
 
         Raises NotFound for a user who is unknown or disabled.
         """
-        code = f"{consent.user}.{secrets.token_urlsafe(32)}"
+        code = f"{consent.user}.{new_secret()}"
         fields: tuple[Arg, ...] = (
             *("client", consent.client, "title", consent.title, "redirect", consent.redirect),
             *("scope", " ".join(sorted(consent.scopes)), "challenge", consent.challenge),
-            *("seed", secrets.token_urlsafe(32), "expires", now + CODE),
+            *("seed", new_secret(), "expires", now + CODE),
             *(("source", consent.source) if consent.source else ()),
         )
         user, record = consent.user, identitykeys.code(consent.user, sha256_hex(code))
@@ -379,7 +377,7 @@ class Codes:
             [now, *_verdict(fits, consent), "token"],
             [
                 *(grant, sha256_hex(access), now + ACCESS_TOKEN),
-                *(sha256_hex(refresh), secrets.token_urlsafe(32), now + GRANT),
+                *(sha256_hex(refresh), new_secret(), now + GRANT),
                 *(most, identitykeys.grant(user, "*")),
             ],
         )

@@ -9,8 +9,6 @@ people end one of several.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +17,7 @@ import orjson
 
 from microsub.errors import Unauthorized
 from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SECRET, SESSION_SETTLED, SIGN_IN, VISIT_NOTED
-from microsub.kit.digests import base64url, sha256_hex
+from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.kit.texts import N_
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys as keys
@@ -98,7 +96,7 @@ class Sessions:
         `how` is the way of the sign-in in words. The session of the cookie `instead_of`, which the browser had before,
         is ended. Raises Unauthorized where there is no such user, or they are disabled.
         """
-        cookie = f"{user}.{secrets.token_urlsafe(32)}"
+        cookie = f"{user}.{new_secret()}"
         digest, moment = sha256_hex(cookie), f"{now:.3f}"
         record = {
             **{"id": secrets.token_hex(8), "me": me, "how": how, "device": device(user_agent)},
@@ -165,7 +163,7 @@ class Sessions:
         if session.next or now - session.renewed >= SESSION_SECRET:
             new = _successor(user, cookie, session.salt)
             if session.next:
-                return new if hmac.compare_digest(session.next, sha256_hex(new)) else None
+                return new if is_same(session.next, sha256_hex(new)) else None
             return new if await self._renew(user, digest, sha256_hex(new), now) else None
         if session.previous:  # this secret has reached its browser
             former = keys.session(user, session.previous)
@@ -228,7 +226,7 @@ def _session(user: str, digest: str, flat: Sequence[bytes]) -> Session | None:
 
 
 def _successor(user: str, cookie: str, salt: str) -> str:
-    return f"{user}.{base64url(hmac.digest(bytes.fromhex(salt), cookie.encode(), hashlib.sha256))}"
+    return f"{user}.{keyed_digest(bytes.fromhex(salt), cookie)}"
 
 
 _BROWSERS = {

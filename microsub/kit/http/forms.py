@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Iterable
@@ -13,6 +11,7 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import ClientDisconnect, Request
 
 from microsub.errors import Forbidden, InvalidRequest, TooLarge
+from microsub.kit.digests import is_same, keyed_digest
 from microsub.kit.http.headers import origin
 from microsub.kit.http.params import form_with_files, is_multipart, read_body
 from microsub.kit.texts import N_, Sentence, size
@@ -107,7 +106,7 @@ def check_form(request: Request, form: SentForm, base: str, browser: str, sessio
             )
         )
     mask, _, mac = form.text(FIELD).partition(".")
-    if not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(browser, session, path, mask).encode()):
+    if not is_same(mac, _mac(browser, session, path, mask)):
         raise FormRefused(
             N_(
                 "This form is from before you signed in or out, or from another page. Open the page "
@@ -117,7 +116,7 @@ def check_form(request: Request, form: SentForm, base: str, browser: str, sessio
 
 
 def _mac(browser: str, session: str, path: str, mask: str) -> str:
-    return hmac.new(browser.encode(), f"form\n{session}\n{path}\n{mask}".encode(), hashlib.sha256).hexdigest()
+    return keyed_digest(browser, f"form\n{session}\n{path}\n{mask}")
 
 
 def cookie_value(headers: Iterable[str], name: str) -> str:
@@ -129,8 +128,3 @@ def cookie_value(headers: Iterable[str], name: str) -> str:
     """
     found = re.findall(rf";[ \t]*{name}[ \t]*=([^;]*)", f";{';'.join(headers)}")
     return str(found[-1]).strip() if found else ""
-
-
-def new_secret() -> str:
-    """A value for the cookie `browser`: 256 bit."""
-    return secrets.token_urlsafe(32)

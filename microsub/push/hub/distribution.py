@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
@@ -22,6 +21,7 @@ import structlog
 
 from microsub.errors import NotFound, StoreError
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits, SentDocument
+from microsub.kit.digests import new_secret
 from microsub.kit.periodic import RoundTiming, for_ever
 from microsub.kit.urls import host_of
 from microsub.metrics import HUB_DELIVERIES, HUB_VERIFICATIONS
@@ -299,7 +299,7 @@ class Distribution:
         """Ask the callback whether the subscriber meant it; nothing changes before it says so."""
         if asked.mode == "subscribe" and await self._topics.find(asked.topic) is None:
             return await self._settle(known, known.held, "unverified")
-        challenge = secrets.token_urlsafe(32)
+        challenge = new_secret()
         async with self._turns.turn(host_of(asked.callback)) as is_ours:
             if not is_ours:
                 return self._clock() + self._turns.pause(host_of(asked.callback))

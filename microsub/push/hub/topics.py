@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-import secrets
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
 from microsub.identity.store import absent
-from microsub.kit.digests import short_digest
+from microsub.kit.digests import new_secret, short_digest
 from microsub.outputs import HUB, FillTimelines, OutputContents, OutputFeed, OutputFeeds
 from microsub.outputs.values import PATH as OUTPUTS
 from microsub.outputs.values import OutputAddress
@@ -121,9 +120,7 @@ class ChannelTopics:
 
     async def address(self, user: str, uid: str, action: str = "create") -> str | None:
         """The address after `create`, `renew` or `revoke` (None). Raises NotFound for an unknown channel."""
-        found = await self._redis.script(
-            load("hub_topic"), [keys.channel(user, uid)], [action, secrets.token_urlsafe(32)]
-        )
+        found = await self._redis.script(load("hub_topic"), [keys.channel(user, uid)], [action, new_secret()])
         if found is None:
             raise await absent(self._redis, user, uid)
         return self._address(user, uid, text(found)) if found else None

@@ -10,7 +10,7 @@ from microsub.errors import InvalidRequest, NotFound, RequestError, SignInFailed
 from microsub.identity.pages.sign_in import next_path
 from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page
 from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
-from microsub.kit.http.forms import new_secret
+from microsub.kit.digests import new_secret
 from microsub.kit.texts import N_
 from microsub.reader.answering.answers import KINDS, Answer
 from microsub.reader.reading.channel_list import links

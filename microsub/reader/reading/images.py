@@ -8,8 +8,6 @@ on. SVG is none: it is a program.
 from __future__ import annotations
 
 import binascii
-import hashlib
-import hmac
 import secrets
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from dataclasses import dataclass
 from microsub.errors import NotFound, TooManyRequests
 from microsub.fetch import Answered, Sender, Sending, SendLimits
 from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_HALF, IMAGES_OF_USER, IMAGES_WHEN_BUSY
-from microsub.kit.digests import base64url
+from microsub.kit.digests import base64url, is_same, keyed_digest
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.texts import N_
 from microsub.redis import keys
@@ -64,7 +62,7 @@ class Images:
     async def fetch(self, user: str, signature: str, place: str) -> Picture:
         """The picture at an address of ours. Raises NotFound, also where there is no picture; TooManyRequests."""
         url = _decoded(place)
-        if not hmac.compare_digest(signature.encode(), _signature(await self._key(), user, url).encode()):
+        if not is_same(signature, _signature(await self._key(), user, url)):
             raise NotFound(N_("There is no picture at this address."))
         give_back = self._admit(user)
         try:
@@ -111,4 +109,4 @@ def _decoded(place: str) -> str:
 
 
 def _signature(secret: bytes, user: str, url: str) -> str:
-    return base64url(hmac.new(secret, f"{user}\n{url}".encode("utf-8", "replace"), hashlib.sha256).digest()[:16])
+    return keyed_digest(secret, f"{user}\n{url}")[:22]
