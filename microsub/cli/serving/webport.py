@@ -223,8 +223,9 @@ class WebProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """The end of an answer: the client's turn, unless it has sent the next request already."""
-        if self._answer is not None:
+        if self._answer is not None and self._answered is not None:
             self._answer.flush()
+            self._answered.transport = self.transport  # two that know each other would be left to the garbage collector
         super().on_response_complete()
         ours = self.pipeline or not (self.cycle.response_complete or self.cycle.more_body)
         self.due = math.inf if ours else _NOW_ON
