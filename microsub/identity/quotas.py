@@ -45,10 +45,10 @@ class RequestRate:
         self._counts = counts
         self._minutes: OrderedDict[str, _Minute] = OrderedDict()
 
-    def exhausted(self, user: str, limit: int, now: float) -> bool:
-        """Whether the user is known to have no requests left in this minute. Counts nothing."""
+    def counted(self, user: str, now: float) -> int:
+        """How many requests of the user are known in this minute. Counts nothing."""
         minute = self._minutes.get(user)
-        return minute is not None and minute.number == int(now // _MINUTE) and minute.known + minute.unreported >= limit
+        return minute.known + minute.unreported if minute is not None and minute.number == int(now // _MINUTE) else 0
 
     async def count(self, user: str, limit: int, now: float) -> None:
         """Let a request through. Raises TooManyRequests; StoreError where too many are unreported."""
@@ -142,14 +142,14 @@ class UserQuotas:
 
     async def refuse_exhausted(self, user: str, now: float) -> None:
         """Raise TooManyRequests where the user is known to have no requests left in this minute."""
-        limit = await self._requests(user)
-        if limit and self._limiting.exhausted(user, limit, now):
+        counted = self._limiting.counted(user, now)
+        if counted and counted >= (limit := await self._requests(user)) > 0:
             raise too_many_requests(limit, now)
 
     async def _requests(self, user: str) -> int:
         """How many requests the user may make in a minute; 0: any number.
 
-        Asked twice for every request, so it is remembered while the same settings are in force, which are read again
+        Asked for every request, so it is remembered while the same settings are in force, which are read again
         every second.
         """
         everywhere = await self._in_force.everything()

@@ -241,7 +241,8 @@ class _CacheRead:
 class ItemCache:
     """At most `max_bytes` of item JSON, the least recently used leaving first.
 
-    Belongs to one event loop. Redis reports what changes (`redis.tracking`), and a report drops the copy. Where nothing
+    Each without its opening brace, since what belongs to one reader is put in front: to cut it off for every page would
+    copy the page once more. Belongs to one event loop. Redis reports what changes (`redis.tracking`), and a report drops the copy. Where nothing
     is reported, because the connection for it is broken, or there is none, everything is dropped every few seconds
     instead. Listens to `tracker` from the first `get` on, until `aclose`. Missing items aren't remembered.
     """
@@ -265,7 +266,7 @@ class ItemCache:
         self._listening = False
 
     async def get(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The wire JSON of these items, None where an item is gone.
+        """The wire JSON of these items without its opening brace, None where an item is gone.
 
         At most one round trip, none where all is kept.
         """
@@ -317,7 +318,7 @@ class ItemCache:
         read = _CacheRead()
         self._reads.add(read)
         try:
-            values = await self._items.data(missing)
+            values = [data and data[1:] for data in await self._items.data(missing)]
         finally:
             self._reads.discard(read)
         if not read.all_stale:
