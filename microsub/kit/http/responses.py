@@ -45,11 +45,16 @@ RETRY_SECONDS = 5
 
 CORS: list[Header] = [
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-methods", METHODS.encode()),
-    (b"access-control-allow-headers", b"Authorization, Content-Type, Accept, Cache-Control, Last-Event-ID"),
     (b"access-control-expose-headers", b"Location, WWW-Authenticate, Retry-After, X-Request-Id"),
 ]
-PREFLIGHT: list[Header] = [*CORS, (b"access-control-max-age", b"86400"), (b"allow", METHODS.encode())]
+PREFLIGHT: list[Header] = [
+    *CORS,
+    (b"access-control-allow-methods", METHODS.encode()),
+    (b"access-control-allow-headers", b"Authorization, Content-Type, Accept, Cache-Control, Last-Event-ID"),
+    (b"access-control-max-age", b"86400"),
+    (b"allow", METHODS.encode()),
+]
+"""What a browser asks for before a request; of other replies it doesn't read that."""
 PLAIN: list[Header] = [
     (b"content-type", b"text/plain; charset=utf-8"),
     (b"x-content-type-options", b"nosniff"),
