@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import orjson
@@ -233,8 +232,7 @@ _MOST_OWNERS = 4096
 _NOT_OURS = "the token is not valid: found a text that is no token of this server"
 
 
-@dataclass(frozen=True, slots=True)
-class PresentedToken:
+class PresentedToken(NamedTuple):
     """A token as it came, `owner` the user whom the path names, `address` where it came from.
 
     Not shown by `repr`.

@@ -11,10 +11,10 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import unauthorized
@@ -37,8 +37,7 @@ _row: Callable[[tuple[str, str, bool, str, bool]], Row] = partial(tuple.__new__,
 InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(NamedTuple):
     """Which piece of a timeline to read: `limit` rows, all or unread, next to a cursor."""
 
     limit: int
@@ -59,11 +58,11 @@ async def read_page(
     if query.view != "read" and query.source is None:
         return await read_walk(redis, user, uid, walk, now, credential)
 
-    walk = replace(walk, limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
+    walk = walk._replace(limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
     scope, piece = await read_walk(redis, user, uid, walk, now, credential)
     found = _Found(query, piece, upward=walk.direction == "before")
     while await found.take(piece, in_feed):
-        walk = replace(walk, direction=walk.direction or "after", cursor=found.last)
+        walk = walk._replace(direction=walk.direction or "after", cursor=found.last)
         _, piece = await read_walk(redis, user, uid, walk, now)
     return scope, found.page()
 
@@ -242,9 +241,10 @@ class ItemCache:
     """At most `max_bytes` of item JSON, the least recently used leaving first.
 
     Each without its opening brace, since what belongs to one reader is put in front: to cut it off for every page would
-    copy the page once more. Belongs to one event loop. Redis reports what changes (`redis.tracking`), and a report drops the copy. Where nothing
-    is reported, because the connection for it is broken, or there is none, everything is dropped every few seconds
-    instead. Listens to `tracker` from the first `get` on, until `aclose`. Missing items aren't remembered.
+    copy the page once more. Belongs to one event loop. Redis reports what changes (`redis.tracking`), and a report
+    drops the copy. Where nothing is reported, because the connection for it is broken, or there is none, everything is
+    dropped every few seconds instead. Listens to `tracker` from the first `get` on, until `aclose`. Missing items
+    aren't remembered.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from sys import intern
 
 import orjson
@@ -145,7 +145,7 @@ class ReaderViews:
             page = await self.rows(user, uid, query, now)
             found += [row.id for row in page.rows]
             end = page.resume or (Cursor(page.rows[-1].score, page.rows[-1].id) if page.rows else None)
-            query = replace(query, after=end) if page.older and end is not None else None
+            query = query._replace(after=end) if page.older and end is not None else None
         return found
 
     async def _shown(self, user: str, uid: str, query: PageQuery, rows: PageRows, now: float) -> bytes:
@@ -154,7 +154,7 @@ class ReaderViews:
         if query.source is not None:
             subscription, current = await self._followed(user, query.source)
             if current != query.source:
-                query = replace(query, source=current)
+                query = query._replace(source=current)
                 rows = await self.rows(user, uid, query, now)
             source = await self._source(current, subscription, query, rows)
         data = await self._cache.get([row.id for row in rows.rows])
