@@ -10,6 +10,7 @@ import pytest
 
 from microsub.identity.limits import MOST_DEVICES, TESTS_OF_USER
 from microsub.identity.store.accounts import Activity
+from microsub.reader.reading import channel_list
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.webpush.messages import GIVEN_UP, LOOK, MOST_COUNTED, PAUSE
@@ -166,6 +167,18 @@ async def test_only_chosen_channels_are_told(told: Told) -> None:
     await visitor.browser.submit(await visitor.get(PAGE), PAGE, channel=[])
     await told.publish("b")
     assert await told.look() == []
+
+
+async def test_among_very_many_channels_one_is_chosen_by_its_name(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were chosen before can be unticked; all others aren't listed."""
+    monkeypatch.setattr(channel_list, "MOST_BESIDE", 0)
+    page = await told.ann.get(PAGE)
+    boxes = [node.attributes["value"] for node in page.tree.css("[name=channel]")]
+    assert boxes == ["notifications", "home"]
+    assert [node.attributes["value"] for node in page.tree.css("datalist option")] == ["Home", "Later"]
+    assert (await told.ann.browser.submit(page, PAGE, channel="home", also="later ")).status == 303
+    assert "Home, Later" in (await told.only()).text()
+    assert (await told.ann.browser.submit(page, PAGE, channel="home", also="Absent")).status == 404
 
 
 async def test_muted_posts_are_not_told(told: Told) -> None:

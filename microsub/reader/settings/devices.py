@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import RequestError
+from microsub.errors import NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.identity.store.sessions import device as browser_name
 from microsub.kit.texts import N_
 from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
-from microsub.reader.reading.channel_list import ChannelLink, links
+from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks, links
 from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import DEVICES
 from microsub.webpush.devices import Device
@@ -56,6 +56,8 @@ async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Res
     known = await services.devices.all(user)
     await services.devices.remove(user, [one.device.id for one in known if one.device.id not in signed_in])
     own = next((one.device for one in known if one.device.id == here), None)
+    chosen = own.channels if own is not None else (NOTIFICATIONS,)
+    offered = [link for link in places if link.uid in {NOTIFICATIONS, *chosen}] if everywhere.is_long else places
     views = [
         DeviceView(
             one.device.id,
@@ -74,9 +76,9 @@ async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Res
         problem=problem,
         devices=views,
         is_told=own is not None,
-        chosen=own.channels if own is not None else (NOTIFICATIONS,),
+        chosen=chosen,
         key=(await services.devices.key()).public,
-        places=places,
+        places=offered,
         done=_DONE.get(visit.query.get("done", ""), ""),
         channels=everywhere,
     )
@@ -89,9 +91,7 @@ def _names(device: Device, places: list[ChannelLink]) -> str:
 async def _tell(visit: PageVisit) -> Response:
     """Let this browser hear of channels: with the address that it got from its push service, or as before."""
     user, session, devices = await reader_of(visit), visit.require_session(), visit.site.services.devices
-    known = {link.uid for link in await links(visit)} - {GLOBAL, SAVED}
-    channels = [uid for uid in dict.fromkeys(visit.form.getlist("channel")) if uid in known]
-    address = visit.form.text("address")
+    channels, address = _chosen(visit, await links(visit)), visit.form.text("address")
     if not address:
         await devices.choose(user, session.id, channels, visit.language)
         return visit.go(DEVICES, done="chosen")
@@ -100,6 +100,16 @@ async def _tell(visit: PageVisit) -> Response:
     device = Device(session.id, name, address, public, secret, channels, visit.language, visit.now)
     await devices.put(user, device)
     return visit.go(DEVICES, done="on")
+
+
+def _chosen(visit: PageVisit, everywhere: ChannelLinks) -> list[str]:
+    """The uids of ticked channels, and of one that was named beside them. Raises NotFound."""
+    known = {link.uid for link in everywhere} - {GLOBAL, SAVED}
+    ticked, name = visit.form.getlist("channel"), visit.form.text("also")
+    named = everywhere.chosen(name) if name else None
+    if name and named is None:
+        raise NotFound(N_("You have no channel of that name."))
+    return [uid for uid in dict.fromkeys([*ticked, *([named.uid] if named else [])]) if uid in known]
 
 
 async def _test(visit: PageVisit) -> Response:
