@@ -195,6 +195,9 @@ class OwnAddress:
 
     def __init__(self, url: str, *, is_page: bool) -> None:
         page = url.partition("#")[0]
+        if any(mark in page for mark in '"<>'):
+            # As links have it: in cleaned markup these marks are around values, and have to stay.
+            page = safe_url(page) or ""
         self._public = without_secrets(page) if is_page else without_secret_path(without_secrets(page))
         written = {page, page.replace("&", "&amp;")}
         self._secret = (

@@ -18,6 +18,7 @@ from microsub.formats.wire import encode, to_wire
 from microsub.kit.urls import EXECUTABLE
 from microsub.model.jf2 import Feed
 from tests.formats.test_cases import CASES
+from tests.fuzz.joints import harm
 from tests.support import examples
 
 URL = "https://reader.example/feed"
@@ -309,3 +310,15 @@ def test_links_to_files_keep_their_keys() -> None:
     entry = parse(item.encode(), PRIVATE, None).entries[0]
     assert entry.url == "https://blog.example/one?key=SECRET"
     assert entry.enclosure[0].url == "https://blog.example/1.mp3?key=SECRET"
+
+
+@pytest.mark.parametrize("mark", ['"', '">', "'", "</a", "<a", "&quot;"])
+def test_an_odd_mark_in_the_address_of_a_private_feed_breaks_no_markup(mark: str) -> None:
+    """A list of feeds may name such an address, and its publisher knows it."""
+    link = '<a href="https://blog.example/feed?key=SECRET" title=" onmouseover=alert(1) x=">x</a>'
+    body = f'{link}<img src="https://blog.example/feed?key=SECRET" alt=" onerror=alert(1) x=">'
+    item = f"<rss><channel><item><description><![CDATA[{body}]]></description></item></channel></rss>"
+    content = parse(item.encode(), f"https://blog.example/feed?key=SECRET{mark}", None).entries[0].content
+    assert content is not None
+    assert content.html is not None
+    assert harm(content.html) is None
