@@ -343,7 +343,7 @@ async def test_new_posts_wait_behind_a_bar(browser: Browser, library: Library) -
         await page.locator("#news").wait_for()
         assert await page.locator("#news").inner_text() == "2 new posts"
         assert await first.locator("h2").inner_text() == "Post 45"
-        assert before is not None
+        assert await first.bounding_box() == before
         async with page.expect_navigation():
             await page.keyboard.press("r")
         assert await page.locator(".post h2").first.inner_text() == "Post 47"

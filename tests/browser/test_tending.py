@@ -55,6 +55,7 @@ async def test_a_pasted_address_becomes_posts(browser: Browser, server: Server) 
         await here.press("Follow")
         assert "You follow" in await here.text()
         await page.get_by_role("link", name="Read it").click()
+        await page.locator(".post").first.wait_for()  # they come by themselves
 
         async def arrived() -> bool:
             await page.reload()
@@ -82,6 +83,7 @@ async def test_channels_are_ordered_by_drag_and_by_keys(browser: Browser, server
         async with page.expect_navigation():
             await page.keyboard.press("Alt+ArrowDown")
         assert await _names(page) == ["Home", "Fun", "News"]
+        assert await page.evaluate("document.activeElement.innerText") == "Fun"
 
 
 async def test_all_of_it_works_without_scripts(browser: Browser, server: Server) -> None:

@@ -21,7 +21,21 @@ function place(item, y) {
   list.append(item);
 }
 
+/** The focus is where it was on the page that this one replaces: on the channel that was moved. */
+function stayWith() {
+  const uid = sessionStorage.getItem("moved channel");
+  sessionStorage.removeItem("moved channel");
+  list.querySelector(`[data-uid="${uid}"] a`)?.focus();
+}
+
 if (list) {
+  stayWith();
+  form.addEventListener("submit", ({ submitter }) => {
+    const item = submitter?.closest("[data-uid]");
+    if (item) {
+      sessionStorage.setItem("moved channel", item.dataset.uid);
+    }
+  });
   list.addEventListener("pointerdown", (event) => {
     const grip = event.target.closest(".grip");
     if (grip) {
