@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from microsub.configuration.facts import Change, Clash, Current, Forms, What
@@ -69,28 +69,18 @@ def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: b
     ]
 
 
+@dataclass(eq=False, repr=False)
 class Applier:
     """Applies changes, each of them idempotent, and gathers the state they are decided on."""
 
-    def __init__(
-        self,
-        accounts: Accounts,
-        channels: Channels,
-        feeds: Feeds,
-        rules: Rules,
-        following: Following,
-        settings: Applied,
-        outputs: OutputFeeds,
-        sources: Sources,
-    ) -> None:
-        self._accounts = accounts
-        self._channels = channels
-        self._feeds = feeds
-        self._rules = rules
-        self._following = following
-        self._settings = settings
-        self._outputs = outputs
-        self._sources = sources
+    accounts: Accounts
+    channels: Channels
+    feeds: Feeds
+    rules: Rules
+    following: Following
+    settings: Applied
+    outputs: OutputFeeds
+    sources: Sources
 
     # --- what is there
 
@@ -100,7 +90,7 @@ class Applier:
         Without `only`, these are all but those who are disabled, or registered themselves and aren't `declared`: there
         may be many.
         """
-        users, in_force = await asyncio.gather(self._accounts.users(), self._settings.in_force())
+        users, in_force = await asyncio.gather(self.accounts.users(), self.settings.in_force())
         gate = asyncio.Semaphore(_AT_ONCE)
         removed: set[tuple[str, str]] = set()
         changed: dict[tuple[str, str], float] = {}
@@ -118,17 +108,17 @@ class Applier:
                 return bare
             async with gate:
                 channels, times = await self._channels_of(user.name)
-                removed.update((user.name, uid) for uid in await self._channels.removed(user.name))
+                removed.update((user.name, uid) for uid in await self.channels.removed(user.name))
                 changed.update(times)
-                mute, block = (await self._rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
-                outputs = await self._outputs.all_of(user.name)
+                mute, block = (await self.rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
+                outputs = await self.outputs.all_of(user.name)
                 changed.update({(user.name, f"output {feed.name}"): feed.changed for feed in outputs})
-                sources = await self._sources.all_of(user.name)
+                sources = await self.sources.all_of(user.name)
                 changed.update({(user.name, f"source {source.id}"): source.changed for source in sources})
                 posting = {
                     source.id: SourceConfig(uid, source.name if source.name != source.id else None)
                     for source in sources
-                    if not source.app and (uid := await self._sources.channel_of(source)) is not None
+                    if not source.app and (uid := await self.sources.channel_of(source)) is not None
                 }
             # A feed whose channel was removed gets no more posts, and no file may declare it.
             there = {None, SAVED, *(channel.uid for channel in channels)}
@@ -147,9 +137,7 @@ class Applier:
         )
 
     async def _channels_of(self, user: str) -> tuple[tuple[ChannelConfig, ...], dict[tuple[str, str], float]]:
-        channels, subscriptions = await asyncio.gather(
-            self._channels.list(user), self._channels.all_subscriptions(user)
-        )
+        channels, subscriptions = await asyncio.gather(self.channels.list(user), self.channels.all_subscriptions(user))
         # backend.json has nothing to say of a channel that follows nothing and obeys no limit.
         channels = [channel for channel in channels if channel.uid != SAVED]
         found = []
@@ -157,9 +145,7 @@ class Applier:
         for start in range(0, len(channels), _CHANNELS_AT_ONCE):
             some = channels[start : start + _CHANNELS_AT_ONCE]
             uids = [channel.uid for channel in some]
-            rules, changed = await asyncio.gather(
-                self._rules.of_channels(user, uids), self._channels.changed(user, uids)
-            )
+            rules, changed = await asyncio.gather(self.rules.of_channels(user, uids), self.channels.changed(user, uids))
             for channel in some:
                 feeds = subscriptions.get(channel.uid, ())
                 mute, block = rules[channel.uid]
@@ -182,7 +168,7 @@ class Applier:
         So a file may name a page while its feed is followed, or a feed's former address.
         """
         urls = (feed.url for part in users for user in part for channel in user.channels for feed in channel.feeds)
-        known = await self._feeds.find_many(urls)
+        known = await self.feeds.find_many(urls)
         return Forms(lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url), normalise_profile)
 
     # --- what is to be done
@@ -191,7 +177,7 @@ class Applier:
         """Whom these changes, all of them carried out, would make the same person as somebody else."""
         if not any(change.what in _GIVE_ADDRESS and change.value for change in changes):
             return []
-        return clashes(await self._accounts.users(), changes, disabled_too=disabled_too)
+        return clashes(await self.accounts.users(), changes, disabled_too=disabled_too)
 
     async def vet(self, change: Change) -> None:
         """Raise InvalidRequest for an address of another user, or with which nobody can sign in."""
@@ -211,9 +197,9 @@ class Applier:
         user, uid, value = change.user, change.uid, change.value
         match change.what:
             case What.INSTANCE:
-                await self._settings.set_instance(value)
+                await self.settings.set_instance(value)
             case What.USER_SETTINGS:
-                await self._settings.set_user(user, value)
+                await self.settings.set_user(user, value)
             case What.USER_ADDED:
                 await self._add_user(user, value, change.restored, now)
             case What.USER_RETURNED:
@@ -225,102 +211,102 @@ class Applier:
             case What.CHANNEL_ADDED:
                 await self._add_channel(change, now)
             case What.CHANNEL_RENAMED:
-                await self._channels.rename(user, uid, value, now)
+                await self.channels.rename(user, uid, value, now)
             case What.CHANNEL_REMOVED:
-                await self._following.remove_channel(user, uid, now)
+                await self.following.remove_channel(user, uid, now)
             case What.CHANNEL_SETTINGS:
-                await self._channels.set_settings(user, uid, value, now)
+                await self.channels.set_settings(user, uid, value, now)
             case What.REORDERED:
-                there = {channel.uid for channel in await self._channels.list(user)}
-                await self._channels.order(user, [uid for uid in value if uid in there])
+                there = {channel.uid for channel in await self.channels.list(user)}
+                await self.channels.order(user, [uid for uid in value if uid in there])
             case What.MUTED:
-                await self._rules.mute(user, uid, value, now)
+                await self.rules.mute(user, uid, value, now)
             case What.UNMUTED:
-                await self._rules.unmute(user, uid, value, now)
+                await self.rules.unmute(user, uid, value, now)
             case What.BLOCKED:
-                await self._rules.block(user, uid, value, now)
+                await self.rules.block(user, uid, value, now)
             case What.UNBLOCKED:
-                await self._rules.unblock(user, uid, value, now)
+                await self.rules.unblock(user, uid, value, now)
             case What.OUTPUT_ADDED | What.OUTPUT_CHANGED:
-                await self._outputs.put(user, uid, value, now)
+                await self.outputs.put(user, uid, value, now)
             case What.OUTPUT_REMOVED:
                 with contextlib.suppress(NotFound):
-                    await self._outputs.remove(user, uid, now)
+                    await self.outputs.remove(user, uid, now)
             case What.SOURCE_ADDED | What.SOURCE_CHANGED | What.SOURCE_REMOVED:
                 await self._source(change, now)
             case What.FEED_REMOVED:
-                await self._following.unfollow(user, uid, value.url, now)
+                await self.following.unfollow(user, uid, value.url, now)
             case What.FEED_ADDED | What.FEED_RENAMED:
                 await self._follow(change, now)
 
     async def _change_account(self, change: Change) -> None:
         if change.what is What.SITE:
-            await self._accounts.set_me(change.user, change.value)
+            await self.accounts.set_me(change.user, change.value)
         elif change.what is What.ADMIN:
-            await self._accounts.set_admin(change.user, change.value)
+            await self.accounts.set_admin(change.user, change.value)
         else:
-            await self._accounts.set_token_endpoint(change.user, change.value)
+            await self.accounts.set_token_endpoint(change.user, change.value)
 
     async def _add_user(self, user: str, me: str, restored: bool, now: float) -> None:
-        there = await self._accounts.add_user(user, me, now)
+        there = await self.accounts.add_user(user, me, now)
         if there.token_endpoint is not None:  # of a former life; a change of its own follows where the file has one
-            await self._accounts.set_token_endpoint(user, None)
+            await self.accounts.set_token_endpoint(user, None)
         if restored or there.disabled is not None:
             await self._bring_back(user, me, now)
         elif there.me != me:
-            await self._accounts.set_me(user, me)
+            await self.accounts.set_me(user, me)
 
     async def _bring_back(self, user: str, me: str, now: float) -> None:
         """Enable a user, who follows again what their channels say."""
-        for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
+        for uid, subscriptions in (await self.channels.all_subscriptions(user)).items():
             await self._follow_again(user, uid, subscriptions, now)
-        there = await self._accounts.user(user)
+        there = await self.accounts.user(user)
         # While nobody gets in: who comes back by that name with another address isn't known to be the same person.
         if there is not None and there.me != me:
             from microsub.identity.protocol.links import same_me  # with the parsers of pages
 
             if not same_me(there.me, me):
-                await self._accounts.end_access(user)
-            await self._accounts.set_me(user, me)
+                await self.accounts.end_access(user)
+            await self.accounts.set_me(user, me)
         # Last: a user that a crash leaves disabled is restored by the next try, feeds and all.
-        await self._accounts.restore_user(user)
+        await self.accounts.restore_user(user)
 
     async def _remove_user(self, user: str, now: float) -> None:
         """Disable the user first, which ends the tokens; then unsubscribe their feeds."""
-        await self._accounts.disable_user(user, now)
-        for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
+        await self.accounts.disable_user(user, now)
+        for uid, subscriptions in (await self.channels.all_subscriptions(user)).items():
             for subscription in subscriptions:
-                await self._feeds.unsubscribe(subscription.feed, user, uid)
+                await self.feeds.unsubscribe(subscription.feed, user, uid)
 
     async def _follow_again(self, user: str, uid: str, subscriptions: Iterable[Subscription], now: float) -> None:
         """Follow a channel's feeds again, which fills from the store and polls them."""
         for subscription in subscriptions:
-            await self._following.follow(user, uid, subscription.url, now, subscription.name)
+            await self.following.follow(user, uid, subscription.url, now, subscription.name)
 
     async def _add_channel(self, change: Change, now: float) -> None:
         user, uid, name = change.user, change.uid, change.value
         if change.restored:
-            await self._following.restore_channel(user, uid, now)
-        channel = await self._channels.create(user, name, now, uid=uid)
+            await self.following.restore_channel(user, uid, now)
+        channel = await self.channels.create(user, name, now, uid=uid)
         if channel.name != name:
-            await self._channels.rename(user, uid, name, now)
+            await self.channels.rename(user, uid, name, now)
 
     async def _source(self, change: Change, now: float) -> None:
         if change.what is not What.SOURCE_REMOVED:
-            await self._sources.put(change.user, change.uid, change.value, now)
+            await self.sources.put(change.user, change.uid, change.value, now)
             return
         with contextlib.suppress(NotFound):
-            await self._sources.revoke(change.user, change.uid)
+            await self.sources.revoke(change.user, change.uid)
 
     async def _follow(self, change: Change, now: float) -> None:
         user, uid, wanted = change.user, change.uid, change.value
         if change.what is What.FEED_ADDED:
-            followed = await self._following.follow(user, uid, wanted.url, now, wanted.name)
+            followed = await self.following.follow(user, uid, wanted.url, now, wanted.name)
             if followed.subscription.name == wanted.name:
                 return
         canonical = canonical_feed_url(wanted.url)
-        feed = (await self._feeds.find_many([wanted.url])).get(wanted.url)
-        for subscription in await self._channels.subscriptions(user, uid):
+        feed = (await self.feeds.find_many([wanted.url])).get(wanted.url)
+        for subscription in await self.channels.subscriptions(user, uid):
             meant = subscription.feed == feed or canonical_feed_url(subscription.url) == canonical
             if meant and subscription.name != wanted.name:
-                await self._channels.update_subscription(user, uid, subscription.feed, name=wanted.name or "")
+                await self.channels.update_subscription(user, uid, subscription.feed, name=wanted.name or "")

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 
 from microsub.check.findings import Commands, Derive, Finding, InArrivals, InChannel
 from microsub.check.look import look
@@ -72,21 +72,15 @@ class CheckReport:
         return "\n".join(map(escaped, [*lines, result]))
 
 
+@dataclass(eq=False, repr=False)
 class Checking:
     """Examines and repairs a store. Any number of processes may work on it meanwhile."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        follow_repair: FollowRepair,
-        *,
-        clock: Callable[[], float] = time.time,
-        pause: float = BETWEEN_LOOKS,
-    ) -> None:
-        self._redis = redis
-        self._follow_repair = follow_repair
-        self._clock = clock
-        self._pause = pause
+    redis: Redis
+    follow_repair: FollowRepair
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    pause: float = BETWEEN_LOOKS
 
     async def run(self, *, repair: bool = False) -> CheckReport:
         """Examine everything, and repair it where that is wanted and possible."""
@@ -104,21 +98,21 @@ class Checking:
 
     async def _look(self) -> tuple[Sequence[Finding], Mapping[str, int]]:
         """What all looks have found alike, each finding once; where the first finds nothing, there is no other."""
-        latest = await look(self._redis, self._clock())
+        latest = await look(self.redis, self.clock())
         found = list(dict.fromkeys(latest.found))
         for _ in range(_AGAIN):
             if not found:
                 break
-            await asyncio.sleep(self._pause)
-            latest = await look(self._redis, self._clock())
+            await asyncio.sleep(self.pause)
+            latest = await look(self.redis, self.clock())
             before = set(found)
             found = list(dict.fromkeys(one for one in latest.found if one in before))
         return found, latest.examined
 
     async def _repair(self, findings: Sequence[Finding]) -> None:
-        await apply(self._redis, findings, self._clock())
+        await apply(self.redis, findings, self.clock())
         if any(isinstance(one.remedy, Derive) for one in findings):
-            await self._follow_repair.run(self._clock())
+            await self.follow_repair.run(self.clock())
 
 
 def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
@@ -109,32 +109,22 @@ Delivered = Callable[[str, Sequence[str]], Awaitable[object]]
 """Hears of which feed something came, and to which users, before the message is acknowledged."""
 
 
+@dataclass(eq=False, repr=False)
 class Delivery:
     """Puts items into timelines and applies edits there.
 
     Without `patient` all get everything at once. `delivered` hears of it.
     """
 
-    def __init__(
-        self,
-        redis: Redis,
-        feeds: Feeds,
-        items: Items,
-        adder: Adder,
-        settings: SettingsOfUsers = default_settings_of_users,
-        *,
-        patient: Patient | None = None,
-        delivered: Delivered | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._redis = redis
-        self._feeds = feeds
-        self._items = items
-        self._adder = adder
-        self._settings = settings
-        self._patient = patient
-        self._delivered = delivered
-        self._clock = clock
+    redis: Redis
+    feeds: Feeds
+    items: Items
+    adder: Adder
+    settings: SettingsOfUsers = default_settings_of_users
+    _: KW_ONLY
+    patient: Patient | None = None
+    delivered: Delivered | None = None
+    clock: Callable[[], float] = time.time
 
     async def handle(self, message: Message) -> None:
         """Handle `ItemsStored`, all of it.
@@ -142,17 +132,17 @@ class Delivery:
         Raises StoreError; anything else is a message that isn't ours.
         """
         news = ItemsStored.of(message.fields)
-        now = self._clock()
+        now = self.clock()
         ids = list({*news.new, *news.edited, *news.reworded})
         if news.target is not None:
-            items = {item.id: item for item in await self._items.timeline_items(ids)}
+            items = {item.id: item for item in await self.items.timeline_items(ids)}
             await self._add(news.feed, _of(items, news.new), [news.target], now)
             await self._take_back(news.new, [news.target], now)
             await self._tell(news.feed, [news.target])
             return
-        asking = self._feeds.audience.asking(news.feed)
-        known, edition = await self._items.timeline_items_of(news.feed, ids, asking)
-        places = await self._feeds.audience.at(news.feed, edition)
+        asking = self.feeds.audience.asking(news.feed)
+        known, edition = await self.items.timeline_items_of(news.feed, ids, asking)
+        places = await self.feeds.audience.at(news.feed, edition)
         items = {item.id: item for item in known}
         await self._deliver(news.feed, _of(items, news.new), places, now)
         await self._recheck(_of(items, news.edited), places, now)
@@ -161,8 +151,8 @@ class Delivery:
         await self._tell(news.feed, places)
 
     async def _tell(self, feed_id: str, places: Sequence[Place]) -> None:
-        if self._delivered is not None:
-            await self._delivered(feed_id, [user for user, _ in places])
+        if self.delivered is not None:
+            await self.delivered(feed_id, [user for user, _ in places])
 
     async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to one timeline; how many it took in.
@@ -178,9 +168,9 @@ class Delivery:
             return 0
         chosen = await self._recipients(places, now)
         # What is left for later is noted first: after a crash in between it is noted once more, never forgotten.
-        if chosen.later and self._patient is not None:
+        if chosen.later and self.patient is not None:
             since = min((item.score for item in items), key=float)
-            backlog = self._patient.backlog
+            backlog = self.patient.backlog
 
             async def note(batch: Sequence[Place]) -> int:
                 uids: dict[str, list[str]] = {}
@@ -192,25 +182,25 @@ class Delivery:
         return await self._add(feed_id, items, chosen.now, now)
 
     async def _recipients(self, places: Sequence[Place], now: float) -> Recipients:
-        if self._patient is None:
+        if self.patient is None:
             return Recipients(places)
-        settings = self._patient.settings()
+        settings = self.patient.settings()
         if not chooses(settings, len(places)):
             return Recipients(places)
-        return recipients(places, await self._patient.activity.last_seen(user for user, _ in places), settings, now)
+        return recipients(places, await self.patient.activity.last_seen(user for user, _ in places), settings, now)
 
     async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> int:
         if not items or not places:
             return 0
-        settings = await self._settings()
-        incoming = Incoming(self._items, feed_id, items, now)
+        settings = await self.settings()
+        incoming = Incoming(self.items, feed_id, items, now)
 
         async def add(batch: Sequence[Place]) -> int:
             targets = []
             for user, uid in batch:
                 own = settings(user)
                 targets.append(TimelineTarget(user, uid, own.max_items or 0, own.first_fetch_unread or 0))
-            return sum(added.taken for added in await self._adder.add_to(targets, incoming))
+            return sum(added.taken for added in await self.adder.add_to(targets, incoming))
 
         taken = await _in_batches(places, add)
         ITEMS_DELIVERED.inc(taken)
@@ -218,12 +208,12 @@ class Delivery:
 
     async def _take_back(self, ids: Sequence[str], places: Sequence[Place], now: float) -> None:
         """Withdraw posts that were deleted while they were delivered."""
-        rows = await self._items.fields(ids, ("score",))
+        rows = await self.items.fields(ids, ("score",))
         dead = [item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None]
 
         async def withdraw(user: str, uid: str) -> int:
             with contextlib.suppress(NotFound):
-                return len(await take_out(self._redis, user, uid, dead, Leaving(Reason.SWEPT), now))
+                return len(await take_out(self.redis, user, uid, dead, Leaving(Reason.SWEPT), now))
             return 0
 
         async def withdraw_all(batch: Sequence[Place]) -> int:
@@ -236,7 +226,7 @@ class Delivery:
         if items:
 
             async def recheck(batch: Sequence[Place]) -> int:
-                return sum(map(len, await settle_in(self._redis, batch, items, now)))
+                return sum(map(len, await settle_in(self.redis, batch, items, now)))
 
             await _in_batches(places, recheck)
 
@@ -248,7 +238,7 @@ class Delivery:
             return
 
         async def offer(batch: Sequence[Place]) -> int:
-            return await self._add(feed_id, items, await filtering_channels(self._redis, batch), now)
+            return await self._add(feed_id, items, await filtering_channels(self.redis, batch), now)
 
         await _in_batches(places, offer)
 
@@ -293,24 +283,16 @@ class Rebuilt:
     lost: bool
 
 
+@dataclass(eq=False, repr=False)
 class Rebuilding:
     """Sends stored posts to timelines again. Doing it twice changes nothing more."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        channels: Channels,
-        items: Items,
-        stored: Stream,
-        settings: Callable[[], InstanceSettings] = InstanceSettings,
-        channel_settings: SettingsOf = usual_settings,
-    ) -> None:
-        self._channels = channels
-        self._redis = redis
-        self._items = items
-        self._stored = stored
-        self._settings = settings
-        self._channel_settings = channel_settings
+    redis: Redis
+    channels: Channels
+    items: Items
+    stored: Stream
+    settings: Callable[[], InstanceSettings] = InstanceSettings
+    channel_settings: SettingsOf = usual_settings
 
     async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
         """Rebuild one channel of a user, or all that follow feeds.
@@ -320,31 +302,31 @@ class Rebuilding:
 
         Raises NotFound where the user has no such channel, and StoreError.
         """
-        followed = await self._channels.all_subscriptions(user)
+        followed = await self.channels.all_subscriptions(user)
         if uid is not None and uid not in followed:
             known = ", ".join(followed) or "none"
             raise NotFound(f"{user} has no channel '{uid}'; channels: {known}")
         wanted = [uid] if uid is not None else [one for one in followed if followed[one]]
         # What was lost comes in as if it were new, so its former places must go first.
-        await repair_all_arrivals(self._redis, user, now)
+        await repair_all_arrivals(self.redis, user, now)
         return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
 
     async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
-        since = oldest(self._settings().delivery, now)
-        left = await left_of(self._redis, user, uid)
+        since = oldest(self.settings().delivery, now)
+        left = await left_of(self.redis, user, uid)
         # First what is known for sure, also of posts that are too old to be sent.
-        await restore_lost(self._redis, self._items, user, uid, now)
-        fresh = (await self._channel_settings(user, uid)).first_fetch_unread or 0 if left is Left.BLANK else 0
+        await restore_lost(self.redis, self.items, user, uid, now)
+        fresh = (await self.channel_settings(user, uid)).first_fetch_unread or 0 if left is Left.BLANK else 0
         count = 0
         for feed in feeds:
-            ids = await self._items.newest(feed, MOST_ITEMS, since)
+            ids = await self.items.newest(feed, MOST_ITEMS, since)
             if left is not Left.ENOUGH:
                 # What was read is lost, so that most of it comes in as read, as in the first fill of a new feed.
-                scores = sorted(float(score) for (score,) in await self._items.fields(ids, ("score",)) if score)
+                scores = sorted(float(score) for (score,) in await self.items.fields(ids, ("score",)) if score)
                 unread_from = min([now, *scores[-fresh:][:1]]) if fresh else now
-                await self._channels.set_unread_from(user, uid, feed, unread_from)
+                await self.channels.set_unread_from(user, uid, feed, unread_from)
             if ids:
-                await self._stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
+                await self.stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
                 count += len(ids)
         return Rebuilt(user, uid, len(feeds), count, left is Left.BLANK)
 

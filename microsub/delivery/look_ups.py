@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -245,54 +245,47 @@ _PAUSE = 0.005
 """Seconds after each batch, so that Redis has time for readers."""
 
 
+@dataclass(eq=False, repr=False)
 class AskingAgain:
     """Asks for look-ups that were left out.
 
     Any number of processes may do it; what is asked for twice does no harm.
     """
 
-    def __init__(
-        self,
-        redis: Redis,
-        items: Items,
-        incomplete: Stream,
-        *,
-        at_once: int = AT_A_ROUND,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._redis = redis
-        self._items = items
-        self._incomplete = incomplete
-        self._at_once = at_once
-        self._pause = pause
+    redis: Redis
+    items: Items
+    incomplete: Stream
+    _: KW_ONLY
+    at_once: int = AT_A_ROUND
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self) -> int:
         """Ask for what was left out, `at_once` look-ups at most; how many. Raises StoreError.
 
         Where more are left, the next round goes on.
         """
-        mark = await self._incomplete.left_out()
-        if mark is None or (await self._incomplete.backlog()).messages >= FEW:
+        mark = await self.incomplete.left_out()
+        if mark is None or (await self.incomplete.backlog()).messages >= FEW:
             return 0
         chosen: list[LookUpLeft] = []
         is_all = True
-        async for ids in garbage.stored_ids(self._redis):
-            found = await look_ups_of(self._items, [str(item) for item in ids])
+        async for ids in garbage.stored_ids(self.redis):
+            found = await look_ups_of(self.items, [str(item) for item in ids])
             chosen += [one for one in found if one.asked < MOST_TIMES]
-            if len(chosen) > 2 * self._at_once:
+            if len(chosen) > 2 * self.at_once:
                 is_all = False
-                chosen = _most_urgent(chosen, self._at_once)
-            await self._pause(_PAUSE)
-        wanted = _most_urgent(chosen, self._at_once)
+                chosen = _most_urgent(chosen, self.at_once)
+            await self.pause(_PAUSE)
+        wanted = _most_urgent(chosen, self.at_once)
         is_all = is_all and len(wanted) == len(set(chosen))
         for start in range(0, len(wanted), _BATCH):
             batch = wanted[start : start + _BATCH]
-            await self._incomplete.add([one.message.to_fields() for one in batch])
+            await self.incomplete.add([one.message.to_fields() for one in batch])
             # After a crash in between they are asked for once more than is noted.
-            await self._items.note({str(one.item): {"asked": one.note} for one in batch})
-            await self._pause(_PAUSE)
+            await self.items.note({str(one.item): {"asked": one.note} for one in batch})
+            await self.pause(_PAUSE)
         if is_all:
-            await self._incomplete.made_up(mark)
+            await self.incomplete.made_up(mark)
         return len(wanted)
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:

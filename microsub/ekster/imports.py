@@ -96,34 +96,21 @@ def read_old(body: bytes, file: str, environ: Mapping[str, str]) -> OldFile:
     return OldFile(user, channel_uids(orjson.loads(body)), report.warnings)
 
 
+@dataclass(eq=False, repr=False)
 class Importing:
     """Imports into the stores. Times are Unix seconds."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        accounts: Accounts,
-        channels: Channels,
-        feeds: Feeds,
-        items: Items,
-        adder: Adder,
-        schedule: Schedule,
-        imported: Imported,
-        channel_settings: SettingsOf,
-        people: Applier,
-        parser: ParsePool,
-    ) -> None:
-        self._accounts = accounts
-        self._channels = channels
-        self._feeds = feeds
-        self._items = items
-        self._redis = redis
-        self._adder = adder
-        self._schedule = schedule
-        self._imported = imported
-        self._channel_settings = channel_settings
-        self._people = people
-        self._parser = parser
+    redis: Redis
+    accounts: Accounts
+    channels: Channels
+    feeds: Feeds
+    items: Items
+    adder: Adder
+    schedule: Schedule
+    imported: Imported
+    channel_settings: SettingsOf
+    people: Applier
+    parser: ParsePool
 
     async def run(
         self, user: str, file: OldFile, source: OldDatabase, now: float, *, dry_run: bool = False
@@ -135,10 +122,10 @@ class Importing:
         old, uids = file.user, file.uids
         report = ImportReport(user, dry_run, notes=list(file.warnings))
         wanted = _with_notifications(old, uids)
-        if await self._accounts.user(user) is None:
-            await self._people.vet(made := Change(What.USER_ADDED, user, value=old.me))
+        if await self.accounts.user(user) is None:
+            await self.people.vet(made := Change(What.USER_ADDED, user, value=old.me))
             if not dry_run:
-                await self._people.apply(made, now)
+                await self.people.apply(made, now)
         there = {uid: before for before, uid in uids.items()} | {NOTIFICATIONS: NOTIFICATIONS}
         feeds = list(dict.fromkeys(feed.url for channel in wanted for feed in channel.feeds))
         order = await _in_order(wanted, source, uids)
@@ -146,9 +133,9 @@ class Importing:
         for channel in order:
             if dry_run or await self._channel(user, channel, report, now):
                 usable.append(channel)
-        if not dry_run and await self._imported.missing(user, _ORDER, [_ORDER]):
-            await self._channels.order(user, [channel.uid for channel in usable])
-            await self._imported.arrived(user, _ORDER, [_ORDER])
+        if not dry_run and await self.imported.missing(user, _ORDER, [_ORDER]):
+            await self.channels.order(user, [channel.uid for channel in usable])
+            await self.imported.arrived(user, _ORDER, [_ORDER])
         for channel in usable:
             counted = ChannelImport(channel.uid, channel.name, len(channel.feeds))
             report.channels.append(counted)
@@ -163,13 +150,13 @@ class Importing:
         """Make the channel, or find it."""
         if channel.uid != NOTIFICATIONS:
             try:
-                made = await self._channels.create(user, channel.name, now, channel.uid)
+                made = await self.channels.create(user, channel.name, now, channel.uid)
             except InvalidRequest as error:
                 report.notes.append(f"channel {channel.uid}: {error}; left out")
                 return False
             if channel.settings.filters and not made.settings.filters:
                 settings = replace(made.settings, filters=channel.settings.filters)
-                await self._channels.set_settings(user, channel.uid, settings, now)
+                await self.channels.set_settings(user, channel.uid, settings, now)
         return True
 
     async def _posts(
@@ -188,7 +175,7 @@ class Importing:
         own = [feed.url for feed in channel.feeds]
         undated = 0
         async for batch in _batches(source, before):
-            found = await _converted(self._parser, batch, before, own, feeds, counted, report)
+            found = await _converted(self.parser, batch, before, own, feeds, counted, report)
             undated = _place_undated(found, now, undated)
             if report.dry_run:
                 continue
@@ -207,73 +194,73 @@ class Importing:
         self, url: str, posts: Sequence[_Read], arrivals: _Arrivals, counted: ChannelImport, now: float
     ) -> None:
         """Store what the feed doesn't know yet; its other followers get none of it as news."""
-        record = await self._feeds.ensure(url, now)
+        record = await self.feeds.ensure(url, now)
         candidates = _to_store(posts, url, now)
         wanted = {to_store.guid: to_store for to_store in candidates}
         read = {to_store.guid for post, to_store in zip(posts, candidates, strict=True) if post.is_read}
-        known = await self._imported.claims(record.id, list(wanted))
+        known = await self.imported.claims(record.id, list(wanted))
         counted.known += len(known)
         new = [to_store for guid, to_store in wanted.items() if guid not in known]
         if new:
-            await PostWriter(self._redis).write_missing(record, new, now)
-            known = await self._imported.claims(record.id, list(wanted))
+            await PostWriter(self.redis).write_missing(record, new, now)
+            known = await self.imported.claims(record.id, list(wanted))
         arrivals.by_feed.setdefault(url, []).extend(known.values())
         arrivals.read += [item_id for guid, item_id in known.items() if guid in read]
 
     async def _own(self, user: str, uid: str, posts: Sequence[_Read], counted: ChannelImport, now: float) -> None:
         """Posts of no feed go straight to their channel."""
-        missing = set(await self._imported.missing(user, uid, [post.old for post in posts]))
+        missing = set(await self.imported.missing(user, uid, [post.old for post in posts]))
         counted.known += len(posts) - len(missing)
         due = [post for post in posts if post.old in missing]
-        ids = await self._imported.ids(user, [post.old for post in due])
+        ids = await self.imported.ids(user, [post.old for post in due])
         candidates = dict(zip((ids[post.old] for post in due), _to_store(due, "", now), strict=True))
-        await self._imported.write(candidates, now)
-        limit = (await self._channel_settings(user, uid)).max_items or 0
-        items = {item.id: item for item in await self._items.timeline_items(list(candidates))}
+        await self.imported.write(candidates, now)
+        limit = (await self.channel_settings(user, uid)).max_items or 0
+        items = {item.id: item for item in await self.items.timeline_items(list(candidates))}
         for item_id in candidates:
-            await self._adder.put(user, uid, items[item_id], now, limit, unfiltered=True)
+            await self.adder.put(user, uid, items[item_id], now, limit, unfiltered=True)
         read = [ids[post.old] for post in due if post.is_read]
         if read:
-            await mark(self._redis, user, uid, read, "read", now)
-        await self._imported.arrived(user, uid, [post.old for post in due])
+            await mark(self.redis, user, uid, read, "read", now)
+        await self.imported.arrived(user, uid, [post.old for post in due])
 
     async def _arrive(self, user: str, channel: ChannelConfig, arrivals: _Arrivals, now: float) -> None:
         """Follow the channel's feeds, the posts first, and have them polled."""
-        limit = (await self._channel_settings(user, channel.uid)).max_items or 0
+        limit = (await self.channel_settings(user, channel.uid)).max_items or 0
         names = {feed.url: feed.name for feed in channel.feeds}
         for url in dict.fromkeys([*names, *arrivals.by_feed]):
-            record = await self._feeds.ensure(url, now)
+            record = await self.feeds.ensure(url, now)
             ids = arrivals.by_feed.get(url, [])
-            items = sorted(await self._items.timeline_items(ids), key=lambda item: float(item.score), reverse=True)
+            items = sorted(await self.items.timeline_items(ids), key=lambda item: float(item.score), reverse=True)
             if url not in names:
                 # Another channel's filter had put it here.
                 for item in items:
-                    await self._adder.put(user, channel.uid, item, now, limit, unfiltered=True)
+                    await self.adder.put(user, channel.uid, item, now, limit, unfiltered=True)
                 continue
-            await self._channels.follow(user, channel.uid, record.id, url, now, names[url])
+            await self.channels.follow(user, channel.uid, record.id, url, now, names[url])
             for start in range(0, len(items), _FILL):
                 batch = items[start : start + _FILL]
-                await self._adder.add(
+                await self.adder.add(
                     user, channel.uid, record.id, batch, now=now, limit=limit, fresh=_FILL, unfiltered=True
                 )
             await self._begin(user, channel.uid, record, now)
         for start in range(0, len(arrivals.read), _FILL):
-            await mark(self._redis, user, channel.uid, arrivals.read[start : start + _FILL], "read", now)
+            await mark(self.redis, user, channel.uid, arrivals.read[start : start + _FILL], "read", now)
         for url in names:
-            record = await self._feeds.ensure(url, now)
+            record = await self.feeds.ensure(url, now)
             if not record.gone:
-                await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
+                await self.schedule.add(record.id, host_of(record.url), record.next_poll or now)
 
     async def _begin(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
         """Count the channel among the feed's followers, and add what else the store has of it."""
-        await self._feeds.subscribe(record.id, user, uid)
+        await self.feeds.subscribe(record.id, user, uid)
         if record.last_success is None:
             return
-        settings = await self._channel_settings(user, uid)
-        items = await self._items.timeline_items(await self._items.newest(record.id, 5 * _FILL))
+        settings = await self.channel_settings(user, uid)
+        items = await self.items.timeline_items(await self.items.newest(record.id, 5 * _FILL))
         if items:
             limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
-            await self._adder.add(user, uid, record.id, items, now=now, limit=limit, fresh=fresh)
+            await self.adder.add(user, uid, record.id, items, now=now, limit=limit, fresh=fresh)
 
 
 def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import structlog
 
@@ -81,37 +81,30 @@ async def no_registration() -> Registration:
     return Registration()
 
 
+@dataclass(eq=False, repr=False)
 class Admission:
     """Admits existing users, and registers others as far as `settings` allows.
 
     `private`: addresses by http may register, for machines that aren't reached from everywhere.
     """
 
-    def __init__(
-        self,
-        accounts: Accounts,
-        pages: Profiles,
-        settings: Callable[[], Awaitable[Registration]] = no_registration,
-        *,
-        private: bool = False,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._accounts = accounts
-        self._pages = pages
-        self._settings = settings
-        self._private = private
-        self._clock = clock
+    accounts: Accounts
+    pages: Profiles
+    settings: Callable[[], Awaitable[Registration]] = no_registration
+    _: KW_ONLY
+    private: bool = False
+    clock: Callable[[], float] = time.time
 
     async def admit(self, person: ConfirmedPerson) -> Admitted | Refusal:
         """The user that `person` is, or is made by this, or why not."""
-        users = await self._accounts.users()
+        users = await self.accounts.users()
         verdict = await self._among(users, person)
         if isinstance(verdict, Admitted) or not verdict.stranger:
             return verdict
-        settings = await self._settings()
+        settings = await self.settings()
         if settings.open == "nobody":
             return verdict
-        refusal = registration_refused(settings, person.me, users, private=self._private)
+        refusal = registration_refused(settings, person.me, users, private=self.private)
         if refusal is not None:
             return refusal
         no_name = N_("Ask the admin of this server: there is no name left for you.")
@@ -150,7 +143,7 @@ class Admission:
         found = []
         for me, agrees, user in asked[:_MOST_ASKED]:
             try:
-                theirs = await self._pages.claims(me)
+                theirs = await self.pages.claims(me)
             except (InvalidRequest, ProfileError):
                 continue
             leads = agrees and any(_is_among(other, person.names) for other in theirs.others)
@@ -164,8 +157,8 @@ class Admission:
         Everybody tries the same names in the same order, and of two who make one user the other finds it.
         """
         for name in account_names(person.me, {user.name for user in users}):
-            now = self._clock()
-            user = await self._accounts.register(name, person.me, now)
+            now = self.clock()
+            user = await self.accounts.register(name, person.me, now)
             if user.disabled is None and is_named(user, person.names):
                 if user.me == person.me and user.created == now:
                     metrics.REGISTRATIONS.inc()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from urllib.parse import urlencode
 
 import structlog
@@ -59,28 +59,20 @@ class PostingAccess:
     next: str = ""
 
 
+@dataclass(eq=False, repr=False)
 class SignInClient:
     """The client's side of a sign-in.
 
     `private`: servers may lie in private networks and speak http.
     """
 
-    def __init__(
-        self,
-        pending: PendingStore,
-        profiles: Profiles,
-        sender: Sender,
-        admission: Admission,
-        limits: SignInLimits,
-        *,
-        private: bool = False,
-    ) -> None:
-        self._pending = pending
-        self._profiles = profiles
-        self._sender = sender
-        self._admission = admission
-        self._limits = limits
-        self._private = private
+    pending: PendingStore
+    profiles: Profiles
+    sender: Sender
+    admission: Admission
+    limits: SignInLimits
+    _: KW_ONLY
+    private: bool = False
 
     async def begin(self, entered: str, *, base: str, browser: str, next_: str, address: str) -> tuple[str, str | None]:
         """The canonical address for `entered`, and the URL of the provider to send the browser to.
@@ -89,7 +81,7 @@ class SignInClient:
         the browser keeps, `next_` a path of ours or empty, `address` the client's. Raises SignInFailed.
         """
         try:
-            me = canonical_me(entered, private=self._private)
+            me = canonical_me(entered, private=self.private)
         except InvalidRequest:
             raise SignInFailed(
                 N_("That is no web address to sign in with"),
@@ -101,8 +93,8 @@ class SignInClient:
             ) from None
         profile = authorization = None
         if not is_own(me, base):
-            await self._limits.enter(me, address)
-            async with self._limits.place(me, address, site_of_me(me)):
+            await self.limits.enter(me, address)
+            async with self.limits.place(me, address, site_of_me(me)):
                 profile = await self._profile(me)
             authorization = self._authorization_of(profile)
         if profile is None or authorization is None or is_own(authorization, base):
@@ -117,8 +109,8 @@ class SignInClient:
 
         The rest is as with `begin`. Raises SignInFailed.
         """
-        await self._limits.enter(me, address)
-        async with self._limits.place(me, address, site_of_me(me)):
+        await self.limits.enter(me, address)
+        async with self.limits.place(me, address, site_of_me(me)):
             profile = await self._profile(me)
         asked = _under_way(me, profile, self._authorization_of(profile), base, browser, next_)
         return await self._sent(replace(asked, user=user, micropub=self._micropub_of(profile, base)), browser)
@@ -131,7 +123,7 @@ class SignInClient:
         if asked.user != user:
             raise SignInFailed(N_("This was begun by another user"), N_("Sign in as that user, then start again."), 403)
         who = provider_name(asked.authorization_endpoint)
-        async with self._limits.place(asked.me, address, who):
+        async with self.limits.place(asked.me, address, who):
             given = await self._ask(asked.token_endpoint or "", _redemption(asked, code, verifier), who)
             found = self._understood(given, who, now)
             profile = await self._confirmed(asked, found.me, who)
@@ -147,8 +139,8 @@ class SignInClient:
     async def _sent(self, sign_in: SignInUnderWay, browser: str) -> str:
         """Keep it until the person is back; the address to which they are sent."""
         state = new_secret()
-        await self._limits.leave(sign_in.me, sign_in.size)
-        await self._pending.put(sha256_hex(state), sign_in)
+        await self.limits.leave(sign_in.me, sign_in.size)
+        await self.pending.put(sha256_hex(state), sign_in)
         return _request(sign_in, state, _verifier(browser, state))
 
     async def finish(
@@ -173,10 +165,10 @@ class SignInClient:
     ) -> SignedInPerson:
         sign_in, code, verifier = await self._returned(answer, browser, CALLBACK_PATH)
         who = provider_name(sign_in.authorization_endpoint)
-        async with self._limits.place(sign_in.me, address, who):
+        async with self.limits.place(sign_in.me, address, who):
             found = await self._redeem(sign_in, code, verifier, now)
             profile = await self._confirmed(sign_in, found.me, who)
-            verdict = await self._admission.admit(proven(sign_in.me, found.me, profile))
+            verdict = await self.admission.admit(proven(sign_in.me, found.me, profile))
         if isinstance(verdict, Refusal):
             log.info("a sign-in by somebody who is not a user", provider=who, me=found.me)
             raise verdict
@@ -214,7 +206,7 @@ class SignInClient:
 
     async def _profile(self, me: str) -> Profile:
         try:
-            return await self._profiles.discover(me, max_age=PROFILE_RECENT)
+            return await self.profiles.discover(me, max_age=PROFILE_RECENT)
         except (InvalidRequest, ProfileError) as problem:
             raise _profile_failed(problem, me) from None
 
@@ -229,7 +221,7 @@ class SignInClient:
                     page=profile.page,
                 ),
             )
-        if parts_of(found).scheme != "https" and not self._private:
+        if parts_of(found).scheme != "https" and not self.private:
             raise SignInFailed(
                 N_("The provider isn't safe to use"),
                 Sentence(
@@ -249,7 +241,7 @@ class SignInClient:
                 "{page} names no micropub endpoint of a site of yours, or no token_endpoint. Add its lines to the page."
             )
             raise SignInFailed(N_("Your page doesn't say where you post"), Sentence(text, page=profile.page))
-        if not self._private and not all(parts_of(url).scheme == "https" for url in (found, profile.token_endpoint)):
+        if not self.private and not all(parts_of(url).scheme == "https" for url in (found, profile.token_endpoint)):
             text = N_("What {page} names has to be https, so that nobody on the way can post as you.")
             raise SignInFailed(N_("Your site isn't safe to post to"), Sentence(text, page=profile.page))
         return found
@@ -257,7 +249,7 @@ class SignInClient:
     async def _taken(self, state: str, browser: str) -> SignInUnderWay:
         """The sign-in of that `state`, which this browser began. Nobody else can use it up."""
         digest = sha256_hex(state)
-        sign_in = await self._pending.look(digest) if state else None
+        sign_in = await self.pending.look(digest) if state else None
         if sign_in is None:
             raise SignInFailed(
                 N_("This sign-in is over"),
@@ -278,7 +270,7 @@ class SignInClient:
                 ),
                 403,
             )
-        if not await self._pending.take(digest):
+        if not await self.pending.take(digest):
             raise SignInFailed(
                 N_("This sign-in is over"),
                 N_("It was finished before. Start the sign-in again."),
@@ -295,7 +287,7 @@ class SignInClient:
         found = self._understood(answer, who, now)
         if found.access_token is not None and sign_in.revocation_endpoint is not None:
             # Nobody wants that token (RFC 7009).
-            revoked = await self._sender.send(
+            revoked = await self.sender.send(
                 Sending(sign_in.revocation_endpoint, "POST", form={"token": found.access_token})
             )
             if isinstance(revoked, FetchFailed) or revoked.status != 200:
@@ -307,7 +299,7 @@ class SignInClient:
         if answer.status != 200:
             raise _refused_code(answer, who)
         try:
-            return read_code_answer(answer.body, answer.final_url, answer.content_type, now=now, private=self._private)
+            return read_code_answer(answer.body, answer.final_url, answer.content_type, now=now, private=self.private)
         except ParseError as problem:
             raise SignInFailed(
                 N_("The provider's answer can't be read"),
@@ -321,7 +313,7 @@ class SignInClient:
             ) from None
 
     async def _ask(self, url: str, form: Mapping[str, str], who: str) -> Answered:
-        answer = await self._sender.send(Sending(url, "POST", form=form))
+        answer = await self.sender.send(Sending(url, "POST", form=form))
         if isinstance(answer, FetchFailed):
             raise SignInFailed(
                 N_("The provider doesn't answer"),
@@ -336,7 +328,7 @@ class SignInClient:
 
     async def _confirmed(self, sign_in: SignInUnderWay, returned: str, who: str) -> Profile:
         try:
-            return await self._profiles.confirm(
+            return await self.profiles.confirm(
                 sign_in.me, returned, authorization=sign_in.authorization_endpoint, issuer=sign_in.issuer
             )
         except ProfileMismatch:

@@ -58,17 +58,15 @@ class Source:
         return str(InternalAddress(self.user, KIND, self.id))
 
 
+@dataclass(eq=False, repr=False)
 class Sources:
     """The sources of all users. Methods that are given a source's id raise NotFound where there is none."""
 
-    def __init__(
-        self, redis: Redis, accounts: Accounts, channels: Channels, feeds: Feeds, following: Following
-    ) -> None:
-        self._redis = redis
-        self._accounts = accounts
-        self._channels = channels
-        self._feeds = feeds
-        self._following = following
+    redis: Redis
+    accounts: Accounts
+    channels: Channels
+    feeds: Feeds
+    following: Following
 
     async def create(
         self, user: str, uid: str, name: str, now: float, *, app: str = "", source: str = "", most: int = 0
@@ -83,7 +81,7 @@ class Sources:
             raise InvalidRequest(f"'{source[:80]}' can't be the id of a source: expected 1 to 64 of A-Z a-z 0-9 _ -")
         if uid == SAVED:
             raise InvalidRequest("the channel 'saved' can't have a source: it holds what you save")
-        await self._channels.get(user, uid)
+        await self.channels.get(user, uid)
         by_name = slug(name)[:48]
         for wanted in (source,) if source else (by_name, f"{by_name}-{secrets.token_hex(4)}"):
             made = Source(user, wanted, name, new_secret(), now, now, app)
@@ -99,9 +97,9 @@ class Sources:
         if uid in followed and len(followed) == 1:
             return
         if followed:
-            await self._following.move(user, uid, found.address, now)
+            await self.following.move(user, uid, found.address, now)
         else:
-            await self._following.follow(user, uid, found.address, now, found.name)
+            await self.following.follow(user, uid, found.address, now, found.name)
 
     async def put(self, user: str, source: str, settings: SourceConfig, now: float) -> None:
         """Make the source as backend.json declares it, or change it to that."""
@@ -115,23 +113,23 @@ class Sources:
         for _ in range(_CHANGED_AT_ONCE):
             found = await self.get(user, source)
             changed = _encoded(Source(user, source, _checked_name(name), found.seed, found.created, now, found.app))
-            if await self._redis.script(_CHANGE, [keys.sources(user)], [source, _encoded(found), changed]):
+            if await self.redis.script(_CHANGE, [keys.sources(user)], [source, _encoded(found), changed]):
                 break
         for uid in await self._followers(found):
-            feed = await self._feeds.find(found.address)
+            feed = await self.feeds.find(found.address)
             if feed is not None:
-                await self._channels.update_subscription(user, uid, feed, name=name)
+                await self.channels.update_subscription(user, uid, feed, name=name)
 
     async def get(self, user: str, source: str) -> Source:
         """The source of that id."""
-        found = await self._redis.command("HGET", keys.sources(user), source)
+        found = await self.redis.command("HGET", keys.sources(user), source)
         if found is None:
             raise NotFound(f"there is no source '{source[:80]}'")
         return _source(user, source, found)
 
     async def all_of(self, user: str) -> list[Source]:
         """The user's sources, the oldest first."""
-        found = fields(await self._redis.command("HGETALL", keys.sources(user)))
+        found = fields(await self.redis.command("HGETALL", keys.sources(user)))
         sources = [_source(user, source, value.encode()) for source, value in found.items()]
         return sorted(sources, key=lambda source: (source.created, source.id))
 
@@ -148,30 +146,30 @@ class Sources:
 
     async def _followers(self, source: Source) -> list[str]:
         """The channels that follow its feed: more than one for a moment, while it moves."""
-        feed = await self._feeds.find(source.address)
-        everywhere = await self._channels.all_subscriptions(source.user) if feed is not None else {}
+        feed = await self.feeds.find(source.address)
+        everywhere = await self.channels.all_subscriptions(source.user) if feed is not None else {}
         return [uid for uid, followed in everywhere.items() if any(one.feed == feed for one in followed)]
 
     async def renew_token(self, user: str, source: str, now: float) -> str:
         """A new token of the source, the only time that it is seen; the former one ends."""
         found = await self.get(user, source)
         mark = f"{SOURCE_MARK}{found.id}"
-        return await self._accounts.create_token(user, POSTING_SCOPES, found.name, now, mark=mark)
+        return await self.accounts.create_token(user, POSTING_SCOPES, found.name, now, mark=mark)
 
     async def revoke(self, user: str, source: str) -> None:
         """End the source with its token, and what its app was granted. What it has posted stays."""
         await self.get(user, source)
-        await end_source(self._redis, user, source)
-        await self._redis.command("HDEL", keys.sources(user), source)
+        await end_source(self.redis, user, source)
+        await self.redis.command("HDEL", keys.sources(user), source)
         # One that was made by a consent that was under way.
-        await end_source(self._redis, user, source)
+        await end_source(self.redis, user, source)
 
     async def _write(self, source: Source, most: int) -> bool:
         """Write a source; False where one of its id is there. Raises QuotaReached, NotFound for an unknown user."""
         names = [keys.user(source.user), keys.sources(source.user)]
-        reply = await self._redis.script(_CREATE, names, [source.id, _encoded(source), most or ""])
+        reply = await self.redis.script(_CREATE, names, [source.id, _encoded(source), most or ""])
         if reply < 0:
-            raise await absent(self._redis, source.user)
+            raise await absent(self.redis, source.user)
         if reply > 1:
             raise QuotaReached("sources", reply - 2, most)
         return bool(reply)

@@ -54,33 +54,27 @@ class FeedMoved:
 Trouble = FeedUnreadable | FeedGone | FeedMoved
 
 
+@dataclass(eq=False, repr=False)
 class FeedTrouble:
     """Notifies the followers of feeds. `settings` says what holds for a user's channel."""
 
-    def __init__(
-        self,
-        feeds: Feeds,
-        notifications: Notifications,
-        settings: Callable[[str, str], Awaitable[ChannelSettings]],
-        clock: Callable[[], float],
-    ) -> None:
-        self._feeds = feeds
-        self._notifications = notifications
-        self._settings = settings
-        self._clock = clock
+    feeds: Feeds
+    notifications: Notifications
+    settings: Callable[[str, str], Awaitable[ChannelSettings]]
+    clock: Callable[[], float]
 
     async def notify(self, feed: FeedRecord, trouble: Trouble) -> None:
         """Say it to everybody who follows the feed. To be repeated where it broke off. Raises StoreError."""
-        now, turn = self._clock(), asyncio.Semaphore(_AT_ONCE)
+        now, turn = self.clock(), asyncio.Semaphore(_AT_ONCE)
         entry, guid = _entry(feed, trouble), _guid(feed, trouble)
 
         async def one(user: str) -> None:
             async with turn:
-                if (await self._settings(user, NOTIFICATIONS)).feed_trouble:
+                if (await self.settings(user, NOTIFICATIONS)).feed_trouble:
                     with suppress(NotFound):  # the user is gone
-                        await self._notifications.put(user, FEED, TITLE, guid, entry, now)
+                        await self.notifications.put(user, FEED, TITLE, guid, entry, now)
 
-        await asyncio.gather(*map(one, sorted({user for user, _ in await self._feeds.subscribers(feed.id)})))
+        await asyncio.gather(*map(one, sorted({user for user, _ in await self.feeds.subscribers(feed.id)})))
 
 
 def _guid(feed: FeedRecord, trouble: Trouble) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -34,61 +34,52 @@ if TYPE_CHECKING:
 _KIND = "notices"
 
 
+@dataclass(eq=False, repr=False)
 class Notifications:
     """Writes the posts of `notifications`. All of it is idempotent, and to be repeated where it broke off."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        feeds: Feeds,
-        items: Items,
-        following: Following,
-        ingest: Ingest,
-        events: Events,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._redis = redis
-        self._feeds = feeds
-        self._items = items
-        self._following = following
-        self._ingest = ingest
-        self._events = events
-        self._clock = clock
+    redis: Redis
+    feeds: Feeds
+    items: Items
+    following: Following
+    ingest: Ingest
+    events: Events
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
 
     async def put(self, user: str, feed: str, title: str, guid: str, entry: Entry, at: float) -> None:
         """Show `entry` in the user's feed of that name, as published at the Unix time `at`, or update it there.
 
         A post of that guid that left the channel stays away. Raises NotFound for a user who is gone, and StoreError.
         """
-        now, address = self._clock(), _address(user, feed)
-        await self._following.follow(user, NOTIFICATIONS, address, now, title)
-        record = await self._feeds.ensure(address, now)
+        now, address = self.clock(), _address(user, feed)
+        await self.following.follow(user, NOTIFICATIONS, address, now, title)
+        record = await self.feeds.ensure(address, now)
         post = replace(entry, guid=guid, published=datetime.fromtimestamp(at, UTC))
         posts = items_to_store(Feed(address, "notices", entries=(post,)), now)
-        await self._ingest.add(record, posts, now, version_of(now))
+        await self.ingest.add(record, posts, now, version_of(now))
 
     async def remove(self, user: str, feed: str, guid: str) -> bool:
         """Delete the post of that guid, or take out of `notifications` what the user has saved.
 
         Whether there ever was one: its guid brings nothing back. Raises StoreError.
         """
-        feed_id = await self._feeds.find(_address(user, feed))
-        item = await self._items.id_of(feed_id, guid) if feed_id is not None else None
+        feed_id = await self.feeds.find(_address(user, feed))
+        item = await self.items.id_of(feed_id, guid) if feed_id is not None else None
         if feed_id is None or item is None:
             return False
-        now = self._clock()
-        if await saved_among(self._redis, user, [item]):
-            await take_out(self._redis, user, NOTIFICATIONS, [item], Leaving(Reason.REMOVED), now)
+        now = self.clock()
+        if await saved_among(self.redis, user, [item]):
+            await take_out(self.redis, user, NOTIFICATIONS, [item], Leaving(Reason.REMOVED), now)
             return True
-        doomed = await garbage.candidates(self._redis, [item])
+        doomed = await garbage.candidates(self.redis, [item])
         if not doomed:
             return True
-        retired = await garbage.retire(self._redis, doomed, now, wanted_too=True)
-        await take_out(self._redis, user, GLOBAL, [item], Leaving(Reason.SWEPT), now)
-        await OutputFeeds(self._redis).withdraw(user, [item], now)
-        await garbage.erase(self._redis, retired)
-        await self._events.announce([Event("post_deleted", feed_id, now, item, guid)])
+        retired = await garbage.retire(self.redis, doomed, now, wanted_too=True)
+        await take_out(self.redis, user, GLOBAL, [item], Leaving(Reason.SWEPT), now)
+        await OutputFeeds(self.redis).withdraw(user, [item], now)
+        await garbage.erase(self.redis, retired)
+        await self.events.announce([Event("post_deleted", feed_id, now, item, guid)])
         return True
 
 

@@ -57,24 +57,24 @@ class Moved:
     merged_into: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Mover:
     """Moves feeds. All of it is idempotent: the next poll finishes a move that broke off."""
 
-    def __init__(self, feeds: Feeds, items: Items, channels: Channels, schedule: Schedule, delivery: Delivery) -> None:
-        self._feeds = feeds
-        self._items = items
-        self._channels = channels
-        self._schedule = schedule
-        self._delivery = delivery
+    feeds: Feeds
+    items: Items
+    channels: Channels
+    schedule: Schedule
+    delivery: Delivery
 
     async def move(self, feed: FeedRecord, url: str, now: float) -> Moved:
         """Let `feed` live at `url`; where that was unknown, ids, items and read state stay."""
-        owner = await self._feeds.rename(feed.id, url)
+        owner = await self.feeds.rename(feed.id, url)
         log.info("feed moved", feed=feed.id, url=mask_credentials(feed.url), to=mask_credentials(url), known_as=owner)
         if owner is None:
-            await self._feeds.update(feed.id, {"moved_to": None, "moved_seen": None, "moved_since": None})
+            await self.feeds.update(feed.id, {"moved_to": None, "moved_seen": None, "moved_since": None})
             return Moved(host_of(canonical_feed_url(url)))
-        known = await self._feeds.get(owner)
+        known = await self.feeds.get(owner)
         if known is None or known.gone:
             return Moved(host_of(feed.url))  # its own redirect still brings news, that feed wouldn't
         await self._merge(feed, known, now)
@@ -91,13 +91,13 @@ class Mover:
             return None
         candidates = [url for url in dict.fromkeys(map(canonical_feed_url, urls)) if url not in {here, *passed}]
         for place, target in enumerate(candidates):
-            owner = await self._feeds.find(target)
-            if owner not in {None, page.id} and (await self._feeds.ensure(target, now)).gone:
+            owner = await self.feeds.find(target)
+            if owner not in {None, page.id} and (await self.feeds.ensure(target, now)).gone:
                 continue
             # The page is noted first: after a crash, what was tried once isn't tried for ever.
             trail = dict.fromkeys([*passed, here])
             others = " ".join(candidates[place + 1 :][:MOST_PAGES]) or None
-            await self._feeds.update(page.id, {**_AS_NEW, "pages": " ".join(trail), "others": others})
+            await self.feeds.update(page.id, {**_AS_NEW, "pages": " ".join(trail), "others": others})
             return await self.move(page, target, now)
         return None
 
@@ -110,25 +110,25 @@ class Mover:
         old addresses: who follows it from now on needs no merging, and who did a moment ago is found by the next poll.
         """
         for url in (feed.url, *_pages(feed)):
-            await self._feeds.lead(url, owner.id)
+            await self.feeds.lead(url, owner.id)
         merged = dict.fromkeys([*owner.extra.get(MERGED, "").split(), feed.id])
-        await self._feeds.update(owner.id, {MERGED: " ".join([*merged][-_MOST_MERGED:])})
-        await self._items.succeed(owner.id, feed.id, _MOST_ITEMS)
-        for user, uid in await self._feeds.subscribers(feed.id):
-            await self._feeds.subscribe(owner.id, user, uid)
+        await self.feeds.update(owner.id, {MERGED: " ".join([*merged][-_MOST_MERGED:])})
+        await self.items.succeed(owner.id, feed.id, _MOST_ITEMS)
+        for user, uid in await self.feeds.subscribers(feed.id):
+            await self.feeds.subscribe(owner.id, user, uid)
             try:
-                if not await self._channels.update_subscription(user, uid, feed.id, new_feed=owner.id):
+                if not await self.channels.update_subscription(user, uid, feed.id, new_feed=owner.id):
                     # It was ended meanwhile, or changed before a crash.
-                    await unsubscribe(self._channels, self._feeds, user, uid, owner.id)
+                    await unsubscribe(self.channels, self.feeds, user, uid, owner.id)
             except NotFound:
                 # The list of subscribers is derived; a channel that was deleted may stand in it for a while.
-                await self._feeds.unsubscribe(owner.id, user, uid)
-            await self._delivery.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
-            await self._feeds.unsubscribe(feed.id, user, uid)
-        await self._schedule.add(owner.id, host_of(owner.url), owner.next_poll or now)
+                await self.feeds.unsubscribe(owner.id, user, uid)
+            await self.delivery.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
+            await self.feeds.unsubscribe(feed.id, user, uid)
+        await self.schedule.add(owner.id, host_of(owner.url), owner.next_poll or now)
 
     async def _newest(self, feed_id: str) -> list[TimelineItem]:
-        return await self._items.timeline_items(await self._items.newest(feed_id, _MOST_ITEMS))
+        return await self.items.timeline_items(await self.items.newest(feed_id, _MOST_ITEMS))
 
 
 def _pages(feed: FeedRecord) -> list[str]:

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -42,29 +43,22 @@ STAGE = "pushed"
 _SOME = 20
 
 
+@dataclass(eq=False, repr=False)
 class Deliveries:
     """Takes deliveries in."""
 
-    def __init__(
-        self,
-        feeds: Feeds,
-        agreements: Agreements,
-        ingest: Ingest,
-        parser: ParsePool,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._feeds = feeds
-        self._agreements = agreements
-        self._ingest = ingest
-        self._parser = parser
-        self._clock = clock
+    feeds: Feeds
+    agreements: Agreements
+    ingest: Ingest
+    parser: ParsePool
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
 
     async def handle(self, message: Message) -> None:
         """Take in one delivery; what is wrong with it is counted and never raised. Raises StoreError."""
         feed_id, digest = text(message.fields["feed"]), short_digest(message.fields["body"])
         # Each round trip costs time beside other programs, because a worker gives way to them.
-        found, has_seen = await asyncio.gather(self._feeds.to_read(feed_id), self._agreements.has_seen(feed_id, digest))
+        found, has_seen = await asyncio.gather(self.feeds.to_read(feed_id), self.agreements.has_seen(feed_id, digest))
         if found is None or found.feed.gone or not found.users:
             end = "unfollowed"
         elif has_seen:
@@ -83,14 +77,14 @@ class Deliveries:
             document = Fetched(feed.url, feed.url, 200, {}, body, kind, None, None, None)
             known, users = found.fingerprints, tuple(islice(found.users, _SOME))
             try:
-                read, seconds = await self._parser.posts_in(document, feed.url, known, received, users)
+                read, seconds = await self.parser.posts_in(document, feed.url, known, received, users)
             except ParseError as error:
                 seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
                 end = "unreadable"
                 log.info("a delivery can't be read", feed=feed.id, hub=host_of(hub), why=error.detail)
             else:
                 version = version_of(received)
-                taken = await self._ingest.add(feed, read.items, received, version, mostly_new=known is not None)
+                taken = await self.ingest.add(feed, read.items, received, version, mostly_new=known is not None)
                 new = taken.new
                 # Handled again after a crash, what it brought isn't new any more.
                 brought = bool(taken.new or taken.updated) or message.deliveries > 1
@@ -108,9 +102,9 @@ class Deliveries:
 
     async def _note(self, feed: FeedRecord, hub: str, digest: str, new: int, seconds: float, *, brought: bool) -> None:
         """Count the delivery, once, and trust its hub where it has brought something."""
-        now = self._clock()
-        spent = spend((await self._agreements.get(feed.id)).spent, seconds, now)
+        now = self.clock()
+        spent = spend((await self.agreements.get(feed.id)).spent, seconds, now)
         record = {"push_at": f"{now:.3f}", **pushed_fields(feed, new, now)} | ({"push": "1"} if brought else {})
-        if await self._agreements.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
+        if await self.agreements.delivered(feed.id, DeliveryTaken(digest, new, spent), record):
             WEBSUB_POSTS.inc(new)
-            await self._agreements.count(hub, delivered=1, posts=new)
+            await self.agreements.count(hub, delivered=1, posts=new)

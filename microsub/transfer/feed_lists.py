@@ -113,17 +113,15 @@ def _described(one: ListedChannel) -> str:
     return f"{one.uid} ({one.name}): {', '.join(parts)}"
 
 
+@dataclass(eq=False, repr=False)
 class FeedLists:
     """Imports and exports lists. Times are Unix seconds; feeds may lie in the `private` networks."""
 
-    def __init__(
-        self, channels: Channels, feeds: Feeds, following: Following, parser: ParsePool, private: Sequence[Network] = ()
-    ) -> None:
-        self._channels = channels
-        self._feeds = feeds
-        self._following = following
-        self._parser = parser
-        self._private = private
+    channels: Channels
+    feeds: Feeds
+    following: Following
+    parser: ParsePool
+    private: Sequence[Network] = ()
 
     async def import_list(
         self,
@@ -140,7 +138,7 @@ class FeedLists:
 
         Raises ParseError for what is no such list, naming the line; then nothing is changed.
         """
-        listed = await self._parser.feed_list(body)
+        listed = await self.parser.feed_list(body)
         planning = await self._planning(user, listed, now, loose, quotas)
         report = planning.report(dry_run)
         if not dry_run:
@@ -149,12 +147,12 @@ class FeedLists:
         return report
 
     async def _planning(self, user: str, listed: FeedList, now: float, loose: str, quotas: Quotas | None) -> _Planning:
-        channels, followed = await asyncio.gather(self._channels.list(user), self._channels.all_subscriptions(user))
-        removed = await self._channels.removed(user)
+        channels, followed = await asyncio.gather(self.channels.list(user), self.channels.all_subscriptions(user))
+        removed = await self.channels.removed(user)
         canonical = await asyncio.to_thread(_canonical_urls, listed)
-        known = await self._feeds.find_many(canonical.values())
-        begun = await self._channels.followed_on(user, now)
-        planning = _Planning(user, listed, loose, self._private, canonical, known)
+        known = await self.feeds.find_many(canonical.values())
+        begun = await self.channels.followed_on(user, now)
+        planning = _Planning(user, listed, loose, self.private, canonical, known)
         await planning.stand(channels, followed, set(removed), begun, quotas)
         await planning.decide()
         return planning
@@ -173,7 +171,7 @@ class FeedLists:
             if channel.counted.made:
                 await self._make(user, channel, report, now, most_channels)
             if stated(channel.settings) and not channel.refused:
-                await self._channels.set_settings(user, channel.counted.uid, channel.settings, now)
+                await self.channels.set_settings(user, channel.counted.uid, channel.settings, now)
         due = [(channel, feed) for channel in planning.all for feed in channel.follows]
         for start in range(0, len(due), AT_ONCE):
             some = due[start : start + AT_ONCE]
@@ -192,7 +190,7 @@ class FeedLists:
     async def _make(self, user: str, channel: _Target, report: ListReport, now: float, most: int) -> None:
         wanted = channel.counted
         try:
-            made = await self._channels.create(user, wanted.name, now, channel.uid or None, most=most)
+            made = await self.channels.create(user, wanted.name, now, channel.uid or None, most=most)
         except (QuotaReached, InvalidRequest) as error:
             # Somebody has changed the channels since they were looked at.
             report.problems.append(ListProblem(channel.line, wanted.name, error.description))
@@ -203,7 +201,7 @@ class FeedLists:
 
     async def _follow(self, user: str, uid: str, feed: OutlineFeed, at: float, most: int) -> ListProblem | None:
         try:
-            await self._following.follow(user, uid, feed.url, at, feed.name or None, most=most)
+            await self.following.follow(user, uid, feed.url, at, feed.name or None, most=most)
         except (QuotaReached, NotFound) as error:
             return ListProblem(feed.line, mask_credentials(feed.url), error.description)
         return None
@@ -211,21 +209,21 @@ class FeedLists:
     async def take_back(self, user: str, report: ListReport, since: float, now: float) -> None:
         """End the follows that the import of that moment began, and delete channels that hold no others and are new."""
         made = {one.uid for one in report.channels if one.made}
-        for uid, followed in (await self._channels.all_subscriptions(user)).items():
+        for uid, followed in (await self.channels.all_subscriptions(user)).items():
             begun = [one for one in followed if since <= one.followed_at < since + _SPAN]
             if uid in made and len(begun) == len(followed):
-                await self._following.delete_channel(user, uid)
+                await self.following.delete_channel(user, uid)
                 continue
             for start in range(0, len(begun), AT_ONCE):
                 some = begun[start : start + AT_ONCE]
-                await asyncio.gather(*(self._following.unfollow(user, uid, one.url, now) for one in some))
+                await asyncio.gather(*(self.following.unfollow(user, uid, one.url, now) for one in some))
 
     async def export(self, user: str, now: float, *, masked: bool) -> bytes:
         """All channels with the feeds on the web that they follow, as OPML; `masked`: without passwords and keys in
         addresses.
         """
-        channels, followed = await asyncio.gather(self._channels.list(user), self._channels.all_subscriptions(user))
-        records = await self._feeds.get_many(one.feed for found in followed.values() for one in found)
+        channels, followed = await asyncio.gather(self.channels.list(user), self.channels.all_subscriptions(user))
+        records = await self.feeds.get_many(one.feed for found in followed.values() for one in found)
 
         def listed(one: Subscription) -> OutlineFeed:
             record = records.get(one.feed)

@@ -7,6 +7,7 @@ comes in while the export is written may be missing, as if it came after it. Tok
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -55,26 +56,17 @@ OWN_FIELDS = frozenset(
 """The fields of an item that ingest writes; all others were saved with it."""
 
 
+@dataclass(eq=False, repr=False)
 class UserExport:
     """Writes exports."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        channels: Channels,
-        rules: Rules,
-        feeds: Feeds,
-        items: Items,
-        outputs: OutputFeeds,
-        sources: Sources,
-    ) -> None:
-        self._redis = redis
-        self._channels = channels
-        self._rules = rules
-        self._feeds = feeds
-        self._items = items
-        self._outputs = outputs
-        self._sources = sources
+    redis: Redis
+    channels: Channels
+    rules: Rules
+    feeds: Feeds
+    items: Items
+    outputs: OutputFeeds
+    sources: Sources
 
     async def lines(self, user: User, instance: str, now: float) -> AsyncIterator[bytes]:
         """The lines of a user's export, with their ends; `instance` names this server's data."""
@@ -85,14 +77,14 @@ class UserExport:
         yield encoded(ExportEnd(count + 1))
 
     async def _ends(self, user: str, uid: str, muted: Sequence[str]) -> dict[str, float]:
-        ends = await self._rules.ends(user, [(uid, url) for url in muted])
+        ends = await self.rules.ends(user, [(uid, url) for url in muted])
         return {url: end for url, end in zip(muted, ends, strict=True) if end is not None}
 
     async def _records(self, user: User, instance: str, now: float) -> AsyncIterator[ExportRecord]:
         moment = datetime.fromtimestamp(int(now), UTC).isoformat()
         yield ExportHeader(user.name, instance, moment, microsub.__version__, user.me)
-        channels = await self._channels.list(user.name)
-        rules = await self._rules.of_channels(user.name, [GLOBAL, *(channel.uid for channel in channels)])
+        channels = await self.channels.list(user.name)
+        rules = await self.rules.of_channels(user.name, [GLOBAL, *(channel.uid for channel in channels)])
         for channel in channels:
             mute, block = map(tuple, rules[channel.uid])
             ends = await self._ends(user.name, channel.uid, mute)
@@ -107,7 +99,7 @@ class UserExport:
         async for record in self._posts(sorted(ids | left), named, posts):
             yield record
         for channel in channels:
-            async for states_ in states(self._redis, user.name, channel.uid):
+            async for states_ in states(self.redis, user.name, channel.uid):
                 known = [one for one in states_ if int(one.id) in posts]
                 if known:
                     yield ExportedItems(channel.uid, tuple((one.id, one.read_at) for one in known))
@@ -116,14 +108,14 @@ class UserExport:
             yield record
         async for record in self._output_feeds(user.name, posts):
             yield record
-        for source in await self._sources.all_of(user.name):
-            if (uid := await self._sources.channel_of(source)) is not None:
+        for source in await self.sources.all_of(user.name):
+            if (uid := await self.sources.channel_of(source)) is not None:
                 yield ExportedSource(source.id, encode(SourceConfig(uid, source.name)))
 
     async def _follows(self, user: str, channels: Sequence[Channel], named: set[str]) -> AsyncIterator[ExportRecord]:
-        everywhere = await self._channels.all_subscriptions(user)
+        everywhere = await self.channels.all_subscriptions(user)
         for channel in channels:
-            since = await self._channels.unread_from(user, channel.uid)
+            since = await self.channels.unread_from(user, channel.uid)
             followed = everywhere.get(channel.uid, [])
             for start in range(0, len(followed), _BATCH):
                 some = followed[start : start + _BATCH]
@@ -135,7 +127,7 @@ class UserExport:
     async def _named(self, feeds: Iterable[str], named: set[str]) -> AsyncIterator[ExportedFeed]:
         """The feeds that no line has named yet."""
         new = [feed for feed in dict.fromkeys(feeds) if feed and feed not in named]
-        records = await self._feeds.get_many(new) if new else {}
+        records = await self.feeds.get_many(new) if new else {}
         for feed in new:
             named.add(feed)
             if (found := records.get(feed)) is not None:
@@ -146,18 +138,18 @@ class UserExport:
         there: set[int] = set()
         left: set[int] = set()
         for channel in channels:
-            async for some in states(self._redis, user, channel.uid):
+            async for some in states(self.redis, user, channel.uid):
                 there.update(int(one.id) for one in some)
-            async for gone in absences(self._redis, user, channel.uid):
+            async for gone in absences(self.redis, user, channel.uid):
                 left.update(int(one.id) for one in gone)
-        async for ids in self._outputs.references(user):
+        async for ids in self.outputs.references(user):
             there.update(map(int, ids))
         return there, left
 
     async def _posts(self, ids: Sequence[int], named: set[str], posts: set[int]) -> AsyncIterator[ExportRecord]:
         for start in range(0, len(ids), _BATCH):
             some = ids[start : start + _BATCH]
-            rows = await self._items.get_many([str(one) for one in some])
+            rows = await self.items.get_many([str(one) for one in some])
             there = [(one, row) for one, row in zip(some, rows, strict=True) if row and row.get("score")]
             async for feed in self._named([row["feed"] for _, row in there], named):
                 yield feed
@@ -169,9 +161,9 @@ class UserExport:
         """Feed and guid of posts that are gone, as their feeds remember them."""
         found: dict[int, tuple[str, str]] = {}
         for feed in feeds if ids else ():
-            async for guids in self._items.guids(feed):
+            async for guids in self.items.guids(feed):
                 found |= {item: (feed, guid) for guid, item in guids.items() if item in ids}
-            departed = await self._items.departed(feed)
+            departed = await self.items.departed(feed)
             found |= {item: (feed, guid) for guid, item in departed.items() if item in ids}
         return found
 
@@ -179,16 +171,16 @@ class UserExport:
         self, user: str, channels: Sequence[Channel], posts: set[int], buried: Mapping[int, tuple[str, str]]
     ) -> AsyncIterator[ExportRecord]:
         for channel in channels:
-            async for gone in absences(self._redis, user, channel.uid):
+            async for gone in absences(self.redis, user, channel.uid):
                 rows = [row for one in gone if (row := _absence(one, posts, buried)) is not None]
                 if rows:
                     yield ExportedAbsences(channel.uid, tuple(rows))
 
     async def _output_feeds(self, user: str, posts: set[int]) -> AsyncIterator[ExportRecord]:
-        for feed in await self._outputs.all_of(user):
+        for feed in await self.outputs.all_of(user):
             yield ExportedOutput(feed.name, encode(feed.settings))
             start = 0
-            while some := await self._outputs.items(feed, _BATCH, start):
+            while some := await self.outputs.items(feed, _BATCH, start):
                 start += len(some)
                 known = [one for one in some if int(one.id) in posts]
                 if known:

@@ -50,39 +50,31 @@ class RepairedFollows:
     ahead: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class FollowRepair:
     """Brings followers and schedule to what the channels say.
 
     Any number of processes may do it; it repeats well.
     """
 
-    def __init__(
-        self,
-        redis: Redis,
-        accounts: Accounts,
-        channels: Channels,
-        feeds: Feeds,
-        schedule: Schedule,
-        following: Following,
-    ) -> None:
-        self._redis = redis
-        self._accounts = accounts
-        self._channels = channels
-        self._feeds = feeds
-        self._schedule = schedule
-        self._following = following
+    redis: Redis
+    accounts: Accounts
+    channels: Channels
+    feeds: Feeds
+    schedule: Schedule
+    following: Following
 
     async def run(self, now: float) -> RepairedFollows:
         """Look at everything once. What looks wrong is looked at again before it is changed."""
-        users = [user for user in await self._accounts.users() if user.disabled is None]
+        users = [user for user in await self.accounts.users() if user.disabled is None]
         for user in users:
             await self._finish_moves(user, now)
         truth = await self._truth(users)
         missing = surplus = 0
-        for batch in _batches([*{*truth, *await self._feeds.all_ids()}]):
+        for batch in _batches([*{*truth, *await self.feeds.all_ids()}]):
             found = await self._bring_together(batch, truth, now)
             missing, surplus = missing + found[0], surplus + found[1]
-        ahead = await self._schedule.set_right(now)
+        ahead = await self.schedule.set_right(now)
         return RepairedFollows(missing, surplus, await self._schedule_again(truth, now), ahead)
 
     async def run_for(self, name: str, now: float) -> RepairedFollows | None:
@@ -90,7 +82,7 @@ class FollowRepair:
 
         None while a move of theirs may be under way.
         """
-        user = await self._accounts.user(name)
+        user = await self.accounts.user(name)
         if user is None:
             return RepairedFollows()
         if user.disabled is not None:
@@ -110,7 +102,7 @@ class FollowRepair:
 
         A reader sees half of a move, so it waits for minutes only.
         """
-        due = DueTimes(self._redis, "follows")
+        due = DueTimes(self.redis, "follows")
 
         async def one_round(now: float) -> None:
             async def one(user: str) -> float | None:
@@ -138,13 +130,13 @@ class FollowRepair:
         Before a new channel is filled from the store: items keep the state that they have in the former one.
         """
         if user.moves:
-            await self._following.finish_moves(user.name, user.moves, now)
+            await self.following.finish_moves(user.name, user.moves, now)
 
     async def _truth(self, users: Sequence[User]) -> dict[str, dict[Place, Subscription]]:
         """Who is to get what, by feed."""
         truth: defaultdict[str, dict[Place, Subscription]] = defaultdict(dict)
         for user in users:
-            for uid, subscriptions in (await self._channels.all_subscriptions(user.name)).items():
+            for uid, subscriptions in (await self.channels.all_subscriptions(user.name)).items():
                 for one in subscriptions:
                     truth[one.feed][user.name, uid] = one
         return truth
@@ -153,7 +145,7 @@ class FollowRepair:
         self, feeds: Sequence[str], truth: Mapping[str, Mapping[Place, Subscription]], now: float, only: str = ""
     ) -> tuple[int, int]:
         """Add missing followers of feeds and remove wrong ones, of `only` one user or of all."""
-        listed = await asyncio.gather(*(self._feeds.subscribers(feed_id) for feed_id in feeds))
+        listed = await asyncio.gather(*(self.feeds.subscribers(feed_id) for feed_id in feeds))
         missing = surplus = 0
         for feed_id, everybody in zip(feeds, listed, strict=True):
             wanted = truth.get(feed_id, {})
@@ -174,35 +166,35 @@ class FollowRepair:
     async def _follow_again(self, place: Place, subscription: Subscription, now: float) -> bool:
         """Subscribe, and fill in what came meanwhile."""
         user, uid = place
-        if place in await self._feeds.subscribers(subscription.feed):
+        if place in await self.feeds.subscribers(subscription.feed):
             return False
-        if not await self._channels.follows(user, uid, subscription.feed):
+        if not await self.channels.follows(user, uid, subscription.feed):
             return False
-        await self._feeds.subscribe(subscription.feed, user, uid)
-        if await self._feeds.find(subscription.url) is None:
+        await self.feeds.subscribe(subscription.feed, user, uid)
+        if await self.feeds.find(subscription.url) is None:
             # The address was lost: it leads to this feed again, not to a new one beside it.
-            await self._feeds.rename(subscription.feed, subscription.url)
+            await self.feeds.rename(subscription.feed, subscription.url)
         # Where the feed has taken over another one's followers, their address may still be that one's.
-        if await self._feeds.find(subscription.url) in {None, subscription.feed}:
+        if await self.feeds.find(subscription.url) in {None, subscription.feed}:
             with contextlib.suppress(NotFound):
-                await self._following.follow(user, uid, subscription.url, now, subscription.name)
+                await self.following.follow(user, uid, subscription.url, now, subscription.name)
         return True
 
     async def _drop(self, place: Place, feed_id: str) -> bool:
         user, uid = place
-        if await self._channels.follows(user, uid, feed_id):
+        if await self.channels.follows(user, uid, feed_id):
             return False
-        await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
+        await unsubscribe(self.channels, self.feeds, user, uid, feed_id)
         return True
 
     async def _schedule_again(self, truth: Iterable[str], now: float) -> int:
         count = 0
         for batch in _batches([*truth]):
-            records = [one for one in (await self._feeds.get_many(batch)).values() if not one.gone]
-            held = await self._schedule.holds([(one.id, host_of(one.url)) for one in records])
+            records = [one for one in (await self.feeds.get_many(batch)).values() if not one.gone]
+            held = await self.schedule.holds([(one.id, host_of(one.url)) for one in records])
             for record, is_held in zip(records, held, strict=True):
-                if not is_held and await self._feeds.subscribers(record.id):
-                    await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
+                if not is_held and await self.feeds.subscribers(record.id):
+                    await self.schedule.add(record.id, host_of(record.url), record.next_poll or now)
                     count += 1
         return count
 

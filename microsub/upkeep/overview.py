@@ -33,28 +33,26 @@ class ServerState:
     hours: Sequence[HourFigures]
 
 
+@dataclass(eq=False, repr=False)
 class ServerOverview:
     """Asks for all of that, with the same judgement as /health."""
 
-    def __init__(
-        self, redis: Redis, health: Health, accounts: Accounts, presence: Presence, survey: Survey, hours: Hours
-    ) -> None:
-        self._redis = redis
-        self._health = health
-        self._accounts = accounts
-        self._presence = presence
-        self._survey = survey
-        self._hours = hours
+    redis: Redis
+    health: Health
+    accounts: Accounts
+    presence: Presence
+    survey: Survey
+    hours: Hours
 
     async def look(self, now: float) -> ServerState:
         """The state of the server at that Unix time. Raises StoreError."""
-        alive = await self._presence.alive(now)
+        alive = await self.presence.alive(now)
         return ServerState(
-            await self._health.check(now),
-            await self._survey.recent(now),
-            await memory(self._redis),
-            await backlogs(self._redis, keys.STAGES),
+            await self.health.check(now),
+            await self.survey.recent(now),
+            await memory(self.redis),
+            await backlogs(self.redis, keys.STAGES),
             sum(not name.endswith(TO_COME) for name in alive),
-            await self._accounts.count(),
-            await self._hours.last(now),
+            await self.accounts.count(),
+            await self.hours.last(now),
         )

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 
 import structlog
 
@@ -78,28 +78,20 @@ class SweepReport:
         )
 
 
+@dataclass(eq=False, repr=False)
 class Sweeping:
     """Sweeps the post store.
 
     `kept` says how many of a feed's newest posts stay in any case: who follows it tomorrow begins with them.
     """
 
-    def __init__(
-        self,
-        redis: Redis,
-        accounts: Accounts,
-        feeds: Feeds,
-        *,
-        kept: Callable[[], int] = lambda: InstanceSettings().keep_per_feed,
-        grace: float = GRACE,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._redis = redis
-        self._accounts = accounts
-        self._feeds = feeds
-        self._kept = kept
-        self._grace = grace
-        self._pause = pause
+    redis: Redis
+    accounts: Accounts
+    feeds: Feeds
+    _: KW_ONLY
+    kept: Callable[[], int] = lambda: InstanceSettings().keep_per_feed
+    grace: float = GRACE
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self, now: float, dry_run: bool = False) -> SweepReport:
         """Sweep once; `now` is Unix time.
@@ -108,19 +100,19 @@ class Sweeping:
         """
         if await self._is_behind(now):
             return SweepReport(dry_run)
-        mark = await garbage.newest_id(self._redis)
+        mark = await garbage.newest_id(self.redis)
         reached = await self._reached(mark)
         report = SweepReport(dry_run, reached=reached.count())
         stored = Bitmap(mark)
-        async for ids in garbage.stored_ids(self._redis):
+        async for ids in garbage.stored_ids(self.redis):
             old = [item for item in ids if item <= mark]
             stored.add_all(old)
             report = replace(report, examined=report.examined + len(old))
             unwanted = [str(item) for item in dict.fromkeys(old) if item not in reached]
             for start in range(0, len(unwanted), _BATCH):
-                found = await garbage.candidates(self._redis, unwanted[start : start + _BATCH])
+                found = await garbage.candidates(self.redis, unwanted[start : start + _BATCH])
                 report = await self._decide([one for one in found if not self._stays(one)], now, report)
-                await self._pause(_PAUSE)
+                await self.pause(_PAUSE)
         hollow = await self._hollow(reached, stored, now, dry_run)
         report = replace(report, hollow=hollow)
         if not dry_run:
@@ -135,20 +127,20 @@ class Sweeping:
         Returns how many left. Takes two walks over all timelines: a post that is taken in meanwhile stays, and of one
         that is taken in too late for that no id stays behind (`erase`).
         """
-        ids: Sequence[str] = await self._feeds.item_ids(feed_id, limit)
+        ids: Sequence[str] = await self.feeds.item_ids(feed_id, limit)
         for turn in range(2):
             mark = max(map(int, ids), default=0)
             reached = await self._reached(mark, only={int(item) for item in ids})
             ids = [item for item in ids if int(item) not in reached]
             if turn == 0:
-                await garbage.condemn(self._redis, ids, now)
-        doomed = [one for one in await garbage.candidates(self._redis, ids) if one.condemned]
-        return len(await erase(self._redis, self._accounts, doomed, now, wanted_too=False))
+                await garbage.condemn(self.redis, ids, now)
+        doomed = [one for one in await garbage.candidates(self.redis, ids) if one.condemned]
+        return len(await erase(self.redis, self.accounts, doomed, now, wanted_too=False))
 
     async def _is_behind(self, now: float) -> bool:
         """Whether messages have waited so long that what they carry could look like nobody's."""
-        oldest = await Stream(self._redis, "stored").oldest_time()
-        if oldest is None or oldest >= now - self._grace / 2:
+        oldest = await Stream(self.redis, "stored").oldest_time()
+        if oldest is None or oldest >= now - self.grace / 2:
             return False
         log.warning("delivery is behind; nothing is swept", seconds=round(now - oldest))
         return True
@@ -161,26 +153,26 @@ class Sweeping:
         """
         count = 0
         for ids in reached.but_not(stored, _BATCH):
-            dead = await garbage.missing(self._redis, ids)
+            dead = await garbage.missing(self.redis, ids)
             count += len(dead)
             if dead and not dry_run:
-                await withdraw(self._redis, self._accounts, dead, now)
-            await self._pause(_PAUSE)
+                await withdraw(self.redis, self.accounts, dead, now)
+            await self.pause(_PAUSE)
         if count and not dry_run:
             log.warning("ids whose posts are gone were taken out of timelines", posts=count)
         return count
 
     def _stays(self, one: Candidate) -> bool:
-        return one.rank is not None and one.rank < self._kept()
+        return one.rank is not None and one.rank < self.kept()
 
     async def _decide(self, unwanted: Sequence[Candidate], now: float, report: SweepReport) -> SweepReport:
-        ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - self._grace]
+        ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - self.grace]
         ids = {one.id for one in ripe}
         green = [one for one in unwanted if one.id not in ids]
         deleted = len(ripe)
         if not report.dry_run:
-            await garbage.condemn(self._redis, [one.id for one in green], now)
-            deleted = await garbage.delete(self._redis, ripe, now)
+            await garbage.condemn(self.redis, [one.id for one in green], now)
+            deleted = await garbage.delete(self.redis, ripe, now)
         return replace(report, condemned=report.condemned + len(green), deleted=report.deleted + deleted)
 
     async def _reached(self, mark: int, only: Collection[int] | None = None) -> Bitmap:
@@ -190,29 +182,29 @@ class Sweeping:
         before, which takes a mark away, so that no deletion follows from such a walk.
         """
         found = Bitmap(mark)
-        for user in await self._accounts.users():
-            for referring in (references(self._redis, user.name), OutputFeeds(self._redis).references(user.name)):
+        for user in await self.accounts.users():
+            for referring in (references(self.redis, user.name), OutputFeeds(self.redis).references(user.name)):
                 async for batch in referring:
                     found.add(batch, only)
-            await self._pause(0)
+            await self.pause(0)
         return found
 
     async def _forget(self, now: float) -> int:
         forgotten = 0
-        ids = await self._feeds.all_ids()
+        ids = await self.feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
-            forgotten += await garbage.forget_tombstones(self._redis, ids[start : start + _BATCH], now)
+            forgotten += await garbage.forget_tombstones(self.redis, ids[start : start + _BATCH], now)
         return forgotten
 
     async def _forget_addresses(self, now: float) -> int:
         """Forget URLs whose feeds are gone, as items are let go: marked by one sweep, forgotten by a later one."""
         followed: set[str] = set()
-        for user in await self._accounts.users():
-            followed |= await subscriptions(self._redis, user.name)
+        for user in await self.accounts.users():
+            followed |= await subscriptions(self.redis, user.name)
         forgotten = 0
-        async for batch in addresses.walk(self._redis):
-            forgotten += await addresses.forget_gone(self._redis, batch, followed, now, self._grace)
-            await self._pause(_PAUSE)
+        async for batch in addresses.walk(self.redis):
+            forgotten += await addresses.forget_gone(self.redis, batch, followed, now, self.grace)
+            await self.pause(_PAUSE)
         return forgotten
 
 

@@ -459,7 +459,7 @@ async def test_a_notice_has_topics_looked_at(client: HubClient, name: str) -> No
     assert (await client.post({"hub.mode": "publish", name: client.topic})).status_code == 202
     await client.work()
     assert not app.deliveries
-    client.server.delivery._delivered = None
+    client.server.delivery.delivered = None
     await client.publish("second")
     assert not app.deliveries
     for _ in range(3):
@@ -486,7 +486,7 @@ async def test_without_an_address_there_is_no_hub(redis: Redis) -> None:
 async def test_what_was_missed_is_found_within_a_minute(client: HubClient) -> None:
     """The look at all owners needs no note that something has changed."""
     app = await client.subscribe()
-    client.server.delivery._delivered = None
+    client.server.delivery.delivered = None
     await client.publish("second")
     assert not app.deliveries
     await client.server.distribution.look_at_all(client.server.now)

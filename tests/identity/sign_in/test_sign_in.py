@@ -299,7 +299,7 @@ async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: 
 async def test_strangers_with_slow_pages_hold_up_no_user(server: World, ann: Visitor, running: Running) -> None:
     """Users have places of their own, and strangers don't use up the minute of all."""
     async with running() as site, AsyncExitStack() as held:
-        limits = server.identity.signing_in._limits
+        limits = server.identity.signing_in.limits
         for number in range(WAITING_IN_ALL.most):
             me, host = f"https://{number}.example/", f"{number}.example"
             await held.enter_async_context(limits.place(me, f"2600:{number:x}::1", host))
@@ -340,7 +340,7 @@ async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
     async with running() as site, AsyncExitStack() as held:
         for me in {me for me, *_ in asked}:
             await server.accounts.add_user(f"u{hash(me) & 0xFFFFFF}", me, server.now)
-        assert await taken(server.identity.signing_in._limits, held, asked) == most
+        assert await taken(server.identity.signing_in.limits, held, asked) == most
         assert (await through(ann, site.people["ann"].me)).location == "/account"
 
 
@@ -349,7 +349,7 @@ async def test_strangers_use_up_nobodys_minute(
 ) -> None:
     """The limit for all is one for those who have no account here, and one for those who have."""
     async with running() as site:
-        limits = server.identity.signing_in._limits
+        limits = server.identity.signing_in.limits
         for number in range(SIGN_INS_IN_ALL.most):
             await limits.enter(f"https://{number}.example/", "192.0.2.1")
         page = await ann.get("/sign-in")
@@ -359,7 +359,7 @@ async def test_strangers_use_up_nobodys_minute(
 
 async def test_what_sign_ins_leave_behind_is_bounded(server: World) -> None:
     """Also where pages name addresses of two thousand letters each: bytes count, not sign-ins alone."""
-    limits, size = server.identity.signing_in._limits, 14_000
+    limits, size = server.identity.signing_in.limits, 14_000
     for _ in range(SIGN_IN_BYTES.most // size):
         await limits.leave("https://eve.example/", size)
     with pytest.raises(SignInFailed):
@@ -373,7 +373,7 @@ async def test_what_one_sign_in_leaves_behind_is_counted(
     """With all that a page and the browser can make it hold."""
     async with running() as site:
         stranger = site.person("eve").me
-        limits = server.identity.signing_in._limits
+        limits = server.identity.signing_in.limits
         counted: list[int] = []
 
         async def leave(me: str, size: int) -> None:
@@ -434,7 +434,7 @@ async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkey
 
 async def test_no_site_of_many_networks_begins_too_many(server: World) -> None:
     """A client with a /48 of IPv6 doesn't use up what there is for all."""
-    limits = server.identity.signing_in._limits
+    limits = server.identity.signing_in.limits
     for number in range(SIGN_INS_OF_WIDE_NETWORK.most):
         await limits.enter(f"https://{number}.example/", f"2600:1f00:0:{number:x}::1")
     with pytest.raises(SignInFailed):
