@@ -142,15 +142,34 @@ local function pop()
   return first
 end
 
+-- The score that a channel's newest item needs for a place on the page, when so many of them are known; nil while these
+-- are too few.
+local function needed()
+  if #heap <= limit then return nil end
+  local scores = {}
+  for i, stream in ipairs(heap) do scores[i] = stream.score end
+  table.sort(scores)
+  return string.format('%.17g', scores[#scores - limit + 1])
+end
+
+-- Of hundreds of channels most have nothing for the first page: Redis sees that faster than it says what they have.
 local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
-for _, uid in ipairs(uids) do
-  local stream = { uid = uid, key = walked(uid), next = 0, rows = {}, at = 1, block = block }
-  if ARGV[2] ~= '' then
-    local newer, stands = rank(stream.key, ARGV[3], ARGV[4])
-    stream.next = newer + (upward and 0 or stands)
-    if upward and redis.call('ZCARD', stream.key) > newer then older = true end
+local bound, known = nil, 4 * (limit + 1)
+for i, uid in ipairs(uids) do
+  if i > known and ARGV[2] == '' then
+    bound, known = needed(), 2 * known
   end
-  push(stream)
+  local key = walked(uid)
+  local rows = bound and redis.call('ZREVRANGEBYSCORE', key, '+inf', bound, 'LIMIT', '0', '1', 'WITHSCORES') or {}
+  if rows[1] or not bound then
+    local stream = { uid = uid, key = key, next = #rows / 2, rows = rows, at = 1, block = block }
+    if ARGV[2] ~= '' then
+      local newer, stands = rank(key, ARGV[3], ARGV[4])
+      stream.next = newer + (upward and 0 or stands)
+      if upward and redis.call('ZCARD', key) > newer then older = true end
+    end
+    push(stream)
+  end
 end
 
 -- An item of that channel is picked: what the channel says of it, and what comes next there.

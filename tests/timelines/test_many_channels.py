@@ -1,0 +1,52 @@
+"""The merged timeline of more channels than one page looks at whole."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from microsub.model.reader import Cursor, Row
+from microsub.redis import keys
+from microsub.redis.protocol import Command, Redis
+from microsub.timelines.pages import Walk, read_walk
+
+CHANNELS, ITEMS = 90, 150
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_newest_of_many_channels_come_first(redis: Redis, seed: int) -> None:
+    """Each once, whatever others are as old, and named after a channel that has it unread where there is one."""
+    chance, sizes = random.Random(seed), ((0, 1), (0, 1, 3, 6))[seed % 2]
+    # Scores with all their digits: a bound that is rounded leaves out the item that it was made of.
+    scores = {str(n): 1_700_000_000 + (n // 8) / 7 for n in range(1, ITEMS)}
+    posts: dict[str, set[str]] = {}
+    unread: dict[str, set[str]] = {}
+    for n in range(CHANNELS):
+        uid, here = f"c{n}", chance.sample(list(scores), chance.choice(sizes))
+        posts[uid] = set(here)
+        unread[uid] = {item for item in here if chance.random() < 0.6}
+        commands: list[Command] = [
+            ("ZADD", keys.channels("ann"), n, uid),
+            ("HSET", keys.channel("ann", uid), "name", uid),
+        ]
+        commands += [("ZADD", keys.posts("ann", uid), repr(scores[item]), item) for item in posts[uid]]
+        commands += [("ZADD", keys.unread("ann", uid), repr(scores[item]), item) for item in unread[uid]]
+        await redis.pipeline(commands)
+    anywhere = set().union(*unread.values())
+    for limit in (1, 4, 12):
+        for walk, there in ((Walk(limit), set().union(*posts.values())), (Walk(limit, unread_only=True), anywhere)):
+            expected = sorted(there, key=lambda item: (scores[item], item), reverse=True)
+            found: list[Row] = []
+            page = (await read_walk(redis, "ann", "global", walk, 0))[1]
+            while True:
+                found += page.rows
+                if not page.older:
+                    break
+                assert len(page.rows) == limit
+                cursor = Cursor(page.rows[-1].score, page.rows[-1].id)
+                page = (await read_walk(redis, "ann", "global", walk._replace(direction="after", cursor=cursor), 0))[1]
+            assert [row.id for row in found] == expected
+            assert all(row.is_read == (row.id not in anywhere) for row in found)
+            assert all(row.id in posts[row.channel] for row in found)
+            assert all(row.is_read or row.id in unread[row.channel] for row in found)
