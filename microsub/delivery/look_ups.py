@@ -169,33 +169,23 @@ class _News:
     digest: str
 
 
+@dataclass(eq=False, repr=False)
 class Populate:
-    """Handles `ItemIncomplete`."""
+    """Handles `ItemIncomplete`. `notify` is called when there is news for the next stage."""
 
-    def __init__(
-        self,
-        feeds: Feeds,
-        items: Items,
-        completing: Completing,
-        stored: Stream,
-        events: Events,
-        *,
-        clock: Callable[[], float] = time.time,
-        notify: Callable[[], object] = lambda: None,
-    ) -> None:
-        """`notify` is called when there is news for the next stage."""
-        self._feeds = feeds
-        self._items = items
-        self._completing = completing
-        self._stored = stored
-        self._events = events
-        self._clock = clock
-        self._notify = notify
+    feeds: Feeds
+    items: Items
+    completing: Completing
+    stored: Stream
+    events: Events
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    notify: Callable[[], object] = lambda: None
 
     async def __call__(self, message: Message) -> None:
         """Look up and write, all of it. Raises StoreError; all else is a message that isn't ours."""
         wanted = ItemIncomplete.of(message.fields)
-        ((data, *others),) = await self._items.fields([wanted.item], _FIELDS)
+        ((data, *others),) = await self.items.fields([wanted.item], _FIELDS)
         version, digest, feed_id, guid, written, incomplete = (text(value) if value else "" for value in others)
         if data is None or not feed_id or version != wanted.version or not incomplete:
             return
@@ -204,10 +194,10 @@ class Populate:
             # Completed by a worker that died before it announced the edit.
             await self._announce(news, tuple(incomplete.split()[1:]))
             return
-        feed = await self._feeds.get(feed_id)
+        feed = await self.feeds.get(feed_id)
         wire = orjson.loads(data)
         before = from_wire(wire)
-        entry = await self._completing.complete(before, feed.url if feed is not None else None)
+        entry = await self.completing.complete(before, feed.url if feed is not None else None)
         filled = to_wire(entry)
         changed = tuple(name for name in ("author", "refs") if filled.get(name) != wire.get(name))
         if not changed:
@@ -220,14 +210,14 @@ class Populate:
             await self._announce(news, changed)
 
     async def _write(self, news: _News, fields: Mapping[str, Arg]) -> bool:
-        return await self._items.complete(news.item, news.version, news.digest, fields)
+        return await self.items.complete(news.item, news.version, news.digest, fields)
 
     async def _announce(self, news: _News, changed: tuple[str, ...]) -> None:
         if "author" in changed:
-            await self._stored.add([ItemsStored(news.feed, edited=(news.item,)).to_fields()])
-            self._notify()
-        event = Event("post_modified", news.feed, self._clock(), news.item, news.guid, changed)
-        await self._events.announce([event])
+            await self.stored.add([ItemsStored(news.feed, edited=(news.item,)).to_fields()])
+            self.notify()
+        event = Event("post_modified", news.feed, self.clock(), news.item, news.guid, changed)
+        await self.events.announce([event])
         await self._write(news, {"incomplete": ""})
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from random import random as chance
@@ -126,50 +126,35 @@ class FeedDue:
     ending: Ending | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Poller:
-    """Polls feeds one at a time; any number of polls of different feeds may run in one instance."""
+    """Polls feeds one at a time; any number of polls of different feeds may run in one instance.
 
-    def __init__(
-        self,
-        feeds: Feeds,
-        items: Items,
-        ingest: Ingest,
-        dead: DeadLetters,
-        events: Events,
-        fetcher: Fetching,
-        parser: ParsePool,
-        *,
-        mover: Mover | None = None,
-        settings: Callable[[], InstanceSettings] = InstanceSettings,
-        clock: Callable[[], float] = time.time,
-        random: Callable[[], float] = chance,
-        on_refused: Callable[[PollResult], object] | None = None,
-        on_answered: Callable[[FeedRecord, int], Awaitable[None]] | None = None,
-        on_trouble: Callable[[FeedRecord, Trouble], Awaitable[None]] | None = None,
-    ) -> None:
-        """`dead` gets posts that can't be stored.
+    `dead` gets posts that can't be stored.
 
-        `on_answered` gets each feed that answered, as its document describes it, and how many posts the poll found
-        that a trusted hub had not brought. `on_trouble` gets each feed in trouble before that is written down, and may
-        get it repeatedly.
+    `on_answered` gets each feed that answered, as its document describes it, and how many posts the poll found
+    that a trusted hub had not brought. `on_trouble` gets each feed in trouble before that is written down, and may
+    get it repeatedly.
 
-        `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
-        told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
-        """
-        self._feeds = feeds
-        self._items = items
-        self._ingest = ingest
-        self._dead = dead
-        self._events = events
-        self._fetcher = fetcher
-        self._parser = parser
-        self._mover = mover
-        self._settings = settings
-        self._clock = clock
-        self._random = random
-        self._on_refused = on_refused
-        self._on_answered = on_answered
-        self._on_trouble = on_trouble
+    `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
+    told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
+    """
+
+    feeds: Feeds
+    items: Items
+    ingest: Ingest
+    dead: DeadLetters
+    events: Events
+    fetcher: Fetching
+    parser: ParsePool
+    _: KW_ONLY
+    mover: Mover | None = None
+    settings: Callable[[], InstanceSettings] = InstanceSettings
+    clock: Callable[[], float] = time.time
+    random: Callable[[], float] = chance
+    on_refused: Callable[[PollResult], object] | None = None
+    on_answered: Callable[[FeedRecord, int], Awaitable[None]] | None = None
+    on_trouble: Callable[[FeedRecord, Trouble], Awaitable[None]] | None = None
 
     async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
         """Poll a feed once, now, due or not, unless it is gone or nobody follows it.
@@ -177,16 +162,16 @@ class Poller:
         Where the poll ends with a plan for the same feed on the same host, and nothing is held, `ending` follows in the
         round trip that writes the plan. Raises StoreError and what is a bug; the caller plans the next attempt then.
         """
-        found = await self._feeds.begin_reading(feed_id)
+        found = await self.feeds.begin_reading(feed_id)
         if found is None or found.feed.gone:
             return PollResult(feed_id, "gone", None, "" if found is None else host_of(found.feed.url))
         feed, users = found.feed, found.users
         if not users:
             return PollResult(feed_id, "unfollowed", None, host_of(feed.url))
-        pause = held_until(feed, self._clock())
+        pause = held_until(feed, self.clock())
         if pause is not None:
             return PollResult(feed_id, "held", pause, host_of(feed.url))
-        due = FeedDue(feed, self._clock(), tuple(islice(users, _SOME)), found.fingerprints, ending)
+        due = FeedDue(feed, self.clock(), tuple(islice(users, _SOME)), found.fingerprints, ending)
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
@@ -197,21 +182,21 @@ class Poller:
 
     async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
         """Plan the next attempt after a poll that ended in a bug of ours, or it would be at once."""
-        feed = await self._feeds.get(feed_id)
+        feed = await self.feeds.get(feed_id)
         if feed is None:
             return PollResult(feed_id, "gone", None, "")
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
-            return await self._settle(FeedDue(feed, self._clock()), Failed(reason, detail), {}, None)
+            return await self._settle(FeedDue(feed, self.clock()), Failed(reason, detail), {}, None)
 
     def put_off(self, feed_id: str, detail: str) -> PollResult:
         """Leave the feed as it was, to be asked soon; what we lack isn't counted as its failure."""
-        return PollResult(feed_id, "local", self._clock() + PUT_OFF_SECONDS, "", detail=detail)
+        return PollResult(feed_id, "local", self.clock() + PUT_OFF_SECONDS, "", detail=detail)
 
     async def _fetch(self, feed: FeedRecord, subscribers: int) -> FetchResult:
         start = time.perf_counter()
         try:
             # The record's own validators, never a copy's: a 304 says that what is in the store is complete.
-            return await self._fetcher.fetch(
+            return await self.fetcher.fetch(
                 FetchRequest(feed.url, feed.etag, feed.last_modified, subscribers=subscribers, since=last_looked(feed))
             )
         finally:
@@ -225,7 +210,7 @@ class Poller:
                 return left
             case FetchFailed(reason="gone"):
                 return await self._settle(due, Gone(reply.detail), {}, None)
-            case FetchFailed(forbidden=True) if self._on_refused is not None:
+            case FetchFailed(forbidden=True) if self.on_refused is not None:
                 return self._refused(due.feed, reply.detail)
             case FetchFailed(refused=True, retry_after=None) if left := await self._go_over(
                 due, instead_of_page(due.feed, feeds_by_address(due.feed.url))
@@ -242,10 +227,10 @@ class Poller:
 
     def _refused(self, feed: FeedRecord, detail: str) -> PollResult:
         """Leave the feed, when it was due, to a worker that may ask its publisher."""
-        due = max(feed.next_poll or 0.0, self._clock() + 1.0)
+        due = max(feed.next_poll or 0.0, self.clock() + 1.0)
         result = PollResult(feed.id, "blocked", due, host_of(feed.url), detail=detail)
-        if self._on_refused is not None:
-            self._on_refused(result)
+        if self.on_refused is not None:
+            self.on_refused(result)
         return result
 
     async def _take(self, due: FeedDue, document: Fetched) -> PollResult:
@@ -255,12 +240,12 @@ class Poller:
             return await self._settle(
                 due, FeedAnswered(max_age=document.max_age), fields, document.moved_to, "unchanged"
             )
-        now, source = self._clock(), due.feed.url
+        now, source = self.clock(), due.feed.url
         when = _discovered(due.feed, now)
         parsed: PostsRead | ParseError
         try:
-            fingerprints = due.fingerprints or await self._feeds.fingerprints(due.feed)
-            parsed, seconds = await self._parser.posts_in(document, source, fingerprints, when, due.keys)
+            fingerprints = due.fingerprints or await self.feeds.fingerprints(due.feed)
+            parsed, seconds = await self.parser.posts_in(document, source, fingerprints, when, due.keys)
         except ParseError as error:
             parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
             seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
@@ -288,20 +273,20 @@ class Poller:
 
     async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
         """Follow the next of the feeds that a page named; None when it stays."""
-        if failure is not None and failure.forbidden and self._on_refused is not None:
+        if failure is not None and failure.forbidden and self.on_refused is not None:
             return None
         return await self._go_over(due, instead_of_failure(due.feed, failure))
 
     async def _go_over(self, due: FeedDue, urls: list[str]) -> PollResult | None:
         """Follow the first of `urls` that will do instead of this feed; None when there is none."""
-        feed, now = due.feed, self._clock()
-        moved = await self._mover.from_page(feed, urls, now) if urls and self._mover is not None else None
+        feed, now = due.feed, self.clock()
+        moved = await self.mover.from_page(feed, urls, now) if urls and self.mover is not None else None
         if moved is None:
             return None
         POLLS.labels("moved").inc()
         if not moved.merged_into:
             return PollResult(feed.id, "moved", now, moved.host)
-        await self._feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
+        await self.feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, moved.host)
 
     async def _store(self, feed: FeedRecord, posts: Sequence[ItemToStore], now: float, *, mostly_new: bool) -> Ingested:
@@ -312,7 +297,7 @@ class Poller:
         """
         try:
             # How many of a first fill stay unread is decided over all of a document.
-            return await self._ingest.add_read(feed, posts, now, mostly_new=mostly_new)
+            return await self.ingest.add_read(feed, posts, now, mostly_new=mostly_new)
         except Exception as error:
             if _is_passing(error):
                 raise
@@ -320,13 +305,13 @@ class Poller:
         taken = Ingested()
         for post in posts:
             try:
-                one = await self._ingest.add_read(feed, [post], now, mostly_new=mostly_new)
+                one = await self.ingest.add_read(feed, [post], now, mostly_new=mostly_new)
             except Exception as error:
                 if _is_passing(error):
                     raise
                 log.exception("a post can't be stored and goes to the dead letters", guid=post.guid)
                 message = Message("", EntriesFound(feed.id, now, (post,), feed.reading).to_fields(), _ATTEMPTS)
-                await self._dead.add("entries", message, f"{type(error).__name__}: {error}", now)
+                await self.dead.add("entries", message, f"{type(error).__name__}: {error}", now)
             else:
                 taken = Ingested(taken.new + one.new, taken.updated + one.updated, (), (*taken.last, *one.last))
         return taken
@@ -336,8 +321,8 @@ class Poller:
         is_new = feed.last_success is None and not feed.kept
         if is_new or UNANNOUNCED in feed.extra or any(value != described(feed, name) for name, value in said.items()):
             await describe(
-                self._feeds,
-                self._events,
+                self.feeds,
+                self.events,
                 feed.id,
                 said,
                 now,
@@ -357,34 +342,34 @@ class Poller:
         last: Sequence[ScriptCall] = (),
     ) -> PollResult:
         """Decide what follows and write it down, the last act of a poll but for a move."""
-        now, feed = self._clock(), due.feed
+        now, feed = self.clock(), due.feed
         history = history_of(feed, now)
-        policy = poll_policy(self._settings(), feed.url)
-        plan = plan_next(history, outcome, now, self._random(), policy)
+        policy = poll_policy(self.settings(), feed.url)
+        plan = plan_next(history, outcome, now, self.random(), policy)
         move = plan_move(history, moved_to, now) if isinstance(outcome, FeedAnswered) else None
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
         counts["answers"] = answered(feed, result.outcome, now)
         first = polled_first(feed, result.new, now)
         changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts, **first}
-        if self._on_trouble is not None and (trouble := trouble_of(feed, outcome, plan.failures, now)) is not None:
-            await self._on_trouble(feed, trouble)
+        if self.on_trouble is not None and (trouble := trouble_of(feed, outcome, plan.failures, now)) is not None:
+            await self.on_trouble(feed, trouble)
             changes |= notified(trouble)
         moves = move is not None and move.move
         calls: Sequence[ScriptCall] = ()
         if due.ending is not None and plan.next_poll is not None and plan.hold_until is None and not moves:
             calls = due.ending(plan.next_poll)
-        written, replies = await self._feeds.settle(feed.id, changes, fingerprints, feed.reading, [*last, *calls])
+        written, replies = await self.feeds.settle(feed.id, changes, fingerprints, feed.reading, [*last, *calls])
         if not written:
             result, move = PollResult(feed.id, "overtaken", plan.next_poll, result.host), None
         POLLS.labels(result.outcome).inc()
         _log(result)
-        if written and isinstance(outcome, FeedAnswered) and self._on_answered is not None:
-            await self._on_answered(feed, result.new if history.push else 0)
-        if move is not None and move.move and move.moved_to is not None and self._mover is not None:
-            if self._on_trouble is not None:
-                await self._on_trouble(feed, FeedMoved(move.moved_to))
-            moved = await self._mover.move(feed, move.moved_to, now)
+        if written and isinstance(outcome, FeedAnswered) and self.on_answered is not None:
+            await self.on_answered(feed, result.new if history.push else 0)
+        if move is not None and move.move and move.moved_to is not None and self.mover is not None:
+            if self.on_trouble is not None:
+                await self.on_trouble(feed, FeedMoved(move.moved_to))
+            moved = await self.mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return replace(result, ended=tuple(replies[len(last) :]) or None)
 
@@ -393,7 +378,7 @@ class Poller:
         if not isinstance(parsed, ParseError) and parsed.feed.format != "h-feed":
             return []
         try:
-            return await self._parser.better_feeds(document, due.keys)
+            return await self.parser.better_feeds(document, due.keys)
         except ParseError:
             return []
 

@@ -98,44 +98,29 @@ class _Names:
     made: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class UserImport:
     """One import. Times are Unix seconds; `instance` names this server's data."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        accounts: Accounts,
-        channels: Channels,
-        rules: Rules,
-        feeds: Feeds,
-        items: Items,
-        following: Following,
-        outputs: OutputFeeds,
-        sources: Sources,
-        imported: Imported,
-        people: Applier,
-        parser: ParsePool,
-        instance: str,
-    ) -> None:
-        self._redis = redis
-        self._accounts = accounts
-        self._channels = channels
-        self._rules = rules
-        self._feeds = feeds
-        self._items = items
-        self._following = following
-        self._outputs = outputs
-        self._sources = sources
-        self._imported = imported
-        self._people = people
-        self._parser = parser
-        self._instance = instance
-        self._names = _Names()
-        self._there: dict[str, Channel] = {}
-        self._user = ""
-        self._now = 0.0
-        self._report = ImportReport("", dry_run=False)
-        self._origin = ""
+    redis: Redis
+    accounts: Accounts
+    channels: Channels
+    rules: Rules
+    feeds: Feeds
+    items: Items
+    following: Following
+    outputs: OutputFeeds
+    sources: Sources
+    imported: Imported
+    people: Applier
+    parser: ParsePool
+    instance: str
+    _names: _Names = field(init=False, default_factory=_Names)
+    _there: dict[str, Channel] = field(init=False, default_factory=dict)
+    _user: str = field(init=False, default="")
+    _now: float = field(init=False, default=0.0)
+    _report: ImportReport = field(init=False, default_factory=lambda: ImportReport("", dry_run=False))
+    _origin: str = field(init=False, default="")
 
     async def run(
         self,
@@ -154,14 +139,14 @@ class UserImport:
         header, count = await asyncio.to_thread(check_export, file)
         self._user, self._now, self._origin = user, now, header.instance
         self._report = ImportReport(user, dry_run)
-        known = await self._accounts.user(user)
+        known = await self.accounts.user(user)
         if known is not None and known.disabled is not None:
             raise InvalidRequest(f"'{user}' is disabled; to bring them back: microsub user restore {user}")
         if known is None:
-            await self._people.vet(made := Change(What.USER_ADDED, user, value=header.me))
+            await self.people.vet(made := Change(What.USER_ADDED, user, value=header.me))
             if not dry_run:
-                await self._people.apply(made, now)
-        self._there = {one.uid: one for one in await self._channels.list(user)}
+                await self.people.apply(made, now)
+        self._there = {one.uid: one for one in await self.channels.list(user)}
         posts: list[ExportedPost] = []
         for number, record in _records(file):
             if posts and (not isinstance(record, ExportedPost) or len(posts) == _TOGETHER):
@@ -204,7 +189,7 @@ class UserImport:
             self._names.made += 1
             if not self._report.dry_run:
                 try:
-                    found = await self._channels.create(self._user, record.name, self._now, record.uid)
+                    found = await self.channels.create(self._user, record.name, self._now, record.uid)
                 except InvalidRequest as error:
                     self._report.notes.append(f"channel {record.uid}: {error}; left out")
                     return
@@ -214,7 +199,7 @@ class UserImport:
         if self._report.dry_run or found is None:
             return
         if stated(own) and not stated(found.settings):
-            await self._channels.set_settings(self._user, record.uid, own, self._now)
+            await self.channels.set_settings(self._user, record.uid, own, self._now)
         await self._rule(record.uid, record)
 
     async def _rule(self, uid: str, record: ExportedChannel | ExportedRules) -> None:
@@ -223,9 +208,9 @@ class UserImport:
         for url in record.mute:
             until = record.mute_until.get(url)
             if until is None or until > self._now:
-                await self._rules.mute(self._user, uid, url, self._now, until=until)
+                await self.rules.mute(self._user, uid, url, self._now, until=until)
         for url in record.block:
-            await self._rules.block(self._user, uid, url, self._now)
+            await self.rules.block(self._user, uid, url, self._now)
 
     async def _feed(self, record: ExportedFeed) -> None:
         url = _address_here(record.url, self._user)
@@ -233,11 +218,11 @@ class UserImport:
             self._report.skipped.append(Skipped("", record.url, "this can't be a feed's address"))
             return
         if self._report.dry_run:
-            known = await self._feeds.find(url)
-            found = await self._feeds.get(known) if known is not None else None
+            known = await self.feeds.find(url)
+            found = await self.feeds.get(known) if known is not None else None
             self._names.feeds[record.feed] = found or FeedRecord("", url)
             return
-        found = await self._feeds.ensure(url, self._now)
+        found = await self.feeds.ensure(url, self._now)
         if found.title is None and found.last_success is None:
             said = {
                 "title": record.title,
@@ -246,8 +231,8 @@ class UserImport:
                 "description": record.description,
             }
             safe = {name: text for name, text in said.items() if text and (name in _WORDS or web_address(text))}
-            await self._feeds.update(found.id, safe)
-            found = await self._feeds.get(found.id) or found
+            await self.feeds.update(found.id, safe)
+            found = await self.feeds.get(found.id) or found
         self._names.feeds[record.feed] = found
 
     async def _follow(self, record: ExportedFollow) -> None:
@@ -259,14 +244,14 @@ class UserImport:
         if self._report.dry_run:
             return
         user, uid, at = self._user, record.channel, min(record.followed_at, self._now)
-        await self._channels.follow(user, uid, feed.id, url, at, record.name, unread_from=record.unread_from)
+        await self.channels.follow(user, uid, feed.id, url, at, record.name, unread_from=record.unread_from)
         self._names.follows.append((uid, record.feed))
 
     # --- posts
 
     async def _posts(self, records: Sequence[ExportedPost]) -> None:
         """Store what isn't here yet, and note what each stands for."""
-        entries = await self._parser.exported_posts([record.jf2 for record in records])
+        entries = await self.parser.exported_posts([record.jf2 for record in records])
         usable: list[tuple[ExportedPost, ItemToStore]] = []
         for record, entry in zip(records, entries, strict=True):
             if entry is None or not record.guid or len(record.guid) > 2 * MAX_IDENTITY:
@@ -287,13 +272,13 @@ class UserImport:
         if not feed.id:
             return
         guids = [record.guid for record, _ in posts]
-        known = await self._imported.claims(feed.id, guids)
+        known = await self.imported.claims(feed.id, guids)
         new = [post for record, post in posts if record.guid not in known]
         if new and not self._report.dry_run:
             # The first one of a document is its newest.
-            there = await PostWriter(self._redis).write_missing(feed, new[::-1], self._now)
-            known = {**there, **await self._imported.claims(feed.id, guids)}
-        alive = {item.id for item in await self._items.timeline_items(list(known.values()))}
+            there = await PostWriter(self.redis).write_missing(feed, new[::-1], self._now)
+            known = {**there, **await self.imported.claims(feed.id, guids)}
+        alive = {item.id for item in await self.items.timeline_items(list(known.values()))}
         self._names.posts |= {record.post: known[record.guid] for record, _ in posts if known.get(record.guid) in alive}
         # What the feed knows as deleted comes back for this user alone.
         await self._own(
@@ -304,8 +289,8 @@ class UserImport:
     async def _of_no_feed(self, posts: Sequence[tuple[ExportedPost, ItemToStore]]) -> None:
         self._names.no_feed |= {record.post for record, _ in posts}
         here: set[str] = set()
-        if self._origin == self._instance and posts:
-            rows = await self._items.fields([record.post for record, _ in posts], ("feed", "guid"))
+        if self._origin == self.instance and posts:
+            rows = await self.items.fields([record.post for record, _ in posts], ("feed", "guid"))
             here = {
                 record.post
                 for (record, _), (feed, guid) in zip(posts, rows, strict=True)
@@ -319,8 +304,8 @@ class UserImport:
             return
         names = {record.post: f"{self._origin} {record.post}" for record, _ in posts}
         # As in a document, the newest is given the largest id.
-        ids = await self._imported.ids(self._user, list(names.values())[::-1])
-        await self._imported.write({ids[names[record.post]]: post for record, post in posts}, self._now, feed_id)
+        ids = await self.imported.ids(self._user, list(names.values())[::-1])
+        await self.imported.write({ids[names[record.post]]: post for record, post in posts}, self._now, feed_id)
         self._names.posts |= {post: ids[name] for post, name in names.items()}
 
     # --- timelines
@@ -328,15 +313,15 @@ class UserImport:
     async def _timeline(self, record: ExportedItems) -> None:
         counted = self._names.channels[record.channel]
         ids = {self._names.posts[post]: at for post, at in record.items if post in self._names.posts}
-        there = await members_at(self._redis, set_keys(self._user, record.channel), list(ids)) if ids else set()
+        there = await members_at(self.redis, set_keys(self._user, record.channel), list(ids)) if ids else set()
         counted.known += len(there)
         counted.read += sum(at is not None for _, at in record.items)
         counted.unread += sum(at is None for _, at in record.items)
         counted.of_no_feed += sum(post in self._names.no_feed for post, _ in record.items)
         if not self._report.dry_run:
-            items = await self._items.timeline_items(list(ids))
+            items = await self.items.timeline_items(list(ids))
             back = [RestoredItem(item, ids[item.id]) for item in items]
-            await restore(self._redis, self._items, self._user, record.channel, back, (), self._now)
+            await restore(self.redis, self.items, self._user, record.channel, back, (), self._now)
 
     async def _absences(self, record: ExportedAbsences) -> None:
         if self._report.dry_run:
@@ -352,24 +337,24 @@ class UserImport:
                 buried.setdefault(feed, []).append((guid, at, reason))
         for feed, rows in buried.items():
             found = self._names.feeds[feed]
-            ids = await self._imported.departed(found.id, [guid for guid, _, _ in rows])
-            former = (await self._feeds.get(found.id) or found).extra.get(MERGED, "").split()
+            ids = await self.imported.departed(found.id, [guid for guid, _, _ in rows])
+            former = (await self.feeds.get(found.id) or found).extra.get(MERGED, "").split()
             if found.id not in former:
-                await self._feeds.update(found.id, {MERGED: " ".join([*former, found.id])})
+                await self.feeds.update(found.id, {MERGED: " ".join([*former, found.id])})
             # Whose duplicate it was isn't known here: it stays out.
             why = {Reason.DUPLICATE: Reason.SWEPT}
             out += [Absence(ids[guid], at, why.get(Reason(reason), Reason(reason))) for guid, at, reason in rows]
         if out:
-            await restore(self._redis, self._items, self._user, record.channel, (), out, self._now)
+            await restore(self.redis, self.items, self._user, record.channel, (), out, self._now)
 
     async def _output(self, record: ExportedOutput) -> None:
         known = True
         try:
-            await self._outputs.get(self._user, record.name)
+            await self.outputs.get(self._user, record.name)
         except NotFound:
             known = False
             if not self._report.dry_run:
-                await self._outputs.put(self._user, record.name, _valid(OutputConfig, record.settings), self._now)
+                await self.outputs.put(self._user, record.name, _valid(OutputConfig, record.settings), self._now)
         self._names.outputs[record.name] = counted = OutputImport(record.name, known)
         self._report.outputs.append(counted)
 
@@ -378,9 +363,9 @@ class UserImport:
         if self._report.dry_run:
             return
         try:
-            await self._sources.get(self._user, record.source)
+            await self.sources.get(self._user, record.source)
         except NotFound:
-            await self._sources.put(self._user, record.source, _valid(SourceConfig, record.settings), self._now)
+            await self.sources.put(self._user, record.source, _valid(SourceConfig, record.settings), self._now)
             self._report.notes.append(
                 f"the source '{record.source}' has no token yet: microsub source token {self._user} {record.source}"
             )
@@ -389,15 +374,15 @@ class UserImport:
         self._names.outputs[record.output].items += len(record.items)
         if self._report.dry_run:
             return
-        feed = await self._outputs.get(self._user, record.output)
+        feed = await self.outputs.get(self._user, record.output)
         items = [
             _output_item(self._names.posts[post], published, imported, edited, shown, times)
             for post, published, imported, edited, shown, times in record.items
             if post in self._names.posts
         ]
-        rows = await self._items.fields([one.id for one in items], ("hash",))
+        rows = await self.items.fields([one.id for one in items], ("hash",))
         hashes = {one.id: text(row[0] or b"") for one, row in zip(items, rows, strict=True)}
-        await self._outputs.restore(feed, items, hashes, self._now)
+        await self.outputs.restore(feed, items, hashes, self._now)
 
     async def _end(self) -> None:
         """Have what is followed filled and polled, and the channels in their order where all of them are new."""
@@ -405,9 +390,9 @@ class UserImport:
             return
         names = self._names
         if names.made and names.made == sum(uid not in STANDING for uid in names.channels):
-            await self._channels.order(self._user, list(names.channels))
+            await self.channels.order(self._user, list(names.channels))
         for uid, feed in names.follows:
-            await self._following.join(self._user, uid, names.feeds[feed], self._now)
+            await self.following.join(self._user, uid, names.feeds[feed], self._now)
 
 
 # --- the file -------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ async def test_what_a_poll_has_changed_and_not_told_the_next_one_tells(redis):
         await it.poll(feed)
         site.serve_document("/feed", rss(dated(2), title="After"))
         poller = it.make_poller()
-        poller._events = Dead(redis)
+        poller.events = Dead(redis)
         with pytest.raises(KilledError):
             await poller.poll(feed.id)
         assert await announced(it) == []

@@ -47,7 +47,7 @@ class Shared:
 async def shared(redis: Redis) -> AsyncIterator[Shared]:
     async with publisher() as site, world(redis) as it:
         made = Shared(it, site)
-        it.poller._fetcher = made.door()
+        it.poller.fetcher = made.door()
         yield made
 
 
