@@ -173,7 +173,7 @@ async def output_renew(settings: Settings, stores: Stores, user: str, name: str,
 
     The former one answers 410 Gone.
     """
-    await wiring.backend.require_user(settings, stores, user)
+    await wiring.backend.require_user(settings, stores, user, enabled=True)
     await _print_addresses(stores, await stores.outputs.renew(user, name, time.time()), settings, as_json)
 
 

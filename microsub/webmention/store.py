@@ -6,7 +6,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from microsub.errors import NotFound
+from microsub.errors import InvalidRequest, NotFound
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.replies import reading, texts
@@ -82,9 +82,12 @@ class MentionStore:
     async def order(self, user: str, mention_id: str, what: Order, now: float) -> None:
         """Note what its user wants done with a webmention, soon.
 
-        Raises NotFound where there is none of that id, or the user is gone or disabled.
+        Raises NotFound where there is none of that id, or the user is gone or disabled, and InvalidRequest for an
+        approval of what was rejected.
         """
         while (mention := await self.get(user, mention_id)) is not None:
+            if what == "approved" and mention.state == "rejected":
+                raise InvalidRequest("the webmention was rejected for good; once it is deleted, it can be sent again")
             wanted = replace(mention, tries=0, approved=what == "approved")
             if what != "approved":
                 wanted = replace(wanted, state=what)

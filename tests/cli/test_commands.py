@@ -472,6 +472,7 @@ def test_who_is_disabled_comes_back_by_a_command(run: Run) -> None:
     run("user", "remove", "carl")
     for command in (
         ("token", "create", "carl"), ("user", "add", "carl"), ("user", "invite", "carl"), ("rebuild", "carl"),
+        ("output", "renew", "carl", "picks"),
     ):  # fmt: skip
         refused = run(*command)
         assert (refused.exit_code, refused.stdout) == (1, ""), command

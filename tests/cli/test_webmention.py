@@ -60,3 +60,15 @@ def test_orders_are_noted_for_the_worker(run: Run, command: str, state: str) -> 
     assert found(run)["1"] == "held"
     assert run("webmention", command, "alice", HELD.id[:8]).exit_code == 0
     assert found(run) == {"1": state, "2": "deleted"}
+
+
+@pytest.mark.usefixtures("mentions")
+def test_one_that_was_rejected_is_not_approved(run: Run) -> None:
+    """It is rejected for good, and the answer says how it can come back."""
+    run("webmention", "reject", "alice", HELD.id)
+    refused = run("webmention", "approve", "alice", HELD.id)
+    assert refused.exit_code == 1
+    assert "once it is deleted, it can be sent again" in refused.stderr
+    assert found(run)["1"] == "rejected"
+    assert run("webmention", "delete", "alice", HELD.id).exit_code == 0
+    assert found(run)["1"] == "withdrawn"

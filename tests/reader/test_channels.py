@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from microsub.configuration.model import Quotas
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.reader.channels import pages as channels
 from tests.reader.conftest import ReadingVisitor
@@ -47,6 +50,17 @@ async def test_a_deleted_channel_comes_back_as_it_was(ann: ReadingVisitor) -> No
     assert await ann.reader.unread("home") == 1
     followed = (await ann.reader.get(action="follow", channel="home"))["items"]
     assert [one["url"] for one in followed] == [FEED]
+
+
+async def test_a_limit_that_stands_in_the_way_says_how_to_make_room(ann: ReadingVisitor, server: World) -> None:
+    """By what is limited: apps that are revoked make no room for channels."""
+    await ann.browser.submit(await ann.get("/channels/home"), "/channels/home/delete")
+    page = await ann.get("/channels?deleted=home")
+    server.settings = replace(server.settings, quotas=Quotas(channels=1))
+    refused = (await ann.browser.submit(page, "/channels/restore", channel="home")).response
+    assert "The limit for channels is reached" in refused.text
+    assert "Remove what you no longer need" in refused.text
+    assert "revoking the access" not in refused.text
 
 
 async def test_standing_channels_stay(ann: ReadingVisitor) -> None:

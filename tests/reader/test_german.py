@@ -24,6 +24,7 @@ SAID = (
         "the list can't be used: line 1: the list is empty, expected OPML",
         "die Liste ist nicht zu gebrauchen: Zeile 1: die Liste ist leer, erwartet wird OPML",
     ),
+    ("there is no channel 'a b'", "einen Kanal „a b“ gibt es nicht"),
     ("a sentence that nobody knows", "a sentence that nobody knows"),
 )
 

@@ -39,6 +39,7 @@ from microsub.identity.local_sign_in import NotRecognised, SignInOrigin
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
 from microsub.identity.passwords import repeated_password
 from microsub.identity.protocol.documents import is_own, profile_page
+from microsub.identity.provider import TOKENS
 from microsub.identity.store.sessions import SignedIn, SignedInPerson
 from microsub.kit.digests import new_secret
 from microsub.kit.http.display import Display
@@ -358,7 +359,7 @@ class PageVisit:
             headers["retry-after"] = str(_LATER[status])
         return HTMLResponse(self.site.pages.render(template, given, self.language), status, headers=headers)
 
-    def message(self, title: str, text: str, kind: str, status: int = 200, *, full: bool = False) -> Response:
+    def message(self, title: str, text: str, kind: str, status: int = 200, *, full: str = "") -> Response:
         """A page that says one thing; see `templates/message.html` for `kind` and `full`."""
         return self.page("message.html", status, title=title, text=text, kind=kind, full=full)
 
@@ -557,8 +558,8 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
         status, text = 503, N_("The server can't read pages at the moment. Try again in some seconds.")
     if isinstance(error, StoreUnavailable):
         visit.session = None
-    title, full = _TITLES.get(status, _TITLES[400]), isinstance(error, QuotaReached)
-    response = visit.message(title, text, "error", status, full=full)
+    full = "" if not isinstance(error, QuotaReached) else "tokens" if error.what == TOKENS else "other"
+    response = visit.message(_TITLES.get(status, _TITLES[400]), text, "error", status, full=full)
     if isinstance(error, TooManyRequests):
         response.headers["retry-after"] = str(error.retry_after)
     return response
