@@ -18,8 +18,8 @@ from tests.support.web import Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-PEOPLE = ("filterer", "saver", "seeker", "listener", "mentioned")
-COUNT = 5
+PEOPLE = ("elder", "filterer", "saver", "seeker", "listener", "mentioned")
+COUNT, LONG = 5, 45
 
 
 @dataclass
@@ -35,8 +35,11 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     async with publisher() as feeds:
         feed = feeds.serve_document("/feed", rss(dated(COUNT)))
         users = {name: {"channels": [{"uid": "home", "name": "Home", "feeds": [feed]}]} for name in PEOPLE}
+        long = feeds.serve_document("/long", rss(dated(LONG)))
+        settings = {"first_fetch_unread": 1000}
+        users["elder"]["channels"].append({"uid": "long", "name": "Long", "feeds": [long]})
         users["mentioned"]["me"] = feeds.url("/mine/")
-        async with reading_server(tmp_path_factory.mktemp("walks"), users, *PEOPLE, polls=1) as made:
+        async with reading_server(tmp_path_factory.mktemp("walks"), users, *PEOPLE, polls=2, settings=settings) as made:
             yield Server(made.own, made.url, feeds)
 
 
@@ -62,6 +65,29 @@ async def test_a_filter_is_tried_and_applied_to_what_is_there(browser: Browser, 
         await page.get_by_role("button", name="Undo").click()
         await page.get_by_text("Marked as unread again.").wait_for()
         assert await unread(page) == COUNT
+
+
+async def test_the_oldest_come_first(browser: Browser, server: Server) -> None:
+    """If their reader wants them so, over all pages; a mark for all means all, and quiet channels may be left out."""
+    async with tab(browser, scripts=False) as here:
+        page = await server.sign_in(here, "elder", "/display")
+        await page.get_by_label("The oldest first").check()
+        await page.get_by_label("Those with unread posts").check()
+        await here.press("Keep")
+        headings = page.locator(".post h2")
+        await page.goto(f"{server.url}/channel/long?show=all")
+        assert await headings.all_inner_texts() == [f"Post {n}" for n in range(1, 21)]
+        for step, first in (("Newer posts", "Post 21"), ("Newer posts", "Post 41"), ("Older posts", "Post 21")):
+            async with page.expect_navigation():
+                await page.get_by_role("link", name=step).click()
+            assert await headings.first.inner_text() == first
+        await page.goto(f"{server.url}/channel/long")
+        assert await page.locator("#channels [data-channel=long]").is_visible()
+        await here.press("Mark all as read")
+        assert "You have read everything." in await here.text()
+        await page.goto(server.url)
+        assert not await page.locator("#channels [data-channel=long]").is_visible()
+        assert await page.locator("#channels [data-channel=home]").is_visible()
 
 
 async def test_what_is_saved_stays_until_it_is_taken_out(browser: Browser, server: Server) -> None:

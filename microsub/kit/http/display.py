@@ -12,6 +12,7 @@ THEMES = ("auto", "light", "dark")
 SIZES = ("small", "normal", "large", "larger")
 DENSITIES = ("comfortable", "compact")
 YES_OR_NO = ("no", "yes")
+ORDERS = ("newest", "oldest")
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "theme": THEMES,
@@ -19,19 +20,27 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "density": DENSITIES,
     "language": ("", *LANGUAGES),
     "scrolling": YES_OR_NO,
+    "order": ORDERS,
+    "quiet": YES_OR_NO,
 }
 """What each field of `Display` may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Colours, size of text, density, language (empty: the browser's), and whether scrolling marks posts as read."""
+    """How one browser shows pages.
+
+    `language` is empty for the browser's own; with `scrolling` what is scrolled past becomes read; `order` says which
+    posts come first; `quiet` leaves channels without unread posts out of the list.
+    """
 
     theme: str = "auto"
     size: str = "normal"
     density: str = "comfortable"
     language: str = ""
     scrolling: str = "no"
+    order: str = "newest"
+    quiet: str = "no"
 
     @classmethod
     def of(cls, chosen: Mapping[str, str]) -> Self:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import orjson
@@ -22,7 +23,7 @@ from microsub.model.reader import GLOBAL, SAVED, Cursor, PageQuery, PageRows
 from microsub.reader.reading import undo
 from microsub.reader.reading.channel_list import links, unread_counts
 from microsub.reader.reading.images import PATH as IMAGE
-from microsub.reader.reading.places import CHANNEL, ITEM_ID, POST, SEARCH, ListPart, TimelinePlace
+from microsub.reader.reading.places import CHANNEL, ITEM_ID, PAGE_SIZE, POST, SEARCH, ListPart, TimelinePlace
 from microsub.reader.reading.posts import PLAYED, PostForms, PostView
 from microsub.timelines.pages import shown
 from microsub.timelines.sync.live_events import Listeners, open_events
@@ -83,6 +84,8 @@ async def _saved(visit: PageVisit) -> Response:
 
 async def _timeline(visit: PageVisit, place: TimelinePlace, *, is_home: bool = False) -> Response:
     user = await reader_of(visit)
+    if visit.display.order == "oldest" and place.uid != SAVED:
+        place = replace(place, oldest_first=True)
     reply = orjson.loads(await visit.site.services.reading.page(user, place.uid, place.page_query(), visit.now))
     source = reply.get("source", {})
     return await _posts_page(
@@ -125,6 +128,10 @@ async def _posts_page(
     channels = await links(visit)
     named = next((link.name for link in channels if link.uid == place.uid), place.uid)
     paging, posts = reply["paging"], await views(visit, reply["items"])
+    previous, following = _pages_around(place, paging, len(posts))
+    if place.oldest_first:
+        posts.reverse()
+    is_start = place == place.at_start and place.words is None
     return visit.page(
         "timeline.html",
         problem=problem,
@@ -135,16 +142,28 @@ async def _posts_page(
         source=source,
         home=home,
         lack=lack,
-        older=paging.get("after", ""),
-        newer=paging.get("before", "") if place.before or place.after else "",
+        following=following,
+        previous=previous,
         top=paging.get("before", ""),
-        news=visit.site.pages.href(NEWS) if place == place.at_start and place.words is None else "",
+        # What is new stands at the end of posts whose oldest come first: it can't wait above them.
+        news=visit.site.pages.href(NEWS) if is_start and not (place.oldest_first and posts) else "",
         live=visit.site.pages.href(LIVE),
         newest=newest,
         answering=await _answering(visit),
         undo=await undo.find(visit.site.services.redis, user, visit.query.get("undo", "")),
         back=place.path,
     )
+
+
+def _pages_around(place: TimelinePlace, paging: Mapping[str, str], count: int) -> tuple[str, str]:
+    """The addresses of the pages before and behind this one, in the order in which it is read; empty for none."""
+    is_inside = bool(place.before or place.after)
+    newer = place.newer(paging["before"]) if "before" in paging else ""
+    older = place.older(paging["after"]) if "after" in paging else ""
+    if not place.oldest_first:
+        return newer if is_inside else "", older
+    goes_on = count == PAGE_SIZE or place.after or place.source
+    return older if is_inside else "", newer if goes_on else ""
 
 
 async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
@@ -299,7 +318,7 @@ async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: boo
 
 async def _newest(visit: PageVisit, place: TimelinePlace, reply: dict[str, Any]) -> str:
     """The cursor of the newest post that the page's mark for all means; empty for none."""
-    if not (place.before or place.after):
+    if not (place.before or place.after or place.oldest_first):
         return str(reply["paging"].get("before", ""))
     user, services = visit.require_session().user, visit.site.services
     rows = await services.reading.rows(user, place.uid, PageQuery(limit=1, view="unread"), visit.now)

@@ -19,6 +19,9 @@ MOST_OF_QUERY = 1000
 
 Show = Literal["all", "unread"]
 
+_BEGINNING = Cursor("-99999999999", "0")
+"""Before all posts."""
+
 ITEM_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 """The id of a post or a feed."""
 
@@ -50,7 +53,9 @@ class ListPart(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class TimelinePlace:
-    """A piece of a timeline, or of the posts that match `words`. `before` and `after` are cursors on the wire."""
+    """A piece of a timeline, or of the posts that match `words`. `before` and `after` are cursors on the wire: what is
+    newer than the one, or older than the other.
+    """
 
     uid: str
     show: Show = "unread"
@@ -58,6 +63,7 @@ class TimelinePlace:
     words: str | None = None
     before: str = ""
     after: str = ""
+    oldest_first: bool = False
 
     @classmethod
     def of(cls, uid: str, query: Mapping[str, str]) -> Self:
@@ -110,9 +116,10 @@ class TimelinePlace:
         """What is asked of the timeline. Raises InvalidRequest for cursors that aren't ours."""
         if self.before and self.after:
             raise InvalidRequest(N_("A page lies before or after a place, not both."))
+        begins = _BEGINNING if self.oldest_first and not self.after else None
         return PageQuery(
             limit=limit,
-            before=Cursor.decode(self.before, "before") if self.before else None,
+            before=Cursor.decode(self.before, "before") if self.before else begins,
             after=Cursor.decode(self.after, "after") if self.after else None,
             view=self.show,
             source=self.source or None,
