@@ -180,7 +180,7 @@ class WebProtocol(HttpToolsProtocol):
         if self._loose > HEAD_BYTES and self._head_size() > HEAD_BYTES:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise _Refused
-        if sum(name == b"host" for name, _ in self.headers) > 1:
+        if [name for name, _ in self.headers].count(b"host") > 1:
             # A server in front may have gone by the other one (RFC 9112, section 3.2).
             self._refusal = HTTPStatus.BAD_REQUEST
             raise _Refused

@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -314,7 +315,12 @@ class Accounts:
 
 def grant(user: str, scope: bytes, *, behind: bool = False) -> Grant:
     """A Grant from the scopes as Redis keeps them."""
-    return Grant(user, frozenset(text(scope).split()), behind)
+    return Grant(user, _scopes(scope), behind)
+
+
+@lru_cache(maxsize=1000)
+def _scopes(scope: bytes) -> frozenset[str]:
+    return frozenset(text(scope).split())
 
 
 def unauthorized(state: str) -> Unauthorized:
