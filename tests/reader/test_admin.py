@@ -6,6 +6,7 @@ import pytest
 from selectolax.lexbor import LexborNode as Node
 
 from microsub.polling.condition import FeedCondition, answered
+from microsub.reader.admin import pages
 from microsub.reader.admin.pages import HEIGHT, Plot, by_day
 from microsub.redis.streams import Message
 from microsub.upkeep.hours import HOUR, HourFigures
@@ -200,6 +201,25 @@ async def test_the_configuration_in_force(admin: ReadingVisitor) -> None:
     assert "sesame" not in page.text
     assert "***@blog.example/feed" in page.text
     assert "channel ann/x added" in words(page)
+
+
+async def test_a_long_configuration_is_cut_between_lines(
+    admin: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the limit lies no part of a secret is left, and the page says that there is more."""
+    server = admin.server
+    feeds = [f"https://blog.example/{number}?token=sesame" for number in range(3)]
+    server.save({"users": {"ann": {"channels": [{"uid": "x", "feeds": feeds}]}}})
+    assert await server.configuration.look() == "applied"
+    (file,) = (await admin.get("/admin/configuration")).tree.css("pre")
+    whole = file.text()
+    for limit in range(len(whole) - 60, len(whole), 7):
+        monkeypatch.setattr(pages, "_LONGEST_FILE", limit)
+        page = await admin.get("/admin/configuration")
+        (file,) = page.tree.css("pre")
+        lines = file.text().splitlines()
+        assert lines == whole.splitlines()[: len(lines)]
+        assert "The rest is too long to be shown." in page.text
 
 
 def test_how_a_feed_is() -> None:
