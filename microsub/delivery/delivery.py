@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
@@ -339,42 +339,35 @@ class Rebuilding:
 _FEEDS_AT_ONCE = 500
 
 
+@dataclass(eq=False, repr=False)
 class Reminder:
     """Looks for posts that stand in their feed's outbox in two rounds, one after the other, and for notes of what
     changed in feeds that stand there as long.
     """
 
-    def __init__(
-        self,
-        feeds: Feeds,
-        items: Items,
-        stored: Stream,
-        events: Events,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._feeds = feeds
-        self._items = items
-        self._stored = stored
-        self._events = events
-        self._clock = clock
-        self._before: Mapping[str, frozenset[str]] = {}
-        self._notes: Mapping[str, str] = {}
+    feeds: Feeds
+    items: Items
+    stored: Stream
+    events: Events
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    _before: Mapping[str, frozenset[str]] = field(init=False, default_factory=dict)
+    _notes: Mapping[str, str] = field(init=False, default_factory=dict)
 
     async def run(self) -> int:
         """Hand on what is in an outbox since the last round; how many posts. Raises StoreError."""
         count = 0
         now: dict[str, frozenset[str]] = {}
         notes: dict[str, str] = {}
-        feeds = await self._feeds.all_ids()
+        feeds = await self.feeds.all_ids()
         for start in range(0, len(feeds), _FEEDS_AT_ONCE):
             batch = feeds[start : start + _FEEDS_AT_ONCE]
-            for feed_id, ids in (await self._items.outboxes(batch)).items():
+            for feed_id, ids in (await self.items.outboxes(batch)).items():
                 stuck = sorted(self._before.get(feed_id, frozenset()).intersection(ids), key=int)
                 if stuck:
                     # Whether they are new or edited nobody knows any more, so both is done with them.
-                    await self._stored.add([ItemsStored(feed_id, tuple(stuck), tuple(stuck)).to_fields()])
-                    await self._items.done(feed_id, stuck)
+                    await self.stored.add([ItemsStored(feed_id, tuple(stuck), tuple(stuck)).to_fields()])
+                    await self.items.done(feed_id, stuck)
                     log.warning("stuck posts were handed to delivery again", feed=feed_id, posts=len(stuck))
                     count += len(stuck)
                 now[feed_id] = frozenset(ids) - set(stuck)
@@ -384,9 +377,9 @@ class Reminder:
 
     async def _announce(self, feeds: Sequence[str]) -> dict[str, str]:
         """Announce changes noted before the last round; the other notes, by feed."""
-        notes = await self._feeds.unannounced(feeds)
+        notes = await self.feeds.unannounced(feeds)
         for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
-            await announce(self._feeds, self._events, feed_id, notes.pop(feed_id), self._clock())
+            await announce(self.feeds, self.events, feed_id, notes.pop(feed_id), self.clock())
             log.warning("a change of a feed was announced late", feed=feed_id)
         return notes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -93,26 +93,18 @@ def _waiting(key: str, field: str, value: bytes) -> Waiting:
         return Waiting(uid, feed, float(value.split()[0]), value)
 
 
+@dataclass(eq=False, repr=False)
 class CatchUp:
     """Brings in what waits. Belongs to one event loop. `patience` is in seconds."""
 
-    def __init__(
-        self,
-        backlog: TimelineBacklog,
-        items: Items,
-        adder: Adder,
-        channel_settings: SettingsOf,
-        settings: Callable[[], InstanceSettings] = InstanceSettings,
-        *,
-        patience: float = PATIENCE,
-    ) -> None:
-        self._backlog = backlog
-        self._items = items
-        self._adder = adder
-        self._channel_settings = channel_settings
-        self._settings = settings
-        self._patience = patience
-        self._running: dict[str, asyncio.Task[None]] = {}
+    backlog: TimelineBacklog
+    items: Items
+    adder: Adder
+    channel_settings: SettingsOf
+    settings: Callable[[], InstanceSettings] = InstanceSettings
+    _: KW_ONLY
+    patience: float = PATIENCE
+    _running: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
 
     async def fill(self, user: str, uid: str, now: float) -> bool:
         """Add what waits for any timeline of the user, for `uid` (which may be `global`) first.
@@ -121,7 +113,7 @@ class CatchUp:
         this is called is in when it returns True: work that began for an earlier request is waited for, and followed by
         a look of its own. Raises StoreError.
         """
-        deadline = asyncio.get_running_loop().time() + self._patience
+        deadline = asyncio.get_running_loop().time() + self.patience
         while True:
             task = self._running.get(user)
             is_own = task is None
@@ -143,21 +135,21 @@ class CatchUp:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _all(self, user: str, uid: str, now: float) -> None:
-        waiting = await self._backlog.of(user)
+        waiting = await self.backlog.of(user)
         for one in sorted(waiting, key=lambda one: one.uid != uid) if uid != GLOBAL else waiting:
             await self._one(user, one, now)
 
     async def _one(self, user: str, waiting: Waiting, now: float) -> None:
         """Add what waits, read after its note: what is noted from now on changes the note."""
-        since = max(waiting.since, oldest(self._settings().delivery, now))
-        ids = await self._items.newest(waiting.feed, MOST_ITEMS, since)
-        items = await self._items.timeline_items(ids)
+        since = max(waiting.since, oldest(self.settings().delivery, now))
+        ids = await self.items.newest(waiting.feed, MOST_ITEMS, since)
+        items = await self.items.timeline_items(ids)
         if items:
-            settings = await self._channel_settings(user, waiting.uid)
+            settings = await self.channel_settings(user, waiting.uid)
             limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
-            added = await self._adder.add(user, waiting.uid, waiting.feed, items, now=now, limit=limit, fresh=fresh)
+            added = await self.adder.add(user, waiting.uid, waiting.feed, items, now=now, limit=limit, fresh=fresh)
             ITEMS_DELIVERED.inc(added.taken)
-        await self._backlog.caught_up(user, waiting)
+        await self.backlog.caught_up(user, waiting)
 
     def _ended(self, user: str, task: asyncio.Task[None]) -> None:
         self._running.pop(user, None)

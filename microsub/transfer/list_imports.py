@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -70,24 +70,17 @@ class ListImport:
         return not self.is_over and now - self.at > STALE
 
 
+@dataclass(eq=False, repr=False)
 class ListImports:
     """Imports lists, several at once. `changed` is called after each; `clock` gives Unix seconds."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        lists: FeedLists,
-        quotas: UserQuotas,
-        changed: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._redis = redis
-        self._lists = lists
-        self._quotas = quotas
-        self._changed = changed
-        self._clock = clock
-        self._limiter = RateLimiter()
-        self._running: set[asyncio.Task[None]] = set()
+    redis: Redis
+    lists: FeedLists
+    quotas: UserQuotas
+    changed: Callable[[], None] = lambda: None
+    clock: Callable[[], float] = time.time
+    _limiter: RateLimiter = field(init=False, default_factory=RateLimiter)
+    _running: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     def admit(self, user: str) -> Callable[[], None]:
         """Take a place among the imports that run; what gives it back. Raises TooManyRequests."""
@@ -111,7 +104,7 @@ class ListImports:
     async def latest(self, user: str) -> ListImport | None:
         """The user's last import, for an hour."""
         key = keys.list_import(user)
-        found = await self._redis.command("GET", key)
+        found = await self.redis.command("GET", key)
         if found is None:
             return None
         with reading(key):
@@ -124,11 +117,11 @@ class ListImports:
             latest = await self.latest(user)
             if latest is None or latest.report is None or not latest.can_be_undone(now):
                 raise NotFound(N_("There is nothing to undo any more."))
-            await self._lists.take_back(user, latest.report, latest.begun, now)
-            await self._redis.command("DEL", keys.list_import(user))
+            await self.lists.take_back(user, latest.report, latest.begun, now)
+            await self.redis.command("DEL", keys.list_import(user))
         finally:
             give_back()
-        self._changed()
+        self.changed()
 
     async def aclose(self) -> None:
         """End what is under way."""
@@ -148,7 +141,7 @@ class ListImports:
             log.exception("a list could not be imported", user=user)
             state = replace(state, problem="the server failed; import the list again, which doubles nothing")
         await self._note(user, state)
-        self._changed()
+        self.changed()
 
     async def _imported(self, user: str, body: bytes, now: float) -> ListImport:
         said: set[asyncio.Task[None]] = set()
@@ -157,15 +150,15 @@ class ListImports:
             if done // _EVERY > len(said):
                 said.add(asyncio.create_task(self._note(user, ListImport(done=done, count=count))))
 
-        quotas = await self._quotas.of(user)
+        quotas = await self.quotas.of(user)
         with asking_for(f"user {user}"):
-            report = await self._lists.import_list(user, body, now, quotas=quotas, progress=progress)
+            report = await self.lists.import_list(user, body, now, quotas=quotas, progress=progress)
         await asyncio.gather(*said)
         return ListImport(report=report, begun=now)
 
     async def _note(self, user: str, state: ListImport) -> None:
-        said = orjson.dumps(asdict(replace(state, at=self._clock())))
-        await self._redis.command("SET", keys.list_import(user), said, "EX", SECONDS)
+        said = orjson.dumps(asdict(replace(state, at=self.clock())))
+        await self.redis.command("SET", keys.list_import(user), said, "EX", SECONDS)
 
 
 def _import(found: dict[str, object]) -> ListImport:

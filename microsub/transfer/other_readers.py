@@ -119,29 +119,21 @@ def _read(name: str, body: bytes) -> BroughtFile:
     return BroughtFile(name, posts=posts)
 
 
+@dataclass(eq=False, repr=False)
 class OtherReaders:
     """One import. Times are Unix seconds."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        feeds: Feeds,
-        items: Items,
-        imported: Imported,
-        lists: FeedLists,
-        parser: ParsePool,
-    ) -> None:
-        self._redis = redis
-        self._feeds = feeds
-        self._items = items
-        self._imported = imported
-        self._lists = lists
-        self._parser = parser
-        self._stored: OrderedDict[str, dict[str, str]] = OrderedDict()
-        self._saved = ChannelImport(SAVED, "Saved")
-        self._absent = 0
-        self._unpolled = 0
-        self._marked = 0
+    redis: Redis
+    feeds: Feeds
+    items: Items
+    imported: Imported
+    lists: FeedLists
+    parser: ParsePool
+    _stored: OrderedDict[str, dict[str, str]] = field(init=False, default_factory=OrderedDict)
+    _saved: ChannelImport = field(init=False, default_factory=lambda: ChannelImport(SAVED, "Saved"))
+    _absent: int = field(init=False, default=0)
+    _unpolled: int = field(init=False, default=0)
+    _marked: int = field(init=False, default=0)
 
     async def run(
         self, user: str, kind: str, path: Path, now: float, *, all_saved: bool, unread_too: bool, dry_run: bool
@@ -155,11 +147,11 @@ class OtherReaders:
         report = BroughtReport(ImportReport(user, dry_run))
         for file in files:
             if file.opml:
-                report.lists.append(await self._lists.import_list(user, file.opml, now, dry_run=dry_run))
+                report.lists.append(await self.lists.import_list(user, file.opml, now, dry_run=dry_run))
         for file in files:
             for start in range(0, len(file.posts), _TOGETHER):
                 some = file.posts[start : start + _TOGETHER]
-                found = await self._parser.posts_of_reader(some)
+                found = await self.parser.posts_of_reader(some)
                 report.posts.skipped += [
                     Skipped(
                         "",
@@ -226,7 +218,7 @@ class OtherReaders:
         ids = [item for post in posts if (item := here.get(post.id))]
         self._marked += len(ids)
         if ids and not dry_run:
-            await mark(self._redis, user, GLOBAL, ids, state, now)
+            await mark(self.redis, user, GLOBAL, ids, state, now)
 
     async def _save(
         self,
@@ -239,8 +231,8 @@ class OtherReaders:
         dry_run: bool,
     ) -> None:
         names = {f"{kind} {post.id}": post for post in posts}
-        due = {name: names[name] for name in await self._imported.missing(user, SAVED, list(names))}
-        there = await saved_among(self._redis, user, [item for post in due.values() if (item := here.get(post.id))])
+        due = {name: names[name] for name in await self.imported.missing(user, SAVED, list(names))}
+        there = await saved_among(self.redis, user, [item for post in due.values() if (item := here.get(post.id))])
         own = {name: post for name, post in due.items() if not here.get(post.id)}
         self._saved.read += len(posts)
         self._saved.known += len(posts) - len(due) + len(there)
@@ -248,17 +240,17 @@ class OtherReaders:
         self._saved.undated += sum(post.entry.published is None for post in own.values())
         if dry_run or not due:
             return
-        ids = await self._imported.ids(user, list(own))
-        await self._imported.write({ids[name]: _to_store(post, now) for name, post in own.items()}, now)
+        ids = await self.imported.ids(user, list(own))
+        await self.imported.write({ids[name]: _to_store(post, now) for name, post in own.items()}, now)
         found = [ids[name] if name in own else str(here[post.id]) for name, post in due.items()]
-        await save_posts(self._redis, self._items, user, found, now)
-        await self._imported.arrived(user, SAVED, list(due))
+        await save_posts(self.redis, self.items, user, found, now)
+        await self.imported.arrived(user, SAVED, list(due))
 
     async def _here(self, posts: Sequence[ReaderPost]) -> dict[str, str | None]:
         """The item that each post is here, '' for none, None where its feed was never polled here."""
         urls = list(dict.fromkeys(post.feed for post in posts if post.feed))
-        known = await self._feeds.find_many(urls)
-        records = await self._feeds.get_many(known.values())
+        known = await self.feeds.find_many(urls)
+        records = await self.feeds.get_many(known.values())
         found: dict[str, str | None] = {}
         for post in posts:
             feed = known.get(post.feed)
@@ -276,8 +268,8 @@ class OtherReaders:
         """The feed's latest posts by all that another reader may know them by."""
         known = self._stored.get(feed_id)
         if known is None:
-            ids = await self._items.newest(feed_id, _LOOKED_AT)
-            rows = await self._items.fields(ids, ("guid", "written_guid", "link"))
+            ids = await self.items.newest(feed_id, _LOOKED_AT)
+            rows = await self.items.fields(ids, ("guid", "written_guid", "link"))
             known = {}
             for item, row in zip(ids, rows, strict=True):
                 guid, written, link = (text(value) if value else "" for value in row)
