@@ -64,6 +64,13 @@ async def test_a_player_goes_on_where_it_was_left(browser: Browser, tmp_path: Pa
             await page.wait_for_function(f"() => {PLAYER}.currentTime > 70.2")
             await page.reload()
             assert await page.get_by_text("It goes on at 01:10.").is_visible()
+            # Stopped before anything has come.
+            stopped = (
+                f"new Promise((stop) => {{ {PLAYER}.onpause = stop; {PLAYER}.play().catch(stop); {PLAYER}.pause(); }})"
+            )
+            await page.evaluate(f"{stopped}.then(() => null)")
+            await page.reload()
+            assert await page.get_by_text("It goes on at 01:10.").is_visible()
             await listen(page, "it.currentTime > 70 && !it.paused")
             await page.evaluate(f"{PLAYER}.currentTime = {SECONDS - 2}")
             await page.wait_for_function(f"() => {PLAYER}.ended")

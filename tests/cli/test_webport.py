@@ -196,6 +196,19 @@ async def test_few_requests_wait_behind_the_one_that_is_answered() -> None:
         assert len(port.scopes) <= webport.PIPELINED + 1
 
 
+async def test_an_answer_that_is_broken_off_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """Its client sees that bytes are missing, and the log has no line of it."""
+
+    async def answer(_: dict[str, Any], __: Callable[..., Any], send: Callable[..., Any]) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+    async with serving() as port:
+        port.app = answer
+        assert (await port.told(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")).endswith(b"half")
+    assert caplog.text == ""
+
+
 def test_the_answer_of_a_refused_connection_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
     """An application that is still answering the first of many requests writes to nobody: no traceback in the log."""
 

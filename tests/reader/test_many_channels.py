@@ -117,6 +117,16 @@ async def test_a_feed_moves_to_a_channel_that_is_named(ann: ReadingVisitor) -> N
     assert [uid for uid, followed in everywhere.items() if followed] == ["c200"]
 
 
+async def test_a_name_isnt_taken_for_the_uid_of_another_channel(ann: ReadingVisitor) -> None:
+    """One that was renamed keeps the uid that its first name gave it."""
+    await ann.server.services.channels.rename("ann", "c200", "Former", ann.server.now)
+    await ann.server.services.channels.rename("ann", "c7", "c200", ann.server.now)
+    page = await ann.get("/channels/c0")
+    assert (await ann.browser.submit(page, "/channels/c0/move", to="c200")).status == 303
+    everywhere = await ann.server.services.channels.all_subscriptions("ann")
+    assert [uid for uid, followed in everywhere.items() if followed] == ["c7"]
+
+
 async def test_feeds_are_followed_in_a_channel_that_is_named(ann: ReadingVisitor) -> None:
     """One that is there, and one that is made."""
     link = f"<link rel=alternate type=application/rss+xml href={OTHER}>"

@@ -9,6 +9,7 @@ sent what is due; `_Server.on_tick` looks at all of them once a second. Bodies a
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import resource
 from collections import Counter
@@ -279,7 +280,13 @@ class WebProtocol(HttpToolsProtocol):
 
 def bounded(most: int, proxies: Sequence[Network] = ()) -> type[WebProtocol]:
     """The protocol of one server: `most` connections for each network (0: any number)."""
+    logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
     return type("WebProtocol", (WebProtocol,), {"clients": Clients(most, proxies)})
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Not that an answer was broken off: ours are on purpose, where a client is too slow or the feed was deleted."""
+    return record.msg != "ASGI callable returned without completing response."
 
 
 def look_at_all(connections: Iterable[object], now: float) -> None:

@@ -109,7 +109,7 @@ async def _follow(visit: PageVisit) -> Response:
     uid = visit.form.text("channel")
     if uid == NEW:
         name = visit.form.text("name") or visit.translate(N_("Home"))
-        known = (await links(visit)).chosen(name)
+        known = (await links(visit)).called(name)
         channel = known or await services.channels.create(user, name, visit.now, most=quotas.channels or 0)
         uid = channel.uid
     followed = await services.following.follow(user, uid, url, visit.now, most=quotas.feeds or 0)

@@ -72,11 +72,14 @@ class ChannelLinks(tuple[ChannelLink, ...]):
         return len(self) > MOST_BESIDE + len(EVERYBODYS)
 
     def chosen(self, field: str) -> ChannelLink | None:
-        """The one of the user's that a field of a form names, by its uid or by its name."""
-        own = self.own
-        return next((link for link in own if link.uid == field), None) or next(
-            (link for link in own if link.name.casefold() == field.strip().casefold()), None
-        )
+        """The one of the user's that a field of a form names: by its name where there are many, else by its uid."""
+        return self.called(field) if self.is_long else next((link for link in self.own if link.uid == field), None)
+
+    def called(self, name: str) -> ChannelLink | None:
+        """The one of the user's with that name; one written otherwise in upper and lower case, where there is none."""
+        name = name.strip()
+        same = [link for link in self.own if link.name.casefold() == name.casefold()]
+        return next((link for link in same if link.name == name), same[0] if same else None)
 
     def named(self, words: str) -> list[ChannelLink]:
         """Those whose names hold the words, in whatever case."""

@@ -106,7 +106,7 @@ def _chosen(visit: PageVisit, everywhere: ChannelLinks) -> list[str]:
     """The uids of ticked channels, and of one that was named beside them. Raises NotFound."""
     known = {link.uid for link in everywhere} - {GLOBAL, SAVED}
     ticked, name = visit.form.getlist("channel"), visit.form.text("also")
-    named = everywhere.chosen(name) if name else None
+    named = everywhere.called(name) if name else None
     if name and named is None:
         raise NotFound(N_("You have no channel of that name."))
     return [uid for uid in dict.fromkeys([*ticked, *([named.uid] if named else [])]) if uid in known]

@@ -10,6 +10,9 @@ function positions() {
 
 /** Note where the player is; the file that was played longest ago makes room. */
 function note(player) {
+  if (!player.readyState) {
+    return; // nothing came yet, and what is remembered holds
+  }
   const kept = positions();
   const { currentTime, duration } = player;
   kept.delete(player.src);
