@@ -35,10 +35,8 @@ def sends(body: bytes, *lines: str) -> Act:
 def bomb(coding: str, wbits: int) -> Act:
     """A small body that becomes a large one."""
 
-    body = _deflated(wbits)
-
     async def act(visit: Asked) -> None:
-        await visit.reply(body, XML, f"Content-Encoding: {coding}")
+        await visit.reply(_deflated(wbits), XML, f"Content-Encoding: {coding}")
 
     return act
 

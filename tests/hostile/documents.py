@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tests.hostile.bodies import GOOD, XML, sends
+from tests.hostile.bodies import GOOD, XML
 from tests.hostile.case import Case, Check, Outcome
 from tests.hostile.machine import GROWTH_OF_WIDE_TEXT
+from tests.hostile.publisher import Asked
 from tests.support.polling import dated, rss
 
 MIB = 1024 * 1024
@@ -19,9 +20,13 @@ HTML = "Content-Type: text/html; charset=utf-8"
 JSON = "Content-Type: application/feed+json"
 
 
-def small(document: bytes, health: str = "", says: str = "", *, kind: str = XML, **more: object) -> Case:
-    """The document travels compressed: what costs the publisher kilobytes."""
-    return Case(sends(gzip.compress(document, 5), kind, GZIP), health, says, **more)  # type: ignore[arg-type]
+def small(document: Callable[[], bytes], health: str = "", says: str = "", *, kind: str = XML, **more: object) -> Case:
+    """The document travels compressed: what costs the publisher kilobytes. It is made when it is asked for."""
+
+    async def act(visit: Asked) -> None:
+        await visit.reply(gzip.compress(document(), 5), kind, GZIP)
+
+    return Case(act, health, says, **more)  # type: ignore[arg-type]
 
 
 def channel(inside: bytes) -> bytes:
@@ -129,77 +134,91 @@ def in_json() -> bytes:
 LONG = "x" * (2 * MIB)
 
 CASES = {
-    "a-title-of-50-mb": small(channel(b"<item><title>" + b"x" * 50_000_000 + b"</title></item>"), "too_large"),
-    "a-title-of-10-mb": small(channel(b"<item><title>" + b"x" * FULL + b"</title></item>"), posts=1, check=stays_small),
-    "a-body-of-10-mb": small(item(b"<description>" + fill(b"words ") + b"</description>"), posts=1, check=stays_small),
+    "a-title-of-50-mb": small(lambda: channel(b"<item><title>" + b"x" * 50_000_000 + b"</title></item>"), "too_large"),
+    "a-title-of-10-mb": small(
+        lambda: channel(b"<item><title>" + b"x" * FULL + b"</title></item>"), posts=1, check=stays_small
+    ),
+    "a-body-of-10-mb": small(
+        lambda: item(b"<description>" + fill(b"words ") + b"</description>"), posts=1, check=stays_small
+    ),
     "a-body-of-emoji": small(
-        item(b"<description>" + fill("\U0001f600".encode()) + b"</description>"),
+        lambda: item(b"<description>" + fill("\U0001f600".encode()) + b"</description>"),
         posts=1,
         check=stays_small,
         growth=GROWTH_OF_WIDE_TEXT,
     ),
     "a-million-tags-in-a-body": small(
-        item(b"<description><![CDATA[" + fill(b"<b>x</b>") + b"]]></description>"),
+        lambda: item(b"<description><![CDATA[" + fill(b"<b>x</b>") + b"]]></description>"),
         posts=1,
         check=stays_small,
     ),
     "links-upon-a-long-base": small(
-        b'<feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://a.test/'
-        + b"b/" * 4000
-        + b'"><title>t</title><entry><id>1</id><content type="html">'
-        + b"&lt;img src=a&gt;" * 20_000
-        + b"</content></entry></feed>",
+        lambda: (
+            b'<feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://a.test/'
+            + b"b/" * 4000
+            + b'"><title>t</title><entry><id>1</id><content type="html">'
+            + b"&lt;img src=a&gt;" * 20_000
+            + b"</content></entry></feed>"
+        ),
         posts=1,
         check=stays_small,
     ),
-    "billion-laughs": small(declared(LAUGHS, "&l10;"), posts=1, check=says_nothing_of("lollol")),
+    "billion-laughs": small(lambda: declared(LAUGHS, "&l10;"), posts=1, check=says_nothing_of("lollol")),
     "quadratic-entities": small(
-        declared(f'<!ENTITY a "{"x" * 50_000}">', "&a;" * 50_000), posts=1, check=says_nothing_of("xxxx")
+        lambda: declared(f'<!ENTITY a "{"x" * 50_000}">', "&a;" * 50_000), posts=1, check=says_nothing_of("xxxx")
     ),
     "entity-from-a-file": small(
-        declared('<!ENTITY a SYSTEM "file:///etc/passwd">', "&a;"), posts=1, check=says_nothing_of("root:")
+        lambda: declared('<!ENTITY a SYSTEM "file:///etc/passwd">', "&a;"), posts=1, check=says_nothing_of("root:")
     ),
     "entity-from-the-web": small(
-        declared('<!ENTITY a SYSTEM "http://elsewhere.test/secret">', "&a;"), posts=1, check=asked_nothing_else
+        lambda: declared('<!ENTITY a SYSTEM "http://elsewhere.test/secret">', "&a;"), posts=1, check=asked_nothing_else
     ),
     "parameter-entity": small(
-        declared('<!ENTITY % a SYSTEM "http://elsewhere.test/secret"> %a;', "x"), posts=1, check=asked_nothing_else
+        lambda: declared('<!ENTITY % a SYSTEM "http://elsewhere.test/secret"> %a;', "x"),
+        posts=1,
+        check=asked_nothing_else,
     ),
     "external-dtd": small(
-        b'<!DOCTYPE rss SYSTEM "http://elsewhere.test/secret.dtd">' + item(b""), posts=1, check=asked_nothing_else
+        lambda: b'<!DOCTYPE rss SYSTEM "http://elsewhere.test/secret.dtd">' + item(b""),
+        posts=1,
+        check=asked_nothing_else,
     ),
     "inclusion-and-stylesheet": small(
-        b'<?xml-stylesheet href="http://elsewhere.test/x"?>'
-        + item(b'<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="file:///etc/passwd" parse="text"/>'),
+        lambda: (
+            b'<?xml-stylesheet href="http://elsewhere.test/x"?>'
+            + item(b'<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="file:///etc/passwd" parse="text"/>')
+        ),
         posts=1,
         check=says_nothing_of("root:"),
     ),
-    "deep-xml": small(item(fill(b"<a>", 3 * MIB)), "parse"),
+    "deep-xml": small(lambda: item(fill(b"<a>", 3 * MIB)), "parse"),
     "deep-html-in-a-body": small(
-        item(b"<description><![CDATA[" + b"<div>" * 200_000 + b"deep]]></description>"), posts=1
+        lambda: item(b"<description><![CDATA[" + b"<div>" * 200_000 + b"deep]]></description>"), posts=1
     ),
-    "deep-page": small(b'<div class="h-entry">' + b"<div>" * 50_000, "parse", "deeply", kind=HTML),
-    "deep-json": small(b'{"version":"https://jsonfeed.org/version/1","items":' + b"[" * 100_000, "parse", kind=JSON),
+    "deep-page": small(lambda: b'<div class="h-entry">' + b"<div>" * 50_000, "parse", "deeply", kind=HTML),
+    "deep-json": small(
+        lambda: b'{"version":"https://jsonfeed.org/version/1","items":' + b"[" * 100_000, "parse", kind=JSON
+    ),
     "ten-thousand-entries": small(
-        rss([(f"e{number}", f"Entry {number}", None) for number in range(10_000)]), posts=100
+        lambda: rss([(f"e{number}", f"Entry {number}", None) for number in range(10_000)]), posts=100
     ),
-    "400-thousand-empty-entries": small(channel(fill(b"<item/>", 3 * MIB)), "parse", "elements"),
+    "400-thousand-empty-entries": small(lambda: channel(fill(b"<item/>", 3 * MIB)), "parse", "elements"),
     "a-million-objects": small(
-        b'{"version":"https://jsonfeed.org/version/1","items":[' + fill(b"{},", 3 * MIB) + b"{}]}",
+        lambda: b'{"version":"https://jsonfeed.org/version/1","items":[' + fill(b"{},", 3 * MIB) + b"{}]}",
         "parse",
         "objects",
         kind=JSON,
     ),
-    "a-million-paragraphs": small(b'<div class="h-entry">' + fill(b"<p>", 3 * MIB), "parse", "tags", kind=HTML),
+    "a-million-paragraphs": small(lambda: b'<div class="h-entry">' + fill(b"<p>", 3 * MIB), "parse", "tags", kind=HTML),
     "a-hundred-thousand-attributes": small(
-        item(b"<a " + b" ".join(b'a%d=""' % number for number in range(100_000)) + b"/>"), "parse", "attributes"
+        lambda: item(b"<a " + b" ".join(b'a%d=""' % number for number in range(100_000)) + b"/>"), "parse", "attributes"
     ),
-    "ten-megabytes-of-lt": small(channel(fill(b"<")), "parse", "could not be parsed in", spins=True),
+    "ten-megabytes-of-lt": small(lambda: channel(fill(b"<")), "parse", "could not be parsed in", spins=True),
     "a-thousand-enclosures": small(
-        item(fill(b'<enclosure url="http://a.test/b.mp3" type="audio/mpeg"/>', MIB)), posts=1, check=stays_small
+        lambda: item(fill(b'<enclosure url="http://a.test/b.mp3" type="audio/mpeg"/>', MIB)), posts=1, check=stays_small
     ),
     "long-json-strings": small(
-        feed(
+        lambda: feed(
             [
                 {
                     "id": LONG,
@@ -215,17 +234,20 @@ CASES = {
         kind=JSON,
         check=stays_small,
     ),
-    "a-feed-with-a-long-name": small(feed([], title=LONG, icon="http://a.test/" + LONG), kind=JSON, check=stays_small),
-    "nul-bytes": small(GOOD.replace(b"Post", b"Po\0st"), posts=3, check=says_nothing_of("\0", "\\u0000")),
-    "only-nul-bytes": small(bytes(MIB), "parse"),
-    "invalid-utf-8": small(GOOD.replace(b"Post", b"Po\xff\xfe\x80st"), posts=3),
-    "lone-surrogates": small(GOOD.replace(b"Post", b"Po\xed\xa0\x80&#xD800;st"), posts=3),
-    "utf-16-that-is-utf-8": small(b'<?xml version="1.0" encoding="utf-16"?>' + rss(dated(3))[21:], posts=3),
+    "a-feed-with-a-long-name": small(
+        lambda: feed([], title=LONG, icon="http://a.test/" + LONG), kind=JSON, check=stays_small
+    ),
+    "nul-bytes": small(lambda: GOOD.replace(b"Post", b"Po\0st"), posts=3, check=says_nothing_of("\0", "\\u0000")),
+    "only-nul-bytes": small(lambda: bytes(MIB), "parse"),
+    "invalid-utf-8": small(lambda: GOOD.replace(b"Post", b"Po\xff\xfe\x80st"), posts=3),
+    "lone-surrogates": small(lambda: GOOD.replace(b"Post", b"Po\xed\xa0\x80&#xD800;st"), posts=3),
+    "utf-16-that-is-utf-8": small(lambda: b'<?xml version="1.0" encoding="utf-16"?>' + rss(dated(3))[21:], posts=3),
     "an-encoding-that-is-code": small(
-        b'<?xml version="1.0" encoding="zlib_codec"?>' + rss(dated(3))[21:].replace(b"Post", b"P\xf6st"), posts=3
+        lambda: b'<?xml version="1.0" encoding="zlib_codec"?>' + rss(dated(3))[21:].replace(b"Post", b"P\xf6st"),
+        posts=3,
     ),
     "elements-with-names-of-the-parser": small(
-        item(
+        lambda: item(
             b"<links>x</links><tags a='b'/><authors>x</authors><content>x</content><where>x</where><image>x</image>"
             b"<title_detail a='b'/><summary_detail>x</summary_detail><published_parsed>x</published_parsed>"
             b"<media_content>x</media_content><source a='b'>x</source><author_detail>x</author_detail>"
@@ -233,12 +255,12 @@ CASES = {
         posts=1,
     ),
     "dates-beyond-time": small(
-        item(b"<pubDate>Fri, 31 Dec 99999 23:59:59 +9999</pubDate>").replace(
+        lambda: item(b"<pubDate>Fri, 31 Dec 99999 23:59:59 +9999</pubDate>").replace(
             b"</item>", b"</item><item><title>y</title><pubDate>0000-00-00T00:00:00Z</pubDate></item>"
         ),
         posts=2,
     ),
-    "script-in-rss": small(in_rss(), posts=1, check=nothing_runs),
-    "script-in-a-page": small(in_html(), kind=HTML, posts=1, check=nothing_runs),
-    "script-in-json": small(in_json(), kind=JSON, posts=1, check=nothing_runs),
+    "script-in-rss": small(in_rss, posts=1, check=nothing_runs),
+    "script-in-a-page": small(in_html, kind=HTML, posts=1, check=nothing_runs),
+    "script-in-json": small(in_json, kind=JSON, posts=1, check=nothing_runs),
 }
