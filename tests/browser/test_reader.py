@@ -193,6 +193,7 @@ async def test_marking_and_undo_by_buttons(browser: Browser, library: Library) -
 async def test_a_post_is_read_once_it_is_open_and_leads_on(browser: Browser, library: Library) -> None:
     """To the next one of the list that it was opened from, by keys, by links and by a finger; and back to the list."""
     async with window(browser) as here:
+        await here.page.add_init_script("navigator.share = async (what) => { window.shared = what.title; };")
         page = await library.sign_in(here, "leafs", "/channel/home?show=all")
         async with page.expect_navigation():
             await page.get_by_role("link", name="Post 44", exact=True).click()
@@ -210,6 +211,8 @@ async def test_a_post_is_read_once_it_is_open_and_leads_on(browser: Browser, lib
             await page.get_by_role("link", name="Previous post").click()
         assert await here.title() == "Post 45"
         assert not await page.get_by_role("link", name="Previous post").is_visible()
+        await page.get_by_role("button", name="Share").click()
+        assert await page.evaluate("window.shared") == "Post 45"
         async with page.expect_navigation():
             await page.evaluate(SWIPE, -200)
         assert await here.title() == "Post 44"

@@ -47,6 +47,17 @@ function prepareTurning() {
   }, { passive: true });
 }
 
+/** Hand the post's address to another app, where the device lets pages do that. */
+function prepareSharing() {
+  const button = post.querySelector("[data-share]");
+  if (button && navigator.share) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      navigator.share({ title: document.querySelector("h1").innerText, url: button.dataset.share }).catch(() => {});
+    });
+  }
+}
+
 export function preparePost() {
   if (!post) {
     return;
@@ -61,4 +72,5 @@ export function preparePost() {
     change("read", post.dataset.id);
   }
   prepareTurning();
+  prepareSharing();
 }
