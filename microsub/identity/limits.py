@@ -113,6 +113,8 @@ IMAGES_WHEN_BUSY = RateLimit("pictures of posts fetched", "user, where that half
 MOST_DEVICES = 10
 """Browsers of one user that hear of new posts. To each goes a message in some minutes at most."""
 TESTS_OF_USER = RateLimit("test messages to devices", "user", 6)
+DEVICES_OF_USER = RateLimit("devices that begin to hear", "user", 30, 3600)
+"""One that begins again has no pause before its next message."""
 
 ANSWERS_OF_USER = RateLimit("answers published on their site", "user", 30)
 

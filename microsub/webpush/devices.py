@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from microsub.errors import InvalidRequest, NotFound, QuotaReached, TooManyRequests, Unauthorized
-from microsub.identity.limits import MOST_DEVICES, TESTS_OF_USER
+from microsub.identity.limits import DEVICES_OF_USER, MOST_DEVICES, TESTS_OF_USER
 from microsub.kit.rate_limits import RateLimiter
 from microsub.kit.texts import N_
 from microsub.kit.urls import web_parts
@@ -103,12 +103,14 @@ class Devices:
     async def put(self, user: str, device: Device) -> None:
         """Let the device hear of what comes from now on, in place of what its session had.
 
-        Raises InvalidRequest, QuotaReached, Unauthorized.
+        Raises InvalidRequest, QuotaReached, TooManyRequests, Unauthorized.
         """
         from microsub.webpush.encryption import BrowserKeys
 
         _check_address(device.address)
         BrowserKeys.of(device.public, device.secret)
+        if not self._limiter.count(DEVICES_OF_USER, user):
+            raise TooManyRequests(N_("Your devices began too often to hear of posts. Try again in an hour."), 3600)
         await self._redis.command("HDEL", keys.device_states(user), device.id)
         if not await self._write(user, device):
             raise QuotaReached("devices", MOST_DEVICES, MOST_DEVICES)

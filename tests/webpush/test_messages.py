@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from microsub.identity.limits import MOST_DEVICES, TESTS_OF_USER
+from microsub.identity.limits import DEVICES_OF_USER, MOST_DEVICES, TESTS_OF_USER
 from microsub.identity.store.accounts import Activity
 from microsub.reader.reading import channel_list
 from microsub.redis import keys
@@ -345,3 +345,9 @@ async def test_a_user_has_so_many_devices(told: Told) -> None:
         assert done.status == (303 if n < MOST_DEVICES - 1 else 403)
         await other.aclose()
     assert len((await told.ann.get(PAGE)).tree.css("section[aria-labelledby=all] li")) == MOST_DEVICES
+
+
+async def test_who_begins_again_and_again_has_no_messages_without_a_pause(told: Told) -> None:
+    """A device that begins again hears of the next post at once, so it does that a few times an hour."""
+    statuses = [(await told.switch_on("home")).status for _ in range(DEVICES_OF_USER.most)]
+    assert statuses == [303] * (DEVICES_OF_USER.most - 1) + [429]
