@@ -32,6 +32,7 @@ from microsub.posts.values import WRITTEN_GUID, ItemToStore
 from microsub.redis.replies import text
 from microsub.timelines.restore import Absence, RestoredItem, restore
 from microsub.timelines.timelinekeys import members_at, set_keys
+from microsub.transfer.feed_lists import adapted
 from microsub.transfer.records import (
     LONGEST_LINE,
     ExportedAbsences,
@@ -75,6 +76,8 @@ _ROUND = 1000
 """Lines between two reports of progress."""
 _MOST_EXTRA = 1_000_000
 _WORDS = frozenset({"title", "description"})
+_SHOWN = 200
+"""Characters of what can't be taken over."""
 _REASONS = frozenset(map(int, Reason))
 
 T = TypeVar("T")
@@ -189,7 +192,7 @@ class UserImport:
             self._names.made += 1
             if not self._report.dry_run:
                 try:
-                    found = await self.channels.create(self._user, record.name, self._now, record.uid)
+                    found = await self.channels.create(self._user, adapted(record.name), self._now, record.uid)
                 except InvalidRequest as error:
                     self._report.notes.append(f"channel {record.uid}: {error}; left out")
                     return
@@ -205,12 +208,22 @@ class UserImport:
     async def _rule(self, uid: str, record: ExportedChannel | ExportedRules) -> None:
         if self._report.dry_run or uid == SAVED:
             return
-        for url in record.mute:
+        for url in self._addresses(uid, record.mute):
             until = record.mute_until.get(url)
             if until is None or until > self._now:
                 await self.rules.mute(self._user, uid, url, self._now, until=until)
-        for url in record.block:
+        for url in self._addresses(uid, record.block):
             await self.rules.block(self._user, uid, url, self._now)
+
+    def _addresses(self, uid: str, urls: Sequence[str]) -> list[str]:
+        """Those of a rule's URLs that can be one: backend.json takes no other, and could not be written any more."""
+        usable: list[str] = []
+        for url in urls:
+            if web_address(url) is not None:
+                usable.append(url)
+            else:
+                self._report.skipped.append(Skipped(uid, url[:_SHOWN], "this can't be an author's or a feed's address"))
+        return usable
 
     async def _feed(self, record: ExportedFeed) -> None:
         url = _address_here(record.url, self._user)
@@ -244,7 +257,8 @@ class UserImport:
         if self._report.dry_run:
             return
         user, uid, at = self._user, record.channel, min(record.followed_at, self._now)
-        await self.channels.follow(user, uid, feed.id, url, at, record.name, unread_from=record.unread_from)
+        name = adapted(record.name) if record.name and record.name.strip() else None
+        await self.channels.follow(user, uid, feed.id, url, at, name, unread_from=record.unread_from)
         self._names.follows.append((uid, record.feed))
 
     # --- posts

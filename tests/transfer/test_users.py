@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from microsub.configuration.model import OutputConfig
@@ -369,6 +370,31 @@ async def test_what_a_file_says_is_cleaned(there: World, here: World) -> None:
     assert b"words" in data
     for bad in (b"onclick", b"<script", b"javascript:"):
         assert bad not in data
+
+
+async def test_names_are_such_as_backend_json_takes(there: World, here: World) -> None:
+    """Long ones are cut, and controls left out: else the file could be written for nobody any more."""
+    lines = (await export(there)).splitlines()
+    feed = next(line for line in lines if b'"type":"follow"' in line)
+    odd = orjson.dumps({**orjson.loads(feed), "name": "\x1b" + "n" * 5000})
+    channel = orjson.dumps({"type": "channel", "uid": "odd", "name": "\u202e" + "n" * 250})
+    count = orjson.dumps({**orjson.loads(lines[-1]), "lines": len(lines) + 1})
+    changed = [odd if line == feed else line for line in lines[1:-1]]
+    await bring(here, b"\n".join([lines[0], channel, *changed, count, b""]))
+    followed = (await here.channels.all_subscriptions("ann"))[orjson.loads(feed)["channel"]]
+    names = [one.name for one in await here.channels.list("ann") if one.uid == "odd"] + [one.name for one in followed]
+    assert [name for name in names if name and name.startswith("n")] == [f"{'n' * 199}…"] * 2
+
+
+async def test_rules_that_no_file_of_the_server_may_have_are_left_out(there: World, here: World) -> None:
+    """backend.json has the rules of all users: with one of these it could not be written for anybody."""
+    wrong = ("javascript:x()", "https://c.example/\\u001b", f"https://c.example/{'x' * 3000}")
+    was, rules = b'"mute":["https://c.example/"', ",".join(f'"{url}"' for url in ("https://c.example/", *wrong))
+    report = await bring(here, (await export(there)).replace(was, b'"mute":[' + rules.encode()))
+    assert await here.rules.muted("ann", "friends") == ["https://c.example/"]
+    assert [(one.channel, one.item[:10]) for one in report.skipped] == [
+        ("friends", "javascript"), ("friends", "https://c."), ("friends", "https://c."),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
