@@ -73,7 +73,7 @@ def _admins(handler: Handler) -> Handler:
 
     async def guarded(visit: PageVisit) -> Response:
         if not visit.require_session().admin:
-            raise NotFound(N_("There is nothing here."))
+            raise NotFound(N_("Check the address, or go to the start page."))
         await visit.site.identity.quotas.count(visit.require_session().user, visit.now)
         return await handler(visit)
 
