@@ -38,7 +38,7 @@ from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import ALL_SCOPES, understood
 from microsub.redis.protocol import Redis
 
-TOKENS = "tokens and authorized apps"
+ACCESS = "tokens and authorized apps"
 """What a quota limits, as pages say it."""
 LONGEST_NAME = 100
 """Characters of a token's name."""
@@ -196,7 +196,7 @@ class IndieAuthProvider:
         )
         self._note(spent, "tokens", consent)
         if spent is Spent.FULL:
-            raise QuotaReached(TOKENS, await self._grants.held(consent.user), most)
+            raise QuotaReached(ACCESS, await self._grants.held(consent.user), most)
         if issued is None:
             raise _bad_code(spent)
         return replace(person, issued=issued)
@@ -280,7 +280,7 @@ class IndieAuthProvider:
     async def _require_room(self, user: str) -> None:
         most = await self._most(user)
         if most and (held := await self._grants.held(user)) >= most:
-            raise QuotaReached(TOKENS, held, most)
+            raise QuotaReached(ACCESS, held, most)
 
     async def _consent(self, code: str) -> tuple[Consent, Redeemed]:
         """What the code stands for, and whom. Raises OAuthRefused."""

@@ -39,7 +39,7 @@ from microsub.identity.local_sign_in import NotRecognised, SignInOrigin
 from microsub.identity.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
 from microsub.identity.passwords import repeated_password
 from microsub.identity.protocol.documents import is_own, profile_page
-from microsub.identity.provider import TOKENS
+from microsub.identity.provider import ACCESS
 from microsub.identity.store.sessions import SignedIn, SignedInPerson
 from microsub.kit.digests import new_secret
 from microsub.kit.http.display import Display
@@ -558,7 +558,7 @@ def error_page(visit: PageVisit, error: MicrosubError) -> Response:
         status, text = 503, N_("The server can't read pages at the moment. Try again in some seconds.")
     if isinstance(error, StoreUnavailable):
         visit.session = None
-    full = "" if not isinstance(error, QuotaReached) else "tokens" if error.what == TOKENS else "other"
+    full = "" if not isinstance(error, QuotaReached) else "tokens" if error.what == ACCESS else "other"
     response = visit.message(_TITLES.get(status, _TITLES[400]), text, "error", status, full=full)
     if isinstance(error, TooManyRequests):
         response.headers["retry-after"] = str(error.retry_after)
