@@ -34,8 +34,8 @@ FIRST = 3.0
 """Seconds after which a worker looks at feeds that nobody has looked at yet."""
 BETWEEN = 60.0
 """Seconds between two surveys, about."""
-REST = 50.0
-"""How many times as long as a survey took nothing is surveyed again: it costs a fiftieth of a processor at most."""
+REST = 100.0
+"""How many times as long as a survey took nothing is surveyed again: it costs a hundredth of a processor at most."""
 QUICK = 1.0
 """Seconds that a survey may take which somebody waits for who opens a page."""
 KEPT = 86_400
