@@ -247,6 +247,7 @@ PARTS = (
     (HEAD + b"Content-Length: 10\r\n\r\nabc", ""),
     (CHUNKED + b"1\r\na\r\n", ""),
     (HEAD + b"Content-Length: 0\r\n\r\n" + HEAD, "200"),
+    (HEAD + b"Content-Length: 0\r\n\r\n", "200"),
 )
 """Parts of requests, and what comes back."""
 
@@ -258,7 +259,27 @@ async def test_who_sends_no_whole_request_is_not_waited_for() -> None:
         replies = await asyncio.gather(*(port.told(sent) for sent, _ in PARTS))
         for (sent, expected), reply in zip(PARTS, replies, strict=True):
             assert expected in status(reply), sent
-        assert len(port.bodies) + port.disconnected == len(port.scopes) == 3
+        assert len(port.bodies) + port.disconnected == len(port.scopes) == 4
+
+
+async def test_an_idle_connection_outlives_those_of_clients() -> None:
+    """Whose five seconds uvicorn has too: then a request is lost that is sent as the server ends its connection."""
+
+    class Kept(webport.WebProtocol):
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.timeout_keep_alive_task is not None:
+                left.append(self.timeout_keep_alive_task.when() - self.loop.time())
+
+    left: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(webport, "WebProtocol", Kept)
+        async with serving() as port:
+            _, writer = await port.connect()
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await wait_until(lambda: left)
+            writer.close()
+    assert left[0] > webport.PATIENCE + 1
 
 
 @pytest.mark.usefixtures("hasty")

@@ -36,6 +36,10 @@ PATIENCE = 20.0
 """Seconds in which a whole head has to come, a body has to begin, and something of an answer has to be taken."""
 RATE = 2048
 """Bytes a second that a body has to come with, and an answer has to be taken with, after `PATIENCE`."""
+UVICORN_PATIENCE = 60
+"""Seconds that uvicorn leaves to an idle connection: more than `PATIENCE`, which ends it. Its own five are what many
+clients and proxies keep theirs for, whose next request then meets the end of the connection and is lost.
+"""
 HURRY = 2.0
 """Takes the place of `PATIENCE` while half of the process' file descriptors are connections."""
 PARTS, PART_BYTES = 20_000, 64
