@@ -130,6 +130,8 @@ OUTPUTS_SENT_IN_ALL = RateLimit("replies with output feeds that are being sent",
 # What sources post, and the pages and files of it.
 
 POSTS_OF_SOURCE = RateLimit("requests to post", "source", 120)
+POSTED_BYTES_OF_USER = RateLimit("bytes of posts", "user", 16 * 1024 * 1024, 3600)
+"""What is posted is stored, until a channel is cleaned up: every six hours at the soonest."""
 FILES_OF_USER = RateLimit("files sent", "user", 60)
 FILES_AT_ONCE = RateLimit("requests with files", "user", 2, AT_ONCE)
 FILES_IN_ALL = RateLimit("requests with files", "all together", 8, AT_ONCE)

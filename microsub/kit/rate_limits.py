@@ -131,11 +131,11 @@ class RateLimiter:
         if not self.count(limit, subject):
             raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
 
-    def has_room(self, limit: RateLimit, subject: str = "") -> bool:
-        """Whether one more would be within the limit; nothing is counted."""
+    def has_room(self, limit: RateLimit, subject: str = "", weight: int = 1) -> bool:
+        """Whether one more, or `weight`, would be within the limit; nothing is counted."""
         if limit.seconds == AT_ONCE:
             return self._taken[(limit, subject)] < limit.most
-        return self._window(limit).has_room(subject, self._clock())
+        return self._window(limit).has_room(subject, self._clock(), weight)
 
     def take(self, places: Sequence[Place]) -> Callable[[], None]:
         """Take these places, full or not, and return what gives them back."""

@@ -28,6 +28,7 @@ from microsub.identity.limits import (
     FILES_AT_ONCE,
     FILES_IN_ALL,
     FILES_OF_USER,
+    POSTED_BYTES_OF_USER,
     POSTED_GUESSES_OF_NETWORK,
     POSTED_OF_NETWORK,
     POSTS_OF_SOURCE,
@@ -152,6 +153,13 @@ class MicropubServices:
         await self.services.identity.quotas.count(source.user, self.services.clock())
         self.limits.require(POSTS_OF_SOURCE, f"{source.user}/{source.id}")
 
+    def count_said(self, sender: SourceAccess, said: bytes) -> None:
+        """Count what a post or a change says, without files, for the user. Raises TooManyRequests."""
+        limit, user = POSTED_BYTES_OF_USER, sender.source.user
+        if not self.limits.has_room(limit, user, len(said)):
+            raise TooManyRequests(f"too much was posted: expected at most {limit.most} bytes an hour", 3600)
+        self.limits.count(limit, user, len(said))
+
     def admit(self, user: str) -> Callable[[], None]:
         """Take a place among the requests with files; what gives it back. Raises TooManyRequests."""
         if not (self.limits.has_room(FILES_AT_ONCE, user) and self.limits.has_room(FILES_IN_ALL)):
@@ -229,6 +237,7 @@ class MicropubEndpoint(HttpEndpoint):
         kept = tuple((name, data) for name, data in files if name in _FILES)
         if not item.properties and not kept:
             raise InvalidRequest("the post is empty: found no properties, expected one at least, such as 'content'")
+        self._micropub.count_said(sender, item.encoded())
         token = await posting.token(source, item, [data for _, data in kept])
         for name, data in kept:
             values = [*item.properties.get(name, []), await self._micropub.keep(sender, data)]
@@ -252,6 +261,7 @@ class MicropubEndpoint(HttpEndpoint):
             return HttpReply(b"", [*CORS], 204) if restored == url else _created(restored)
         if document is None:
             raise InvalidRequest("an update can't be a form: expected JSON")
+        self._micropub.count_said(sender, orjson.dumps(document))
         await posting.update(source, url, document, base)
         return HttpReply(b"", [*CORS], 204)
 

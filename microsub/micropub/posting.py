@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -25,7 +26,7 @@ from microsub.feeds.record import FeedRecord, Feeds
 from microsub.formats.wire import from_wire
 from microsub.kit.digests import keyed_digest, sha256_hex, short_digest
 from microsub.micropub.media import Media
-from microsub.micropub.properties import PostedItem, updated
+from microsub.micropub.properties import MOST_BYTES, PostedItem, updated
 from microsub.micropub.sources import KIND, Source
 from microsub.model.jf2 import Card, Entry, Feed
 from microsub.parsing.pool import ParsePool
@@ -41,6 +42,9 @@ from microsub.redis.replies import text
 PATH = "/posts"
 SENT_AGAIN = 600
 """Seconds for which a post without a name of its own is known by what it says."""
+
+MOST_LISTED = 2 * MOST_BYTES
+"""Bytes of the posts in one list: they are read and written while all others wait."""
 
 KEPT_DELETED = 30 * 86_400
 """Seconds for which a deleted post can be restored."""
@@ -181,11 +185,13 @@ class Posting:
         return item
 
     async def newest(self, source: Source, limit: int, base: str) -> list[tuple[str, PostedItem]]:
-        """The latest posts of the source by address, those first that were changed last."""
+        """The latest posts of the source by address, those first that were changed last; of large ones fewer."""
         feed = await self._feed(source)
-        rows = await self._items.get_many(await self._items.newest(feed.id, limit))
-        found = ((row, _item_of(row)) for row in rows if row)
-        return [(base + path_of(feed, row["guid"]), item) for row, item in found if item is not None]
+        ids = await self._items.newest(feed.id, limit)
+        sizes = accumulate(await self._items.sizes(ids, POSTED))
+        listed = [item_id for item_id, so_far in zip(ids, sizes, strict=True) if so_far <= MOST_LISTED]
+        rows = await self._items.fields(listed, ("guid", POSTED))
+        return [(base + path_of(feed, text(guid)), PostedItem.read(said)) for guid, said in rows if guid and said]
 
     async def page(self, path: str) -> PostedPost:
         """The post at a path. Raises NotFound, and PostGone for one that was deleted or has left the store."""

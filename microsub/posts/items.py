@@ -174,9 +174,9 @@ class Items:
         )
         return found
 
-    async def sizes(self, ids: Sequence[str]) -> list[int]:
-        """How many bytes `data` has for these items; 0 for those that are gone. One round trip."""
-        found: list[int] = await self._redis.pipeline([("HSTRLEN", keys.item(item_id), "Data") for item_id in ids])
+    async def sizes(self, ids: Sequence[str], name: str = "Data") -> list[int]:
+        """How many bytes these items' `data`, or another field, has; 0 for those that are gone. One round trip."""
+        found: list[int] = await self._redis.pipeline([("HSTRLEN", keys.item(item_id), name) for item_id in ids])
         return found
 
     async def get(self, item_id: str) -> dict[str, str] | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas
 from microsub.errors import InvalidRequest
-from microsub.micropub import posting
+from microsub.identity.limits import POSTED_BYTES_OF_USER
+from microsub.micropub import api, posting
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.posting import SENT_AGAIN
 from microsub.micropub.properties import checked, updated
@@ -213,6 +215,13 @@ async def test_the_latest_posts(sender: SourceClient) -> None:
     assert len((await sender.get(q="source", limit=1))["items"]) == 1
     for query in ({"q": "nothing"}, {}, {"q": "source", "limit": "x"}):
         await sender.get(400, **query)
+
+
+async def test_of_large_posts_fewer_are_listed(sender: SourceClient) -> None:
+    """A megabyte in one reply: to read and write more would hold up all others."""
+    sent = [await sender.note(f"{number} " + "x" * 300_000) for number in range(4)]
+    found = (await sender.get(q="source", limit=100))["items"]
+    assert [one["url"] for one in found] == sent[:0:-1]
 
 
 async def test_a_source_follows_its_feed(sender: SourceClient, alice: Reader, server: World) -> None:
@@ -479,3 +488,17 @@ async def test_rates_are_limited(sender: SourceClient, server: World) -> None:
     assert (statuses[-1], set(statuses[:-1])) == (429, {400})
     guesses = [(await server.client.get(f"/media/alice.{'x' * 22}")).status_code for _ in range(31)]
     assert (guesses[0], guesses[-1]) == (404, 429)
+
+
+async def test_what_a_user_posts_in_an_hour_has_an_end_in_bytes(
+    sender: SourceClient, server: World, bob: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whichever source, changes too. What is refused counts for nothing; what others post is none of it."""
+    monkeypatch.setattr(api, "POSTED_BYTES_OF_USER", replace(POSTED_BYTES_OF_USER, most=10_000))
+    address = await sender.note("x" * 6_000)
+    second, other = await source_of(server, "alice", name="Second"), await source_of(server, "bob")
+    assert "an hour" in (await second.send(429, data={"content": "y" * 6_000})).text
+    await sender.send(429, json={"action": "update", "url": address, "add": {"content": ["y" * 6_000]}})
+    await other.note("y" * 6_000)
+    await second.note("short")
+    await sender.send(204, data={"action": "delete", "url": address})
