@@ -208,21 +208,27 @@ class UserImport:
     async def _rule(self, uid: str, record: ExportedChannel | ExportedRules) -> None:
         if self._report.dry_run or uid == SAVED:
             return
-        for url in self._addresses(uid, record.mute):
-            until = record.mute_until.get(url)
+        for said, url in self._addresses(uid, record.mute).items():
+            until = record.mute_until.get(said)
             if until is None or until > self._now:
                 await self.rules.mute(self._user, uid, url, self._now, until=until)
-        for url in self._addresses(uid, record.block):
+        for url in self._addresses(uid, record.block).values():
             await self.rules.block(self._user, uid, url, self._now)
 
-    def _addresses(self, uid: str, urls: Sequence[str]) -> list[str]:
-        """Those of a rule's URLs that can be one: backend.json takes no other, and could not be written any more."""
-        usable: list[str] = []
-        for url in urls:
-            if web_address(url) is not None:
-                usable.append(url)
+    def _addresses(self, uid: str, urls: Sequence[str]) -> dict[str, str]:
+        """Those of a rule's URLs that can be one, as they are here, by what the file says.
+
+        backend.json takes no other, and could not be written any more.
+        """
+        usable: dict[str, str] = {}
+        for said in urls:
+            url = web_address(said)
+            if url is not None:
+                usable[said] = url
             else:
-                self._report.skipped.append(Skipped(uid, url[:_SHOWN], "this can't be an author's or a feed's address"))
+                self._report.skipped.append(
+                    Skipped(uid, said[:_SHOWN], "this can't be an author's or a feed's address")
+                )
         return usable
 
     async def _feed(self, record: ExportedFeed) -> None:
@@ -515,7 +521,7 @@ def _address_here(url: str, user: str) -> str | None:
     internal = InternalAddress.of(url)
     if internal is not None:
         return str(replace(internal, user=user))
-    return url if web_address(url) is not None else None
+    return web_address(url)
 
 
 def _output_item(

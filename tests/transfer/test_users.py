@@ -397,6 +397,16 @@ async def test_rules_that_no_file_of_the_server_may_have_are_left_out(there: Wor
     ]  # fmt: skip
 
 
+async def test_addresses_are_such_as_backend_json_takes(there: World, here: World) -> None:
+    """Without white space around them, and without the scheme that readers put before them."""
+    rule, follow = b'"mute":["https://c.example/"', b'"url":"https://c.example/feed"'
+    body = (await export(there)).replace(rule, rule + b',"feed:https://d.example/","https://e.example/ "')
+    await bring(here, body.replace(follow, b'"url":"feed:https://c.example/feed "'))
+    assert await here.rules.muted("ann", "friends") == [f"https://{host}.example/" for host in "cde"]
+    followed = (await here.channels.all_subscriptions("ann"))["friends"]
+    assert C in [one.url for one in followed]
+
+
 @pytest.mark.parametrize(
     "change",
     [
