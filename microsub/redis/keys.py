@@ -404,9 +404,10 @@ def host(host_name: str) -> str:
 
 def user(name: str) -> str:
     """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
-    `admin` (1), `shape` (grows when a channel's name or settings change), `move <feed id> <uid>` (the feed's items are
-    on their way from that channel to the one named here, since that time). Lifetime: permanent, or until 30 days after
-    the user was disabled. `identity.store.accounts`, `timelines.channels`, `timelines.channels.follows`.
+    `admin` (1), `shape` (grows when a channel's name or settings change), `rule_count` (mutes and blocks, once they
+    were counted), `move <feed id> <uid>` (the feed's items are on their way from that channel to the one named here,
+    since that time). Lifetime: permanent, or until 30 days after the user was disabled. `identity.store.accounts`,
+    `timelines.channels`, `timelines.channels.follows`.
     """
     return f"user:{{{name}}}"
 

@@ -133,10 +133,11 @@ class Rules:
                 "mutes and blocks don't hold in 'saved': found that channel, expected another or 'global'"
             )
         url = normalise_profile(given)
+        patterns = [keys.pattern(of, user) for of in (keys.muted, keys.blocked)]
         reply = await self._redis.script(
             load("rule_write"),
-            [listed(user), key(user, uid)],
-            [uid, url, given if on else "", most, keys.pattern(keys.muted, user), keys.pattern(keys.blocked, user)],
+            [listed(user), key(user, uid), keys.user(user)],
+            [uid, url, given if on else "", most, *patterns, int(listed is keys.channels)],
         )
         if reply >= 2:
             raise QuotaReached("mutes and blocks", reply - 2, most)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from microsub.errors import QuotaReached
 from microsub.model.reader import Duplicate, TimelineItem
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -60,3 +64,44 @@ async def test_rules_cover_more_items_than_one_batch(world: Muting) -> None:
     await world.add("home", *(by(ALICE if n % 2 else BOB, n) for n in range(1, 2501)))
     assert await world.rules.mute(ANN, "home", ALICE, NOW) == 1250
     assert await world.unread("home") == 1250
+
+
+async def test_rules_are_counted_once_however_many_channels_there_are(world: Muting) -> None:
+    """Else each new one asks every channel, and thousands at once make others wait."""
+    await world.rules.mute(ANN, "home", ALICE, NOW, most=3)
+    for channel in ("home", "work"):
+        await world.redis.command("DEL", keys.muted(ANN, channel))  # what only a second count would see
+    await world.rules.mute(ANN, "work", ALICE, NOW, most=3)
+    await world.rules.block(ANN, "global", BOB, NOW, most=3)
+    with pytest.raises(QuotaReached, match="3 of 3"):
+        await world.rules.mute(ANN, "home", BOB, NOW, most=3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_the_count_of_rules_follows_every_change(world: Muting, seed: int) -> None:
+    """Of rules and channels; of rules without a limit, written twice, and ended in a removed channel too."""
+    rules, chance = world.rules, random.Random(seed)
+    urls = [f"https://{number}.example/" for number in range(6)]
+    await rules.mute(ANN, "home", ALICE, NOW, most=100)
+    for _ in range(60):
+        uid, url = chance.choice(("home", "work", "global")), chance.choice(urls)
+        there = await world.channels.removed(ANN)
+        match chance.randrange(6):
+            case 0 if uid != "global" and uid not in there:
+                await world.channels.disable(ANN, uid, NOW)
+            case 1 if uid in there:
+                await world.channels.restore(ANN, uid)
+            case 2:
+                await rules.lift_ended(NOW + 10)
+            case 3 | 4 if uid not in there:
+                write = chance.choice((rules.mute, rules.block))
+                await write(ANN, uid, url, NOW, most=chance.choice((0, 100)))
+                await rules.mute(ANN, uid, url, NOW, until=NOW + 5)
+            case 5 if uid not in there:
+                await chance.choice((rules.unmute, rules.unblock))(ANN, uid, url, NOW)
+        listed = [one for one in ("home", "work", "global") if one not in await world.channels.removed(ANN)]
+        found = await rules.of_channels(ANN, listed)
+        expected = sum(len(muted) + len(blocked) for muted, blocked in found.values())
+        if expected:
+            with pytest.raises(QuotaReached, match=f": {expected} of 1"):
+                await rules.mute(ANN, "global", BOB, NOW, most=1)

@@ -15,6 +15,7 @@ if ARGV[2] ~= '' then
   note_arrivals(KEYS[4], KEYS[5], 0)
   redis.call('ZREM', KEYS[2], ARGV[2])
   redis.call('ZREM', KEYS[3], ARGV[2])
+  redis.call('HDEL', KEYS[1], 'rule_count')
 elseif redis.call('EXISTS', KEYS[2], KEYS[3]) > 0 then
   return 0
 end

@@ -42,7 +42,9 @@ _LISTS = ((keys.tokens, keys.token), *identitykeys.USER_LISTS)
 _DELETED_LISTS = (*_LISTS, (keys.media, keys.medium))
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
-_OWN_FIELDS = frozenset({"me", "token_endpoint", "admin", "created", "disabled", "registered", "shape", MOVE})
+_OWN_FIELDS = frozenset(
+    {"me", "token_endpoint", "admin", "created", "disabled", "registered", "shape", "rule_count", MOVE}
+)
 
 
 @dataclass(frozen=True, slots=True)

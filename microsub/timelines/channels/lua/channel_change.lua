@@ -3,7 +3,8 @@
 -- Atomic: the check and the write, so that a change that meets a deletion leaves no stray key behind, and no add or mark
 -- finds half a channel; a channel is in at most one of the two lists, and the field `removed` (which the page asks)
 -- agrees. And the user's `shape`, a number that grows with every change of a name or setting, and with a deletion, since
--- another channel may get that uid: by it remembered names and settings are known to be old.
+-- another channel may get that uid: by it remembered names and settings are known to be old. The count of rules is
+-- forgotten with every channel that comes or goes (rule_write.lua).
 --
 -- KEYS  1 channels  2 removed channels  3 user  4, 5 arrivals  6 events  7 channel  8 its feeds  9 posts  10.. all other
 --       keys of the channel ('delete…')
@@ -33,6 +34,7 @@ end
 if action == 'remove' then
   if position then
     redis.call('ZREM', KEYS[1], uid)
+    redis.call('HDEL', KEYS[3], 'rule_count')
     redis.call('ZADD', KEYS[2], ARGV[3], uid)
     redis.call('HSET', KEYS[7], 'removed', ARGV[3], 'position', position)
     note_channel(KEYS[6], 'delete channel', uid)
@@ -63,6 +65,7 @@ end
 local known = redis.call('ZREM', KEYS[2], uid)
 if action == 'delete' then known = known + redis.call('ZREM', KEYS[1], uid) end
 if known == 0 then return 0 end
+redis.call('HDEL', KEYS[3], 'rule_count')
 local feeds = redis.call('HKEYS', KEYS[8])
 if action == 'restore' then
   redis.call('ZADD', KEYS[1], redis.call('HGET', KEYS[7], 'position'), uid)
