@@ -70,7 +70,19 @@ jinja2.Environment.compile = _compiled  # type: ignore[method-assign, assignment
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_LONGEST_FIRST = ("chaos", "flows", "fuzz", "browser", "hostile", "conformance", "cache", "parsing")
+_LONGEST_FIRST = (
+    "chaos",
+    "flows",
+    "fuzz",
+    "browser",
+    "hostile",
+    "conformance",
+    "cache",
+    "timelines",
+    "outputs",
+    "ekster",
+    "parsing",
+)
 """Folders whose modules take long, in the order in which they are begun: short ones fill the gap at the end between the
 test processes.
 """
