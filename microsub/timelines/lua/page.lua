@@ -152,17 +152,17 @@ local function needed()
   return string.format('%.17g', scores[#scores - limit + 1])
 end
 
--- Of hundreds of channels most have nothing for the first page: Redis sees that faster than it says what they have.
+-- Of hundreds of channels most have nothing for the first page: Redis counts faster that it is nothing than it says what
+-- they have.
 local block = math.min(limit + 1, math.max(1, math.ceil(2 * limit / #uids)))
-local bound, known = nil, 4 * (limit + 1)
+local bound, known = nil, limit + 1
 for i, uid in ipairs(uids) do
   if i > known and ARGV[2] == '' then
     bound, known = needed(), 2 * known
   end
   local key = walked(uid)
-  local rows = bound and redis.call('ZREVRANGEBYSCORE', key, '+inf', bound, 'LIMIT', '0', '1', 'WITHSCORES') or {}
-  if rows[1] or not bound then
-    local stream = { uid = uid, key = key, next = #rows / 2, rows = rows, at = 1, block = block }
+  if not bound or redis.call('ZCOUNT', key, bound, '+inf') > 0 then
+    local stream = { uid = uid, key = key, next = 0, rows = {}, at = 1, block = block }
     if ARGV[2] ~= '' then
       local newer, stands = rank(key, ARGV[3], ARGV[4])
       stream.next = newer + (upward and 0 or stands)
