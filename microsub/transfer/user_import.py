@@ -21,7 +21,7 @@ from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
-from microsub.kit.urls import normalise_profile, safe_url, web_address
+from microsub.kit.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.outputs import OutputItem, require_name
@@ -89,7 +89,8 @@ Progress = Callable[[int, int], None]
 @dataclass(slots=True)
 class _Names:
     """What the names of a file stand for here: feeds as records (without id in a dry run, where they are new), posts as
-    item ids, those of `no_feed`; its channels, of which `made` are new, its output feeds, and its follows.
+    item ids, those of `no_feed`; its channels, of which `made` are new, its output feeds, and its follows. `addresses`
+    are those of a channel's feeds.
     """
 
     feeds: dict[str, FeedRecord] = field(default_factory=dict)
@@ -98,6 +99,7 @@ class _Names:
     channels: dict[str, ChannelImport] = field(default_factory=dict)
     outputs: dict[str, OutputImport] = field(default_factory=dict)
     follows: list[tuple[str, str]] = field(default_factory=list)
+    addresses: dict[str, dict[str, str]] = field(default_factory=dict)
     made: int = 0
 
 
@@ -263,6 +265,12 @@ class UserImport:
         if self._report.dry_run:
             return
         user, uid, at = self._user, record.channel, min(record.followed_at, self._now)
+        if uid not in self._names.addresses:
+            there = await self.channels.subscriptions(user, uid)
+            self._names.addresses[uid] = {canonical_feed_url(one.url): one.feed for one in there}
+        if self._names.addresses[uid].setdefault(canonical_feed_url(url), feed.id) != feed.id:
+            self._report.skipped.append(Skipped(uid, url, "another feed of this channel has that address"))
+            return
         name = adapted(record.name) if record.name and record.name.strip() else None
         await self.channels.follow(user, uid, feed.id, url, at, name, unread_from=record.unread_from)
         self._names.follows.append((uid, record.feed))

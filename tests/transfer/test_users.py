@@ -407,6 +407,18 @@ async def test_addresses_are_such_as_backend_json_takes(there: World, here: Worl
     assert C in [one.url for one in followed]
 
 
+async def test_two_feeds_of_a_channel_have_no_address_in_common(there: World, here: World) -> None:
+    """Each stands once in a channel of backend.json, which could not be written any more."""
+    lines = (await export(there)).splitlines()
+    friends = [number for number, line in enumerate(lines) if b'"type":"follow"' in line and b'"friends"' in line]
+    first, second = (orjson.loads(lines[number]) for number in friends[:2])
+    lines[friends[1]] = orjson.dumps({**second, "url": first["url"]})
+    report = await bring(here, b"\n".join([*lines, b""]))
+    followed = [one.url for one in (await here.channels.all_subscriptions("ann"))["friends"]]
+    assert len(followed) == len(set(followed))
+    assert [one.why for one in report.skipped] == ["another feed of this channel has that address"]
+
+
 @pytest.mark.parametrize(
     "change",
     [
