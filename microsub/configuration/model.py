@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 
 from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.kit.urls import domain, is_usable
+from microsub.model.plaintext import unprintable
 from microsub.model.query import QueryUnreadable, parsed
 from microsub.model.settings import (
     FILE_OBJECT,
@@ -59,6 +60,10 @@ def _no_stranger(text: str) -> str | None:
     return None if is_usable(text) or domain(text) else ""
 
 
+def _unprintable(text: str) -> str | None:
+    return "" if unprintable(" ".join(text.split())) else blank(text)
+
+
 def _no_query(text: str) -> str | None:
     try:
         parsed(text, time.time())
@@ -72,6 +77,7 @@ Url = Annotated[str, Fits(_no_url, URL, _HTTP, 100_000)]
 Rule = Annotated[str, Fits(_no_url, URL, _HTTP)]
 Profile = Annotated[str, Fits(unfit_profile, PROFILE, _HTTP)]
 Title = Annotated[str, Fits(blank, "text that is not blank", r"\S", 200)]
+SourceTitle = Annotated[str, Fits(_unprintable, "printable text that is not blank", r"\S", 200)]
 Query = Annotated[str, Fits(_no_query, "a search, as `action=search` has them", r"\S", 10_000)]
 Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
 Refused = Annotated[str, Fits(_no_stranger, f"{_DOMAIN}, or a profile URL")]
@@ -393,7 +399,7 @@ class SourceConfig:
     __pydantic_config__ = FILE_OBJECT
 
     channel: Name = field(metadata={"description": "The channel into which it posts."})
-    name: Maybe[Title] = declared("As readers show it; its id by default.")
+    name: Maybe[SourceTitle] = declared("As readers show it; its id by default.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from microsub.configuration.document import describe
 from microsub.configuration.facts import Change, What
-from microsub.configuration.model import OutputConfig, SourceConfig
+from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
 from microsub.errors import InvalidRequest, NotFound
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.record import FeedRecord
@@ -24,7 +25,7 @@ from microsub.formats.wire import dump, to_wire
 from microsub.kit.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
-from microsub.outputs import OutputItem, require_name
+from microsub.outputs import OutputItem
 from microsub.posts.duplicates import MERGED
 from microsub.posts.entries import content_hash
 from microsub.posts.ingest import PostWriter
@@ -79,8 +80,6 @@ _WORDS = frozenset({"title", "description"})
 _SHOWN = 200
 """Characters of what can't be taken over."""
 _REASONS = frozenset(map(int, Reason))
-
-T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
 """Told how many lines of how many are done."""
@@ -184,11 +183,11 @@ class UserImport:
                 await self._output(record)
             case ExportedOutputItems():
                 await self._output_items(record)
-            case ExportedSource():
+            case ExportedSource() if record.settings["channel"] in self._names.channels:
                 await self._source(record)
 
     async def _channel(self, record: ExportedChannel) -> None:
-        own = _valid(OwnChannelSettings, record.settings)
+        own = decode(OwnChannelSettings, record.settings)
         found = self._there.get(record.uid)
         if found is None and record.uid not in STANDING:
             self._names.made += 1
@@ -382,7 +381,7 @@ class UserImport:
         except NotFound:
             known = False
             if not self._report.dry_run:
-                await self.outputs.put(self._user, record.name, _valid(OutputConfig, record.settings), self._now)
+                await self.outputs.put(self._user, record.name, decode(OutputConfig, record.settings), self._now)
         self._names.outputs[record.name] = counted = OutputImport(record.name, known)
         self._report.outputs.append(counted)
 
@@ -393,7 +392,7 @@ class UserImport:
         try:
             await self.sources.get(self._user, record.source)
         except NotFound:
-            await self.sources.put(self._user, record.source, _valid(SourceConfig, record.settings), self._now)
+            await self.sources.put(self._user, record.source, decode(SourceConfig, record.settings), self._now)
             self._report.notes.append(
                 f"the source '{record.source}' has no token yet: microsub source token {self._user} {record.source}"
             )
@@ -466,7 +465,7 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
     posts, outputs = names[ExportedPost], names[ExportedOutput]
     match record:
         case ExportedChannel():
-            _valid(OwnChannelSettings, record.settings, number)
+            _check_declared({"channels": [{"uid": record.uid, "settings": record.settings}]}, number)
             channels.add(record.uid)
         case ExportedFeed():
             feeds.add(record.feed)
@@ -487,15 +486,14 @@ def _check_names(record: ExportRecord, names: Mapping[type, set[str]], number: i
                     f"line {number}: found an unknown reason, expected {min(_REASONS)} to {max(_REASONS)}"
                 )
         case ExportedOutput():
-            _valid(OutputConfig, record.settings, number)
-            require_name(record.name)
+            _check_declared({"outputs": {record.name: record.settings}}, number)
             outputs.add(record.name)
         case ExportedOutputItems():
             known = record.output in outputs and all(one[0] in posts for one in record.items)
             _require(known, "output feed or post", number)
         case ExportedSource():
-            _require(_valid(SourceConfig, record.settings, number).channel in channels, "channel", number)
-            require_name(record.source)
+            _check_declared({"sources": {record.source: record.settings}}, number)
+            _require(record.settings["channel"] in channels - {SAVED}, "channel", number)
 
 
 def _require(known: bool, what: str, number: int) -> None:
@@ -512,16 +510,14 @@ def _records(file: BinaryIO) -> Iterator[tuple[int, ExportRecord]]:
         yield number, read_record(line, number)
 
 
-def _valid(kind: type[T], found: Mapping[str, Any], number: int = 0) -> T:
-    """Settings as backend.json would take them. Raises InvalidRequest."""
-    from pydantic import TypeAdapter, ValidationError  # slow to load, and the web processes don't need it
-
-    try:
-        return TypeAdapter(kind).validate_python(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidRequest(f"line {number}: the settings can't be used: {where}: {first['msg']}") from None
+def _check_declared(part: Mapping[str, Any], number: int) -> None:
+    """Raise InvalidRequest for what backend.json may not declare of a user."""
+    for error in check_shape({"users": {"user": part}}):
+        where = ".".join(map(str, error["loc"][2:]))
+        expected = error.get("ctx", {}).get("expected", error["msg"])
+        raise InvalidRequest(
+            f"line {number}: the settings can't be used: {where}: found {describe(error['input'])}, expected {expected}"
+        )
 
 
 def _address_here(url: str, user: str) -> str | None:

@@ -178,6 +178,10 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
             "users.alice.channels[0].name (line 7): found ' ', expected text that is not blank",
         ),
         (
+            {"users": {"alice": {"sources": {"s": {"channel": "a", "name": "\x1b"}}}}},
+            "users.alice.sources.s.name (line 7): found '\x1b', expected printable text that is not blank",
+        ),
+        (
             channels({"uid": "a", "feeds": ["https://F.example", {"url": "https://f.example:443/#x"}]}),
             "users.alice.channels[0].feeds[1].url (line 10): found 'https://f.example:443/#x' again, expected each feed once "
             "per channel: users.alice.channels[0].feeds[0] is the same",

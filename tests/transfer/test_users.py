@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -359,6 +360,37 @@ async def test_a_file_that_cannot_be_used_changes_nothing(there: World, here: Wo
     assert why in str(caught.value)
     assert await here.accounts.users() == []
     assert await here.redis.command("KEYS", "item:*") == []
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        ({"type": "source", "source": "odd", "settings": {"channel": "news", "name": "\x1b"}}, "sources.odd.name"),
+        ({"type": "source", "source": "é", "settings": {"channel": "news"}}, "1 to 64 letters"),
+        ({"type": "source", "source": "odd", "settings": {"channel": "saved"}}, "that no line before it has"),
+        ({"type": "output", "name": "é"}, "1 to 64 letters"),
+        ({"type": "channel", "uid": "é", "name": "E"}, "1 to 64 letters"),
+    ],
+)  # fmt: skip
+async def test_names_are_looked_at_before_the_first_change(there: World, here: World, odd: Any, why: str) -> None:
+    """One at the very end, too; the line is named."""
+    lines = (await export(there)).splitlines()
+    end = orjson.dumps({**orjson.loads(lines[-1]), "lines": len(lines) + 1})
+    with pytest.raises(InvalidRequest, match=f"line {len(lines)}: .*{re.escape(why)}"):
+        await bring(here, b"\n".join([*lines[:-1], orjson.dumps(odd), end, b""]))
+    assert await here.accounts.users() == []
+
+
+async def test_sources_of_a_channel_that_is_left_out_are_left_out(there: World, here: World) -> None:
+    """A channel of that uid was removed here a short time ago."""
+    source = {"type": "source", "source": "odd", "settings": {"channel": "empty"}}
+    lines = (await export(there)).splitlines()
+    end = orjson.dumps({**orjson.loads(lines[-1]), "lines": len(lines) + 1})
+    await here.reader("ann", "empty")
+    await here.following.remove_channel("ann", "empty", here.now)
+    report = await bring(here, b"\n".join([*lines[:-1], orjson.dumps(source), end, b""]))
+    assert any("channel empty" in note for note in report.notes)
+    assert await here.sources.all_of("ann") == []
 
 
 async def test_what_a_file_says_is_cleaned(there: World, here: World) -> None:
