@@ -161,13 +161,11 @@ class Desk:
         fetcher: Fetching,
         *,
         keep: float = math.inf,
-        lock_patience: float = LOCK_PATIENCE,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._storage = storage
         self._fetcher = fetcher
         self._keep = keep
-        self._patience = lock_patience
         self._clock = clock
         self._flights = _Flights()
 
@@ -375,7 +373,7 @@ class Desk:
         return _Held(None, copy, _other(copy, seen) if looked else None)
 
     async def _acquire(self, lock: UrlLock, key: str) -> bool:
-        deadline, pause = time.monotonic() + self._patience, _FIRST_LOOK
+        deadline, pause = time.monotonic() + LOCK_PATIENCE, _FIRST_LOOK
         while not await lock.acquire():
             if time.monotonic() > deadline:
                 log.warning("another process seems to hang in a request", url=mask_credentials(key))

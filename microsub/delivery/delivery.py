@@ -349,8 +349,6 @@ class Reminder:
     items: Items
     stored: Stream
     events: Events
-    _: KW_ONLY
-    clock: Callable[[], float] = time.time
     _before: Mapping[str, frozenset[str]] = field(init=False, default_factory=dict)
     _notes: Mapping[str, str] = field(init=False, default_factory=dict)
 
@@ -379,7 +377,7 @@ class Reminder:
         """Announce changes noted before the last round; the other notes, by feed."""
         notes = await self.feeds.unannounced(feeds)
         for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
-            await announce(self.feeds, self.events, feed_id, notes.pop(feed_id), self.clock())
+            await announce(self.feeds, self.events, feed_id, notes.pop(feed_id), time.time())
             log.warning("a change of a feed was announced late", feed=feed_id)
         return notes
 

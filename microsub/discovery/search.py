@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -69,17 +69,16 @@ class CopyShares:
 
     As long as their share and that of all last.
 
-    What isn't kept is asked for again. Counted within the process. `clock` gives seconds, `seconds` is the hour.
+    What isn't kept is asked for again. Counted within the process. `seconds` is the hour.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, seconds: float) -> None:
         self._users = FixedWindow(COPIES_OF_USER, seconds)
         self._all = FixedWindow(COPIES_IN_ALL, seconds)
 
     def __call__(self, size: int) -> bool:
         """Count a copy of `size` bytes, if there is room for it; whether there is."""
-        now, asker = self._clock(), who_asks()
+        now, asker = time.monotonic(), who_asks()
         if not (self._users.has_room(asker, now, size) and self._all.has_room("", now, size)):
             return False
         return self._users.allows(asker, now, size) and self._all.allows("", now, size)

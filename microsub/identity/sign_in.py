@@ -533,9 +533,9 @@ class SignInLimits:
     Starting one makes this server fetch a page. Strangers can't use up what users' addresses may do.
     """
 
-    def __init__(self, known: UserAddresses, limiter: RateLimiter | None = None) -> None:
+    def __init__(self, known: UserAddresses) -> None:
         self._known = known
-        self._limiter = limiter or RateLimiter()
+        self._limiter = RateLimiter()
 
     async def enter(self, me: str, address: str) -> None:
         """Count a sign-in with the page `me` (canonical), begun from a client's address.

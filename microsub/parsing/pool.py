@@ -589,12 +589,12 @@ def _set_error(job: _Job, error: BaseException) -> None:
 class BoundedParser:
     """`formats.parse.parse` in processes, `at_once` of them at a time; blocks.
 
-    `seconds` (of processor time) and `memory` (bytes) bound the work on one document. Safe for threads and after forks.
+    Safe for threads and after forks.
     Raises ParserUnavailable when no process can be started, and in calls during which it is closed.
     """
 
-    def __init__(self, *, seconds: float = SECONDS, memory: int = MEMORY, at_once: int = 2) -> None:
-        self._pool = ParsePool(at_once, quick=QUICK, seconds=seconds, memory=memory)
+    def __init__(self, *, at_once: int = 2) -> None:
+        self._pool = ParsePool(at_once, quick=QUICK)
 
     def __call__(self, body: bytes, url: str, content_type: str | None) -> Feed:
         """The feed in a document. Raises ParseError; ParsingStopped over time or memory limits."""

@@ -193,10 +193,10 @@ AGAIN = 60.0
 class PollOnRequest:
     """Makes a feed due at once where a person asks for it, within bounds; the workers do the rest."""
 
-    def __init__(self, feeds: Feeds, schedule: Schedule, limiter: RateLimiter | None = None) -> None:
+    def __init__(self, feeds: Feeds, schedule: Schedule) -> None:
         self._feeds = feeds
         self._schedule = schedule
-        self._limiter = limiter or RateLimiter()
+        self._limiter = RateLimiter()
 
     async def ask(self, user: str, feed_id: str, now: float) -> None:
         """Let the feed be polled as soon as its host's turn comes; spacing and holds stay in force.

@@ -95,13 +95,12 @@ class Callbacks:
         schedule: Schedule,
         agreements: Agreements,
         *,
-        limiter: RateLimiter | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._feeds = feeds
         self._schedule = schedule
         self._agreements = agreements
-        self._limiter = limiter or RateLimiter()
+        self._limiter = RateLimiter()
         self._clock = clock
         self._stream = Stream(redis, "pushed")
         self._due = DueTimes(redis, DUE)

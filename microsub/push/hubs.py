@@ -8,7 +8,6 @@ or to a network that the admin lists. Few requests go to one hub at a time, with
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
@@ -44,15 +43,14 @@ class HubAnswer:
 
 
 class Hubs:
-    """Asks hubs. `base` is the URL under which the world reaches this server; `clock` is monotonic, in seconds.
+    """Asks hubs. `base` is the URL under which the world reaches this server.
 
     A hub that can't be reached is left alone for a while, so that its feeds hold up no others.
     """
 
-    def __init__(self, sender: Sender, base: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, sender: Sender, base: str) -> None:
         self._sender = sender
         self._base = base
-        self._clock = clock
         self._pace = HostPace(at_once=4, interval=0.2, burst=20)
         self._resting: dict[str, float] = {}
 
@@ -80,7 +78,7 @@ class Hubs:
                 return HubAnswer(False, error.detail, put_off=True, retry_after=error.retry_after)
             if isinstance(answer, FetchFailed):
                 if not answer.ours and not answer.lasting:
-                    self._resting[host_of(url)] = self._clock() + REST_SECONDS
+                    self._resting[host_of(url)] = time.monotonic() + REST_SECONDS
                 why = f"the hub can't be asked: {answer.detail}"
                 return HubAnswer(False, why, put_off=answer.ours, lasting=answer.lasting)
             location = answer.headers.get("location")
@@ -93,7 +91,7 @@ class Hubs:
         return HubAnswer(False, f"the hub redirects more than {REDIRECTS} times", lasting=True)
 
     def _check_rest(self, host: str) -> None:
-        now = self._clock()
+        now = time.monotonic()
         self._resting = {name: until for name, until in self._resting.items() if until > now}
         if (until := self._resting.get(host)) is not None:
             raise HopError("busy", f"{host} could not be reached a moment ago", until - now)

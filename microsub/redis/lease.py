@@ -95,10 +95,10 @@ async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def leased_in_turn(redis: Redis, what: str, seconds: float = 30.0) -> AsyncIterator[None]:
+async def leased_in_turn(redis: Redis, what: str) -> AsyncIterator[None]:
     """`leased`, when it is our turn: the end of an earlier one is waited for."""
     while True:
-        async with leased(redis, what, seconds) as mine:
+        async with leased(redis, what, 30.0) as mine:
             if mine:
                 yield
                 return

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
@@ -82,7 +82,7 @@ class _Walk:
 
 
 class PostSearch:
-    """Searches for users. Belongs to one event loop. `steady` counts seconds."""
+    """Searches for users. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -91,9 +91,7 @@ class PostSearch:
         feeds: Feeds,
         reading: ReaderViews,
         index: IndexReader,
-        limiter: RateLimiter | None = None,
         *,
-        steady: Callable[[], float] = time.monotonic,
         visits: bool = True,
     ) -> None:
         """`visits`: who searches is the user, who is seen by that."""
@@ -103,8 +101,7 @@ class PostSearch:
         self._feeds = feeds
         self._reading = reading
         self._index = index
-        self._limiter = limiter or RateLimiter(steady)
-        self._steady = steady
+        self._limiter = RateLimiter()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def page(self, user: str, uid: str, request: PostSearchRequest, now: float) -> bytes:
@@ -211,7 +208,7 @@ class PostSearch:
         *, upward: bool = False, ranked: bool = False,
     ) -> _Walk:  # fmt: skip
         walk = _Walk()
-        deadline = self._steady() + WALK_SECONDS
+        deadline = time.monotonic() + WALK_SECONDS
         own = await self._own(user, uid, now)
         first, then = DEPTHS if own is None else OWN_DEPTHS
         for depth in itertools.chain((first,), itertools.repeat(then)):
@@ -222,7 +219,7 @@ class PostSearch:
                 walk.take(part, await shown(self._redis, user, uid, [str(match.item) for match in part]), query)
                 if len(walk.found) >= enough:
                     return walk
-            if block.last is None or self._steady() > deadline:
+            if block.last is None or time.monotonic() > deadline:
                 break
             span = Span(block.last, span.below) if upward else Span(span.above, block.last)
         return walk

@@ -90,7 +90,6 @@ class Sweeping:
     feeds: Feeds
     _: KW_ONLY
     kept: Callable[[], int] = lambda: InstanceSettings().keep_per_feed
-    grace: float = GRACE
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self, now: float, dry_run: bool = False) -> SweepReport:
@@ -140,7 +139,7 @@ class Sweeping:
     async def _is_behind(self, now: float) -> bool:
         """Whether messages have waited so long that what they carry could look like nobody's."""
         oldest = await Stream(self.redis, "stored").oldest_time()
-        if oldest is None or oldest >= now - self.grace / 2:
+        if oldest is None or oldest >= now - GRACE / 2:
             return False
         log.warning("delivery is behind; nothing is swept", seconds=round(now - oldest))
         return True
@@ -166,7 +165,7 @@ class Sweeping:
         return one.rank is not None and one.rank < self.kept()
 
     async def _decide(self, unwanted: Sequence[Candidate], now: float, report: SweepReport) -> SweepReport:
-        ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - self.grace]
+        ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - GRACE]
         ids = {one.id for one in ripe}
         green = [one for one in unwanted if one.id not in ids]
         deleted = len(ripe)
@@ -203,7 +202,7 @@ class Sweeping:
             followed |= await subscriptions(self.redis, user.name)
         forgotten = 0
         async for batch in addresses.walk(self.redis):
-            forgotten += await addresses.forget_gone(self.redis, batch, followed, now, self.grace)
+            forgotten += await addresses.forget_gone(self.redis, batch, followed, now, GRACE)
             await self.pause(_PAUSE)
         return forgotten
 

@@ -76,9 +76,9 @@ class DeviceNow:
 class Devices:
     """The devices of all users, and the key of this server. Belongs to one event loop."""
 
-    def __init__(self, redis: Redis, limiter: RateLimiter | None = None) -> None:
+    def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._limiter = limiter or RateLimiter()
+        self._limiter = RateLimiter()
         self._due = DueTimes(redis, DUE)
 
     async def key(self) -> ServerKey:

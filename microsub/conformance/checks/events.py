@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from microsub.conformance.client import Client
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.stream import HeardEvents, StreamEvent
 from microsub.conformance.timeline import Item, ids, unread_ids
@@ -17,10 +16,10 @@ events = Chapter("events", section="Actions, events")
 
 
 @contextmanager
-def _listening(w: World, place: str = "", user: Client | None = None) -> Iterator[HeardEvents]:
+def _listening(w: World, place: str = "") -> Iterator[HeardEvents]:
     """A stream of which the first event was heard. Raises Skip where the server has none."""
     headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": place} if place else {})
-    with (user or w.user).listening([("action", "events")], headers) as (status, kind, heard):
+    with w.user.listening([("action", "events")], headers) as (status, kind, heard):
         if status == 400:
             raise Skip("the server has no event streams")
         expect(status == 200 and kind.startswith("text/event-stream"), "a stream of events", f"{status} {kind}")

@@ -98,10 +98,9 @@ class _TopicDocuments:
 
 
 class _HostTurns:
-    """Requests to callbacks: how many at once, and which hosts rest. `clock` is monotonic, in seconds."""
+    """Requests to callbacks: how many at once, and which hosts rest."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._all = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._places: dict[str, asyncio.Semaphore] = {}
         self._waiting: Counter[str] = Counter()
@@ -128,14 +127,14 @@ class _HostTurns:
 
     def rest(self, host: str) -> None:
         """Leave a host alone for a while."""
-        self._resting[host] = self._clock() + REST
+        self._resting[host] = time.monotonic() + REST
 
     def pause(self, host: str) -> float:
         """Seconds until a request that was put off is tried again: before a host has rested it would be in vain."""
-        return max(PUT_OFF, self._resting.get(host, 0.0) - self._clock())
+        return max(PUT_OFF, self._resting.get(host, 0.0) - time.monotonic())
 
     def _rests(self, host: str) -> bool:
-        now = self._clock()
+        now = time.monotonic()
         if len(self._resting) > IN_HAND:
             self._resting = {name: until for name, until in self._resting.items() if until > now}
         return self._resting.get(host, now) > now

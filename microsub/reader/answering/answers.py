@@ -81,10 +81,10 @@ class Answer:
 class Answers:
     """Publishes answers, and keeps what they are published with. Belongs to one event loop."""
 
-    def __init__(self, redis: Redis, sender: Sender, limiter: RateLimiter | None = None) -> None:
+    def __init__(self, redis: Redis, sender: Sender) -> None:
         self._redis = redis
         self._sender = sender
-        self._limiter = limiter or RateLimiter()
+        self._limiter = RateLimiter()
 
     async def keep(self, user: str, secret: str, access: PostingAccess, now: float) -> None:
         """Let the browser with that secret answer from now on, in place of the oldest of `MOST_BROWSERS`."""

@@ -44,10 +44,10 @@ class Picture:
 class Images:
     """Signs addresses of pictures and fetches them. Belongs to one event loop."""
 
-    def __init__(self, redis: Redis, sender: Sender, limiter: RateLimiter | None = None) -> None:
+    def __init__(self, redis: Redis, sender: Sender) -> None:
         self._redis = redis
         self._sender = sender
-        self._limiter = limiter or RateLimiter()
+        self._limiter = RateLimiter()
         self._secret = b""
 
     async def addresses(self, user: str) -> Callable[[str], str]:
