@@ -256,11 +256,8 @@ class Importing:
         await self.feeds.subscribe(record.id, user, uid)
         if record.last_success is None:
             return
-        settings = await self.channel_settings(user, uid)
-        items = await self.items.timeline_items(await self.items.newest(record.id, 5 * _FILL))
-        if items:
-            limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
-            await self.adder.add(user, uid, record.id, items, now=now, limit=limit, fresh=fresh)
+        ids = await self.items.newest(record.id, 5 * _FILL)
+        await self.adder.fill(user, uid, record.id, ids, await self.channel_settings(user, uid), now)
 
 
 def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:

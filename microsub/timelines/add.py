@@ -18,6 +18,7 @@ from microsub.identity.store import absent
 from microsub.logs import LibraryLogger
 from microsub.model.filters import Filter, Searched
 from microsub.model.reader import TimelineItem
+from microsub.model.settings import ChannelSettings
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
@@ -111,6 +112,14 @@ class Adder:
         added = (await self.add_to([TimelineTarget(user, uid, limit, fresh)], incoming))[0]
         dead = await take_back(self._redis, self._items, user, uid, added.all_taken, now)
         return added.without(dead) if dead else added
+
+    async def fill(
+        self, user: str, uid: str, feed_id: str, ids: Sequence[str], settings: ChannelSettings, now: float
+    ) -> Added:
+        """`add` those of a feed's stored posts, with the limits that hold in the channel."""
+        items = await self._items.timeline_items(ids)
+        limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
+        return await self.add(user, uid, feed_id, items, now=now, limit=limit, fresh=fresh) if items else Added()
 
     async def add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:
         """`add` to several timelines, of several users; results in the order of `targets`.

@@ -143,11 +143,9 @@ class CatchUp:
         """Add what waits, read after its note: what is noted from now on changes the note."""
         since = max(waiting.since, oldest(self.settings().delivery, now))
         ids = await self.items.newest(waiting.feed, MOST_ITEMS, since)
-        items = await self.items.timeline_items(ids)
-        if items:
+        if ids:
             settings = await self.channel_settings(user, waiting.uid)
-            limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
-            added = await self.adder.add(user, waiting.uid, waiting.feed, items, now=now, limit=limit, fresh=fresh)
+            added = await self.adder.fill(user, waiting.uid, waiting.feed, ids, settings, now)
             ITEMS_DELIVERED.inc(added.taken)
         await self.backlog.caught_up(user, waiting)
 

@@ -15,7 +15,7 @@ from microsub.feeds.internal import InternalAddress
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
-from microsub.model.reader import GLOBAL, Cursor, FeedMove, Subscription
+from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import SettingsOf
 from microsub.posts.items import Items
 from microsub.redis import keys
@@ -83,8 +83,7 @@ class Following:
     async def feeds(self, user: str, uid: str) -> list[Followed]:
         """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first."""
         if uid == GLOBAL:
-            everywhere = await self._channels.all_subscriptions(user)
-            subscriptions = list({sub.feed: sub for subs in everywhere.values() for sub in subs}.values())
+            subscriptions = list((await self._channels.followed_feeds(user)).values())
         else:
             subscriptions = await self._channels.subscriptions(user, uid)
         records = await self._feeds.get_many(sub.feed for sub in subscriptions)
@@ -252,16 +251,11 @@ class Following:
         return ended
 
     async def _fill(self, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float) -> None:
-        items = await self._items.timeline_items(ids)
-        if items:
-            settings = await self._channel_settings(user, uid)
-            limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
-            await self._adder.add(user, uid, feed_id, items, now=now, limit=limit, fresh=fresh)
+        if ids:
+            await self._adder.fill(user, uid, feed_id, ids, await self._channel_settings(user, uid), now)
 
     async def _move_items(self, user: str, uid: str, target: str, feed_id: str, now: float) -> None:
-        after: Cursor | None = None
-        while rows := (await walk_rows(self._redis, user, uid, _WALK, after)).rows:
-            after = Cursor(rows[-1].score, rows[-1].id)
+        async for rows in walk_rows(self._redis, user, uid):
             await self._move_some(user, target, feed_id, [row.id for row in rows], now)
         # Last: what is muted during the walk is found here.
         async for ids in members(self._redis, keys.hidden(user, uid)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
@@ -104,15 +104,14 @@ class _Found:
         return PageRows(found, older, self._names, resume, behind=self._behind)
 
 
-async def walk_rows(
-    redis: Redis, user: str, uid: str, limit: int, after: Cursor | None, unread_only: bool = False
-) -> PageRows:
-    """Up to `limit` (at most 1,000) rows behind a cursor. Raises NotFound.
-
-    For jobs that visit a whole timeline.
-    """
-    walk = Walk(min(limit, BATCH), unread_only, "after" if after else "", after)
-    return (await read_walk(redis, user, uid, walk, 0))[1]
+async def walk_rows(redis: Redis, user: str, uid: str, *, unread_only: bool = False) -> AsyncIterator[Sequence[Row]]:
+    """A whole timeline from the newest item on, in pieces. Raises NotFound."""
+    walk = Walk(BATCH, unread_only)
+    while (page := (await read_walk(redis, user, uid, walk, 0))[1]).rows:
+        yield page.rows
+        if not page.older:
+            return
+        walk = Walk(BATCH, unread_only, "after", Cursor(page.rows[-1].score, page.rows[-1].id))
 
 
 async def read_walk(

@@ -15,7 +15,7 @@ from itertools import compress
 
 from microsub.errors import NotFound, QuotaReached
 from microsub.identity.store import absent
-from microsub.model.reader import GLOBAL, Cursor, Reason
+from microsub.model.reader import GLOBAL, Reason
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
@@ -151,9 +151,7 @@ async def take_out_feed(redis: Redis, items: Items, user: str, uid: str, feed_id
 
 async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[str]]:
     """All unread items of a channel in batches, and then what is hidden, read or not."""
-    after: Cursor | None = None
-    while rows := (await walk_rows(redis, user, uid, BATCH, after, unread_only=True)).rows:
-        after = Cursor(rows[-1].score, rows[-1].id)
+    async for rows in walk_rows(redis, user, uid, unread_only=True):
         yield [row.id for row in rows]
     for batch in batches(await redis.command("ZRANGE", keys.hidden(user, uid), 0, -1)):
         yield texts(batch)

@@ -21,7 +21,16 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import is_there
-from microsub.timelines.timelinekeys import counted, members, rule_keys, set_keys, shown_keys, split, urls
+from microsub.timelines.timelinekeys import (
+    counted,
+    every_channel,
+    members,
+    rule_keys,
+    set_keys,
+    shown_keys,
+    split,
+    urls,
+)
 
 _ENDED = 1000
 """Mutes that are lifted in one round."""
@@ -161,10 +170,7 @@ class Rules:
         """The channels that the rule holds for; removed ones too, since they can come back, and `saved` not."""
         if uid != GLOBAL:
             return [uid]
-        replies = await self._redis.pipeline(
-            [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
-        )
-        return [channel for reply in replies for channel in texts(reply) if channel != SAVED]
+        return [channel for channel in await every_channel(self._redis, user) if channel != SAVED]
 
     async def _settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> int:
         """Settle items, and again those whose author became known between look-up and move."""

@@ -80,7 +80,7 @@ def distinct(ids: Iterable[str]) -> list[str]:
 
 async def subscriptions(redis: Redis, user: str) -> set[str]:
     """Ids of the feeds that the user's channels follow, removed channels included."""
-    uids = await _every_channel(redis, user)
+    uids = await every_channel(redis, user)
     replies = await redis.pipeline([("HKEYS", keys.channel_feeds(user, uid)) for uid in uids])
     return {text(feed) for reply in replies for feed in reply}
 
@@ -90,13 +90,14 @@ async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
 
     Removed channels are included.
     """
-    for uid in await _every_channel(redis, user):
+    for uid in await every_channel(redis, user):
         for key in (keys.posts(user, uid), keys.hidden(user, uid)):
             async for ids in members(redis, key):
                 yield ids
 
 
-async def _every_channel(redis: Redis, user: str) -> list[str]:
+async def every_channel(redis: Redis, user: str) -> list[str]:
+    """The uids of the user's channels, and of removed ones, which can come back."""
     lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
     return [text(uid) for reply in lists for uid in reply]
 

@@ -34,7 +34,6 @@ from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.pages import ItemCache, read_page, walk_rows
 from microsub.timelines.sync.arrivals import ArrivalQuery, Arrivals, read_arrivals
 
-_COUNTING_PAGE = 1000
 _UNREAD_PAGE = 100
 _MOST_ITEMS = 100_000
 """Items of which a process remembers the feed."""
@@ -230,8 +229,7 @@ class ReaderViews:
 
     async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
         """A feed that the user follows, or the one that replaced it, and its id now."""
-        everywhere = await self._channels.all_subscriptions(user)
-        followed = {sub.feed: sub for subs in everywhere.values() for sub in subs}
+        followed = await self._channels.followed_feeds(user)
         current = feed_id
         for _ in range(_MOST_MERGES):
             if current in followed or (later := await self._channels.current_feed(user, current)) is None:
@@ -257,15 +255,11 @@ class ReaderViews:
     async def _by_feed(self, user: str, uid: str) -> tuple[Counter[str], Counter[str]]:
         """How many items of a channel came from each feed, and how many of these are unread."""
         total, unread = Counter[str](), Counter[str]()
-        after: Cursor | None = None
-        while True:
-            rows = await walk_rows(self._redis, user, uid, _COUNTING_PAGE, after)
-            feeds = await self._feeds_of([row.id for row in rows.rows])
+        async for rows in walk_rows(self._redis, user, uid):
+            feeds = await self._feeds_of([row.id for row in rows])
             total.update(feeds)
-            unread.update(feed for feed, row in zip(feeds, rows.rows, strict=True) if not row.is_read)
-            if not rows.rows or not rows.older:
-                return total, unread
-            after = Cursor(rows.rows[-1].score, rows.rows[-1].id)
+            unread.update(feed for feed, row in zip(feeds, rows, strict=True) if not row.is_read)
+        return total, unread
 
     async def _feeds_of(self, ids: Sequence[str]) -> list[str]:
         """The feeds that these items came from, '' for none; remembered, since an item's never changes."""

@@ -49,8 +49,8 @@ def read_items_come_back() -> None:
     async def deliver(self: Adder, targets: Any, *rest: Any) -> Any:
         result = await add_to(self, targets, *rest)
         for one in targets:
-            page = await walk_rows(self._redis, one.user, one.uid, 1000, None)
-            await mark(self._redis, one.user, one.uid, [row.id for row in page.rows], "unread", time.time())
+            async for rows in walk_rows(self._redis, one.user, one.uid):
+                await mark(self._redis, one.user, one.uid, [row.id for row in rows], "unread", time.time())
         return result
 
     Adder.add_to = deliver  # type: ignore[assignment,method-assign]

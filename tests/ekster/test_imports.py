@@ -51,7 +51,7 @@ async def take_over(here: World, old: OldServer, *, dry_run: bool = False) -> Im
 
 async def shown(here: World, uid: str) -> list[tuple[str, bool]]:
     """Title and read flag of everything in a channel, newest first."""
-    rows = (await here.timelines.walk("ann", uid, 1000, None)).rows
+    rows = await here.timelines.walk("ann", uid)
     data = await here.items.data([row.id for row in rows])
     return [(json.loads(one or b"{}").get("name"), row.is_read) for row, one in zip(rows, data, strict=True)]
 
@@ -86,7 +86,7 @@ async def test_channels_order_feeds_posts_and_state_come_over(here: World, old: 
     ]  # fmt: skip
     assert (of(report, "1001").unread, of(report, "1001").read, report.skipped) == (30, 5, [])
     assert [one.url for one in await here.channels.subscriptions("ann", "1001")] == [A]
-    (row,) = (await here.timelines.walk("ann", "1000", 10, None)).rows
+    (row,) = await here.timelines.walk("ann", "1000")
     assert float(row.score) == BEGIN + 3 * 3600
     wire = json.loads((await here.items.data([row.id]))[0] or b"")
     assert (wire["published"], wire["content"]["html"]) == ("2020-09-13T15:26:40+00:00", "<p>About <b>b1</b></p>")
@@ -128,7 +128,7 @@ async def test_repeating_doubles_nothing_and_keeps_what_was_done_here(here: Worl
     await old.add("1000", *(post(f"m{n}", 10 + n, _source={"_id": "micropub:1", "name": "x"}) for n in range(3)))
     await take_over(here, old)
     ids = {name: row.id for (name, _), row in zip(
-        await shown(here, "1000"), (await here.timelines.walk("ann", "1000", 100, None)).rows, strict=True
+        await shown(here, "1000"), await here.timelines.walk("ann", "1000"), strict=True
     )}  # fmt: skip
     await here.timelines.mark_read("ann", "1000", [ids["Post a0"], ids["Post m0"]], here.clock())
     await here.timelines.remove("ann", "1000", [ids["Post a1"], ids["Post m1"]], here.clock())
@@ -260,7 +260,7 @@ async def test_undated_posts_come_with_the_time_of_the_import(here: World, old: 
     await old.redis.command("HSET", "item:" + b"b".hex(), "Data", json.dumps(post("b", feed=A, published=None)))
     report = await take_over(here, old)
     assert of(report, "1000").undated == 1
-    rows = (await here.timelines.walk("ann", "1000", 10, None)).rows
+    rows = await here.timelines.walk("ann", "1000")
     assert [name for name, _ in await shown(here, "1000")] == ["Post a", "Post b"]
     assert float(rows[0].score) == pytest.approx(here.clock(), abs=60)
     assert float(rows[1].score) == BEGIN + 5 * 3600
@@ -339,7 +339,7 @@ async def test_a_post_in_two_channels_is_one_item(here: World, old: OldServer) -
     for uid in ("1000", "1001"):
         await old.add(uid, post("a", 1, feed=A), post("own", 2, _source={"_id": "micropub:1", "name": "x"}))
     await take_over(here, old)
-    rows = [[row.id for row in (await here.timelines.walk("ann", uid, 10, None)).rows] for uid in ("1000", "1001")]
+    rows = [[row.id for row in await here.timelines.walk("ann", uid)] for uid in ("1000", "1001")]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 2
 

@@ -54,5 +54,5 @@ class LivedIn(World):
 
     async def shown(self, user: str, uid: str) -> list[tuple[str, bool]]:
         """Id and read flag of everything in a channel, newest first."""
-        rows = (await self.timelines.walk(user, uid, 1000, None)).rows
+        rows = await self.timelines.walk(user, uid)
         return [(row.id, row.is_read) for row in rows]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from microsub.identity.store.accounts import grant
-from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason, TimelineItem
+from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason, Row, TimelineItem
 from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -20,7 +20,6 @@ class Timelines(Adder):
 
     def __init__(self, redis: Redis, items: Items) -> None:
         super().__init__(redis, items)
-        self.walk = partial(pages.walk_rows, redis)
         self.move = partial(remove.move_items, redis, items)
         self.unfollow = partial(remove.take_out_feed, redis, items)
         self.stock = partial(remove.stock_of, redis)
@@ -28,6 +27,9 @@ class Timelines(Adder):
         self.trim = partial(remove.trim, redis)
         self.filtering = partial(filtering_channels, redis)
         self.delivery = partial(Incoming, items)
+
+    async def walk(self, user: str, uid: str) -> list[Row]:
+        return [row async for rows in pages.walk_rows(self._redis, user, uid) for row in rows]
 
     async def page(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
         return (await pages.read_page(self._redis, user, uid, query, now, None, self._items.in_feed))[1]

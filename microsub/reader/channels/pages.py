@@ -154,10 +154,9 @@ class SourceView:
     @classmethod
     def of(cls, followed: Followed, now: float) -> SourceView:
         """What there is to say of a follow."""
-        record = followed.record
-        url = mask_credentials(followed.subscription.url)
-        name = followed.subscription.name or record.title or url
-        return cls(record.id, "" if record.is_internal else url, name, FeedCondition.of(record, now))
+        record, follow = followed.record, followed.subscription
+        url = "" if record.is_internal else mask_credentials(follow.url)
+        return cls(record.id, url, feed_name(follow, record), FeedCondition.of(record, now))
 
 
 MOST_SOURCES = 100

@@ -224,8 +224,7 @@ async def _also_in(visit: PageVisit, user: str, id_: str) -> list[str]:
     carrying = {one.feed for item in await services.items.timeline_items([id_]) for one in item.duplicates}
     if not carrying:
         return []
-    everywhere = await services.channels.all_subscriptions(user)
-    followed = {one.feed: one for subscriptions in everywhere.values() for one in subscriptions if one.feed in carrying}
+    followed = {feed: one for feed, one in (await services.channels.followed_feeds(user)).items() if feed in carrying}
     records = await services.feeds.get_many(followed)
     return sorted(feed_name(one, records.get(feed)) for feed, one in followed.items())
 

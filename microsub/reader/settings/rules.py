@@ -94,7 +94,10 @@ async def _address(visit: PageVisit, user: str) -> str:
     """The address that the form names, or that of the feed which its user follows."""
     text = visit.form.text("url")
     if text.startswith(_FEED):
-        return await _followed(visit, user, text.removeprefix(_FEED))
+        followed = (await visit.site.services.channels.followed_feeds(user)).get(text.removeprefix(_FEED))
+        if followed is None:
+            raise NotFound(N_("You don't follow this feed any more."))
+        return followed.url
     found = web_address(text)
     if found is None:
         raise InvalidRequest(
@@ -106,15 +109,6 @@ async def _address(visit: PageVisit, user: str) -> str:
             )
         )
     return found
-
-
-async def _followed(visit: PageVisit, user: str, feed: str) -> str:
-    everywhere = await visit.site.services.channels.all_subscriptions(user)
-    for subscriptions in everywhere.values():
-        for one in subscriptions:
-            if one.feed == feed:
-                return one.url
-    raise NotFound(N_("You don't follow this feed any more."))
 
 
 def _until(visit: PageVisit) -> float | None:

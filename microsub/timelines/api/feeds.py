@@ -19,6 +19,7 @@ from microsub.timelines.api import arguments
 from microsub.timelines.api.arguments import Action, Call, Reply, Table, instant
 from microsub.timelines.channels.follows import in_turns
 from microsub.timelines.follow import Followed
+from microsub.timelines.views import feed_name
 
 
 async def followed(call: Call) -> Reply:
@@ -93,7 +94,7 @@ def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
     wire: dict[str, Any] = {
         "type": "feed",
         "url": url,
-        "name": followed.subscription.name or record.title or url,
+        "name": feed_name(followed.subscription, record),
         "_id": record.id,
     }
     given = followed.subscription.url

@@ -161,6 +161,11 @@ class Follows:
         replies = await self._redis.pipeline([("HGETALL", keys.channel_feeds(user, uid)) for uid in uids])
         return {uid: _read_all(user, uid, reply) for uid, reply in zip(uids, replies, strict=True)}
 
+    async def followed_feeds(self, user: str) -> dict[str, Subscription]:
+        """What the channels follow, each feed once, by id; removed channels are left out."""
+        everywhere = await self.all_subscriptions(user)
+        return {one.feed: one for subscriptions in everywhere.values() for one in subscriptions}
+
     async def follows(self, user: str, uid: str, feed_id: str) -> bool:
         """Whether the channel gets what the feed posts.
 

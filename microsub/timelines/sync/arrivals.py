@@ -19,7 +19,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
-from microsub.timelines.timelinekeys import arrival_keys, distinct, members
+from microsub.timelines.timelinekeys import arrival_keys, distinct, every_channel, members
 
 EXAMINED = 20_000
 """Most items that one request looks at for a channel or a state."""
@@ -191,9 +191,8 @@ async def derive_arrivals(redis: Redis, user: str) -> None:
 
     Nothing may come in or leave meanwhile.
     """
-    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
     shown: dict[str, list[float]] = {}
-    for uid in (uid for reply in lists for uid in texts(reply)):
+    for uid in await every_channel(redis, user):
         flat = texts(await redis.command("ZRANGE", keys.posts(user, uid), 0, -1, "WITHSCORES"))
         for item, score in zip(flat[0::2], flat[1::2], strict=True):
             shown.setdefault(item, []).append(float(score))
