@@ -31,7 +31,7 @@ MAX_URL = 4096
 LONGEST_URL = 8192
 """Characters of what is taken apart as a URL at all: some of it takes time with the square of their number."""
 LONGEST_FOLLOWED = 2048
-"""Characters of an address that people may follow."""
+"""Bytes, in UTF-8, of an address that people may follow, mute or block."""
 
 _SPLIT = (r"\s*".join(scheme) for scheme in ("javascript", "vbscript", "data", "livescript", "mocha", "blob"))
 EXECUTABLE = re.compile(rf"(?i)[\W_]*(?:{'|'.join(_SPLIT)})\s*:")
@@ -181,7 +181,8 @@ def web_address(text: str) -> str | None:
         url = url[5:]
         if url.startswith("//"):
             url = "http:" + url
-    return url if len(url) <= LONGEST_FOLLOWED and not _UNSAFE.search(url) and is_usable(url) else None
+    short = len(url.encode(errors="replace")) <= LONGEST_FOLLOWED
+    return url if short and not _UNSAFE.search(url) and is_usable(url) else None
 
 
 def domain(text: str) -> str | None:

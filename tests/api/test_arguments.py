@@ -9,6 +9,10 @@ from microsub.kit.http.params import Params, collect
 from microsub.model.reader import Cursor, PageQuery
 from microsub.timelines.api import arguments
 
+LONGEST = "https://example.com/" + "x" * 2028
+LONGEST_IN_UNICODE = "https://example.com/" + "ü" * 1014
+"""Both are of 2,048 bytes."""
+
 
 def params(**values: str) -> Params:
     return collect(values.items())
@@ -87,6 +91,8 @@ def test_ids_that_can_not_be_ours_are_ignored() -> None:
         ("feed://example.com/f", "http://example.com/f"),
         ("http://[::1]:8080/f", "http://[::1]:8080/f"),
         ("https://bücher.example/ü", "https://bücher.example/ü"),
+        (LONGEST, LONGEST),
+        (LONGEST_IN_UNICODE, LONGEST_IN_UNICODE),
     ],
 )
 def test_urls_that_are_taken(text: str, url: str) -> None:
@@ -99,7 +105,7 @@ def test_urls_that_are_taken(text: str, url: str) -> None:
     [
         "example.com", "/feed", "ftp://example.com/", "javascript:alert(1)", "http://", "http:///x", "https://a b/",
         "https://example.com:port/", "https://example.com:99999/", "http://[::1/", "file:///etc/passwd",
-        "https://example.com/\n", "feed:", "https://example.com/" + "x" * 3000, "https://example.com/<script>",
+        "https://example.com/\n", "feed:", LONGEST + "x", LONGEST_IN_UNICODE + "x", "https://example.com/<script>",
     ],
 )  # fmt: skip
 def test_urls_that_are_refused(text: str) -> None:

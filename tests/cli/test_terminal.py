@@ -10,6 +10,8 @@ import pytest
 import microsub
 from microsub.model.plaintext import CONTROLS
 from tests.cli.conftest import in_a_process
+from tests.support.process import installation
+from tests.support.web import Answer, publisher
 
 PACKAGE = Path(microsub.__file__).parent
 EVIL = "a\x1b[2J\x9b2J\x9d0;x\x07\u202ebcd\u2066e\u200ff\u061cg\u2028h\x85i"
@@ -39,6 +41,26 @@ def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) 
     done = in_a_process("parse", str(tmp_path / "page.html"), "--url", "https://a.example/")
     assert not controls(done.stdout + done.stderr)
     assert "takes the feed that it names" in done.stderr
+
+
+async def test_what_is_polled_is_told_without_controls(tmp_path: Path) -> None:
+    """Guids, titles and errors of publishers, by all commands that show them, as lines and as JSON."""
+    feed = {"version": "https://jsonfeed.org/version/1", "title": EVIL, "items": [{"id": EVIL, "title": EVIL}]}
+    async with publisher() as site:
+        good = site.serve_document("/good", json.dumps(feed).encode(), "application/feed+json")
+        bad = site.serve("/bad", Answer(b"x", headers=[("Content-Encoding", "\x9b31m")]))
+        backend = {"users": {"alice": {"channels": [{"uid": "home", "feeds": [good, bad]}]}}}
+        async with installation(tmp_path, backend) as installed:
+            await installed.prepare()
+            await installed.run_each("token create alice")
+            shown = [await installed.run("poll"), await installed.run("poll", "--json")]
+            for command in (("events",), ("events", "--json"), ("feed", "list"), ("feed", "list", "--json")):
+                shown.append(await installed.run(*command))
+    told = "".join(out + err for _, out, err in shown)
+    assert not controls(told)
+    assert "Content-Encoding" in told
+    events = [json.loads(line) for line in shown[3][1].splitlines()]
+    assert EVIL in {event.get("guid") for event in events}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("cli/*.py")), ids=lambda path: path.stem)

@@ -7,20 +7,22 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
+from typing import Any
 
 import httpx
+import pytest
 
 from microsub.cache import CachingFetcher
 from microsub.cache.redis_storage import FeedCopies
 from microsub.discovery.search import COPIES_OF_USER, CopyShares
-from microsub.fetch import Fetcher, FetchSettings, HostPace
+from microsub.fetch import Fetched, Fetcher, FetchSettings, HostPace
 from microsub.fetch.network import MOST_LOOK_UPS, Resolver
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Reader, instance
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, publisher
-from tests.support.world import World
+from tests.support.world import World, world
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
@@ -134,6 +136,25 @@ async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis:
         for task in previews:
             task.cancel()
         await asyncio.gather(*previews, return_exceptions=True)
+
+
+async def test_what_is_polled_is_read_for_its_followers(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who follows thirty heavy feeds takes turns with a new feed of another; a feed of both is on either's account."""
+    async with publisher() as site, world(redis) as it:
+        heavy = [site.serve_document(f"/{number}", rss(dated(1))) for number in range(30)]
+        both, new = (site.serve_document(path, rss(dated(1))) for path in ("/both", "/new"))
+        feeds = [await it.follow(url, "alice") for url in (*heavy, both)]
+        feeds += [await it.follow(url, "bob") for url in (both, new)]
+        read, accounts = it.parser.posts_in, dict[str, set[str]]()
+
+        async def noted(document: Fetched, *more: Any) -> object:
+            accounts[document.url] = set(more[-1])
+            return await read(document, *more)
+
+        monkeypatch.setattr(it.parser, "posts_in", noted)
+        for feed in feeds:
+            await it.poll(feed)
+        assert accounts == {**{url: {"alice"} for url in heavy}, both: {"alice", "bob"}, new: {"bob"}}
 
 
 async def test_what_previews_leave_in_the_store_is_bounded(redis: Redis) -> None:

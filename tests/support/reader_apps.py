@@ -251,6 +251,8 @@ class IndiePassDesktop(App):
     """IndiePass on the desktop, with what its settings ask for."""
 
     name = "IndiePass desktop"
+    fields = ("Reader endpoint", "The token for both endpoints", "Post endpoint", "Media endpoint")
+    """What its settings ask for, as they call it."""
 
     def pasted(self, endpoint: str, token: str) -> Signed:
         """Somebody who has put endpoint and token into the settings."""

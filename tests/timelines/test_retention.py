@@ -16,6 +16,7 @@ from microsub.configuration.store import Applied
 from microsub.identity.store.accounts import User
 from microsub.kit.periodic import RoundTiming
 from microsub.model.reader import TimelineItem
+from microsub.model.settings import USUAL
 from microsub.redis import keys
 from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
@@ -87,6 +88,17 @@ async def test_read_items_leave_some_days_after_reading(world: Cleaned) -> None:
     assert await world.clean(NOW + 7 * DAY) == {"read": 2, "unread": 0, "over_limit": 0}
     assert await world.ids("home") == ["5", "3", "2"]
     assert (await world.add("home", item(1, NOW), item(4, NOW))).suppressed == ("4", "1")
+
+
+async def test_by_default_read_items_stay_for_thirty_days(world: Cleaned) -> None:
+    """As people expect who know other readers."""
+    world.keep = Keep(USUAL.keep_read_days, USUAL.keep_unread_days, USUAL.max_items)
+    await world.add("home", item(1, NOW), item(2, NOW))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    await world.clean(NOW + 29 * DAY)
+    assert await world.ids("home") == ["2", "1"]
+    await world.clean(NOW + 30 * DAY)
+    assert await world.ids("home") == ["2"]
 
 
 async def test_unread_items_leave_when_old_in_every_respect(world: Cleaned) -> None:

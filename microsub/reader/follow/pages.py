@@ -175,7 +175,7 @@ def _address(text: str) -> str:
         raise InvalidRequest(
             Sentence(
                 "the address of the feed can't be used: found '{found}', expected one that begins with http:// or "
-                "https://, of at most {most} characters",
+                "https://, of at most {most} bytes",
                 found=mask_credentials(text)[:200],
                 most=LONGEST_FOLLOWED,
             )

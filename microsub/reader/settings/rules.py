@@ -103,7 +103,7 @@ async def _address(visit: PageVisit, user: str) -> str:
         raise InvalidRequest(
             Sentence(
                 "the address can't be used: found '{found}', expected that of an author's page or of a feed, which "
-                "begins with http:// or https://, of at most {most} characters",
+                "begins with http:// or https://, of at most {most} bytes",
                 found=mask_credentials(text)[:200],
                 most=LONGEST_FOLLOWED,
             )

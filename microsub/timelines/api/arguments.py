@@ -113,7 +113,7 @@ def url(params: Params, parameter: str = "url") -> str:
     found = params.need(parameter, "an absolute http or https URL")
     text = web_address(found)
     if text is None:
-        raise wrong(parameter, found, f"an absolute http or https URL of at most {LONGEST_FOLLOWED} characters")
+        raise wrong(parameter, found, f"an absolute http or https URL of at most {LONGEST_FOLLOWED} bytes")
     return text
 
 
