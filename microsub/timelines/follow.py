@@ -6,7 +6,7 @@ nothing that a repeated request or upkeep doesn't repair, and every method is id
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import texts
+from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 from microsub.timelines.add import Adder
 from microsub.timelines.channels import ChannelLimits, Channels
@@ -215,6 +215,15 @@ class Following:
             await self._channels.restore(user, uid, limits)
         for subscription in await self._channels.subscriptions(user, uid):
             await self.follow(user, uid, subscription.url, now, subscription.name)
+
+    async def holds_only(self, user: str, uid: str, feeds: Collection[str]) -> bool:
+        """Whether all posts of a channel, those that are muted too, come from these feeds."""
+        for key in (keys.posts(user, uid), keys.hidden(user, uid)):
+            async for ids in members(self._redis, key):
+                rows = await self._items.fields(ids, ["feed"])
+                if any(feed is not None and text(feed) not in feeds for (feed,) in rows):
+                    return False
+        return True
 
     async def delete_channel(self, user: str, uid: str) -> None:
         """Delete a channel with its timeline and follows. Raises InvalidRequest for one that everybody has.

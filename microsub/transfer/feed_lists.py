@@ -207,11 +207,12 @@ class FeedLists:
         return None
 
     async def take_back(self, user: str, report: ListReport, since: float, now: float) -> None:
-        """End the follows that the import of that moment began, and delete channels that hold no others and are new."""
+        """End the follows that the import of that moment began; delete channels that are new and hold nothing else."""
         made = {one.uid for one in report.channels if one.made}
         for uid, followed in (await self.channels.all_subscriptions(user)).items():
             begun = [one for one in followed if since <= one.followed_at < since + _SPAN]
-            if uid in made and len(begun) == len(followed):
+            feeds = {one.feed for one in begun}
+            if uid in made and len(begun) == len(followed) and await self.following.holds_only(user, uid, feeds):
                 await self.following.delete_channel(user, uid)
                 continue
             for start in range(0, len(begun), AT_ONCE):

@@ -86,6 +86,38 @@ async def test_an_import_is_undone(ann: ReadingVisitor) -> None:
     assert len(await followed(ann, "near")) == 2
 
 
+async def test_an_undone_import_takes_nothing_along_that_it_did_not_bring(ann: ReadingVisitor) -> None:
+    """Posts that were moved into its channel stay there, and a feed stays followed that was followed before it."""
+    await ann.publish("kept")
+    for name in ("one", "two"):
+        await ann.reader.post(action="follow", channel="later", url=f"https://{name}.example/feed")
+    ann.server.clock.advance(60)
+    await send(ann, LIST)
+    page = await over(ann)
+    ann.server.clock.advance(60)
+    await ann.publish("theirs", feed="https://one.example/feed")
+    [kept] = await ann.reader.ids("home")
+    await ann.reader.post(action="timeline", method="move", channel="far", entry=kept)
+    await ann.reader.post(action="follow", method="update", channel="far", url="https://two.example/feed")
+    await ann.browser.submit(page, f"{LISTS}/undo")
+    assert await ann.reader.ids("far") == [kept]
+    assert await followed(ann, "far") == ["https://two.example/feed"]
+    assert await followed(ann, "later") == ["https://one.example/feed"]
+
+
+async def test_a_channel_of_an_undone_import_stays_with_what_is_muted_there(ann: ReadingVisitor) -> None:
+    """A post that was moved there is no less kept because its author is muted."""
+    await ann.publish("kept")
+    await send(ann, LIST)
+    page = await over(ann)
+    [kept] = await ann.reader.ids("home")
+    await ann.reader.post(action="mute", channel="far", url=FEED)
+    await ann.reader.post(action="timeline", method="move", channel="far", entry=kept)
+    await ann.browser.submit(page, f"{LISTS}/undo")
+    await ann.reader.post(action="unmute", channel="far", url=FEED)
+    assert await ann.reader.ids("far") == [kept]
+
+
 async def test_what_is_no_list_is_said(ann: ReadingVisitor) -> None:
     """On the page, and nothing has changed."""
     for body in (b"", b"<html>no list", b"<!DOCTYPE a [<!ENTITY b 'c'>]><opml/>"):

@@ -18,14 +18,16 @@
 local uid, feed, action = ARGV[1], ARGV[2], ARGV[3]
 local function from(id) return 'unread_from ' .. id end
 
--- Gives the subscription to another feed or channel; where it is followed there, that subscription stays as it is.
+local function begun(value) return cjson.decode(value).followed_at end
+
+-- Gives the subscription to another feed or channel; where it is followed there, the one that began first stays.
 local function replace(channel, feeds, other, value)
   local unread_from = redis.call('HGET', KEYS[2], from(feed))
   redis.call('HDEL', KEYS[3], feed)
   redis.call('HDEL', KEYS[2], from(feed))
-  if redis.call('HSETNX', feeds, other, value) == 1 and unread_from then
-    redis.call('HSET', channel, from(other), unread_from)
-  end
+  local there = redis.call('HGET', feeds, other)
+  if not there or begun(value) < begun(there) then redis.call('HSET', feeds, other, value) end
+  if not there and unread_from then redis.call('HSET', channel, from(other), unread_from) end
 end
 
 local there = redis.call('ZSCORE', KEYS[1], uid)
