@@ -47,6 +47,14 @@ _WRITE = load("feed_write")
 _FOLLOWERS = load("feed_followers")
 _DESCRIBE, _ANNOUNCED = load("feed_describe"), load("compare_and_set")
 
+MERGED = "merged"
+"""The record's field that names the feeds which gave it their followers, the latest last; and the feed itself where an
+import knows posts of it that have left timelines (`keys.feed_departed`).
+"""
+
+MOVED_FROM = "moved_from"
+"""The record's field with its former address, where a redirect led to one that no feed had."""
+
 UNANNOUNCED = "untold"
 """The record's field with a note of changes that were not announced yet: a nonce, then the names of what changed."""
 
@@ -145,6 +153,8 @@ class Feeds:
                 return await self.ensure(url, now)
             known = address.feed
             record = await self.get(known)
+            if record is not None and MOVED_FROM in record.extra and record.url == canonical:
+                return await self._apart(record, address, now)
             if record is not None:
                 return record
             # The record has expired, its URL hasn't: it comes back under the id that the URL stands for.
@@ -350,6 +360,20 @@ class Feeds:
         """The ids of all feeds that a URL leads to, read in batches."""
         found = {address.feed async for batch in url_index.walk(self._redis) for address in batch}
         return sorted(found, key=int)
+
+    async def _apart(self, moved: FeedRecord, address: url_index.Address, now: float) -> FeedRecord:
+        """The feed of an address to which `moved` has come, for whom follows that address itself.
+
+        What another publisher has said before its redirect is no post of this one. `Mover` brings the followers of
+        `moved` here; the posts that they had are known by `MERGED`.
+        """
+        feed_id = str(await self._redis.command("INCRBY", keys.feed_ids(), 1))
+        await self._create(feed_id, address.url, now)
+        await self.update(feed_id, {MERGED: moved.id})
+        if not await url_index.lead(self._redis, address, feed_id):
+            await self._redis.command("DEL", keys.feed(feed_id))
+            return await self.ensure(address.url, now)
+        return await self.get(feed_id) or FeedRecord(feed_id, address.url)
 
     async def _create(self, feed_id: str, url: str, now: float) -> None:
         await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])

@@ -66,7 +66,12 @@ async def spare(redis: Redis, address: Address) -> bool:
     """Take the mark away; False where the entry isn't as it was read, and must be read again."""
     if address.condemned is None:
         return True
-    return bool(await redis.script(_CHANGE, [keys.feeds_by_url()], [address.url, address.text, address.feed]))
+    return await lead(redis, address, address.feed)
+
+
+async def lead(redis: Redis, address: Address, feed_id: str) -> bool:
+    """Let an address lead to another feed; False where the entry isn't as it was read."""
+    return bool(await redis.script(_CHANGE, [keys.feeds_by_url()], [address.url, address.text, feed_id]))
 
 
 async def forget_gone(

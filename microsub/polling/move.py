@@ -16,8 +16,8 @@ import structlog
 
 from microsub.discovery.feedlinks import looks_like_feed
 from microsub.errors import NotFound
-from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, with_credentials_of
-from microsub.posts.duplicates import MERGED
+from microsub.feeds.record import MERGED, MOVED_FROM
+from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, normalise_profile, with_credentials_of
 from microsub.timelines.follow import unsubscribe
 
 if TYPE_CHECKING:
@@ -72,7 +72,11 @@ class Mover:
         owner = await self.feeds.rename(feed.id, url)
         log.info("feed moved", feed=feed.id, url=mask_credentials(feed.url), to=mask_credentials(url), known_as=owner)
         if owner is None:
-            await self.feeds.update(feed.id, {"moved_to": None, "moved_seen": None, "moved_since": None})
+            fields = dict.fromkeys(("moved_to", "moved_seen", "moved_since"))
+            # What it has posts of stays apart from the new address, for whom follows that one from now on.
+            if _is_settled(feed) and normalise_profile(feed.url) != normalise_profile(url):
+                fields[MOVED_FROM] = feed.url
+            await self.feeds.update(feed.id, fields)
             return Moved(host_of(canonical_feed_url(url)))
         known = await self.feeds.get(owner)
         if known is None or known.gone:
@@ -100,6 +104,18 @@ class Mover:
             await self.feeds.update(page.id, {**_AS_NEW, "pages": " ".join(trail), "others": others})
             return await self.move(page, target, now)
         return None
+
+    async def join(self, feed: FeedRecord, now: float) -> Moved | None:
+        """Let `feed`, which has moved, merge with the feed that its address has got since; None where there is none.
+
+        Not before that one has posts, beside which the former ones are known.
+        """
+        owner = await self.feeds.find(feed.url) if MOVED_FROM in feed.extra else None
+        known = await self.feeds.get(owner) if owner not in {None, feed.id} else None
+        if known is None or known.gone or known.last_success is None:
+            return None
+        await self._merge(feed, known, now)
+        return Moved(host_of(feed.url), known.id)
 
     async def _merge(self, feed: FeedRecord, owner: FeedRecord, now: float) -> None:
         """Let everybody who follows `feed` follow `owner`.

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from microsub.model.jf2 import Feed
     from microsub.notices import Trouble
     from microsub.parsing.pool import ParsePool
-    from microsub.polling.move import Mover
+    from microsub.polling.move import Moved, Mover
     from microsub.posts.entries import PostsRead
     from microsub.posts.ingest import Ingest
     from microsub.posts.items import Items
@@ -176,6 +176,8 @@ class Poller:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
             try:
+                if self.mover is not None and (joined := await self.mover.join(feed, due.asked)) is not None:
+                    return await self._passed(due, joined)
                 return await self._conclude(due, await self._fetch(feed, len(users)))
             except ParserUnavailable as error:
                 return self.put_off(feed.id, str(error))
@@ -281,8 +283,11 @@ class Poller:
         """Follow the first of `urls` that will do instead of this feed; None when there is none."""
         feed, now = due.feed, self.clock()
         moved = await self.mover.from_page(feed, urls, now) if urls and self.mover is not None else None
-        if moved is None:
-            return None
+        return None if moved is None else await self._passed(due, moved)
+
+    async def _passed(self, due: FeedDue, moved: Moved) -> PollResult:
+        """The end of a poll by which another feed, or another address, is followed."""
+        feed, now = due.feed, self.clock()
         POLLS.labels("moved").inc()
         if not moved.merged_into:
             return PollResult(feed.id, "moved", now, moved.host)

@@ -102,11 +102,6 @@ def _other_wins(mine: PostOfFeed, other: PostOfFeed) -> bool | None:
 WAS = "was"
 """An item's field with its duplicates in feeds that gave their followers to its own: `<item id> <feed id> …`."""
 
-MERGED = "merged"
-"""The field of a feed's record that names the feeds which gave it their followers, the latest last; and the feed itself
-where an import knows posts of it that have left timelines (`keys.feed_departed`).
-"""
-
 
 def was_of(text: str) -> tuple[Duplicate, ...]:
     """The posts that an item takes the place of, whatever their hosts: their feeds said so."""

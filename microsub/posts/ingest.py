@@ -20,7 +20,7 @@ import orjson
 import structlog
 
 from microsub.feeds.events import Event
-from microsub.feeds.record import KEEP_UNFOLLOWED, FeedRecord, reading_text
+from microsub.feeds.record import KEEP_UNFOLLOWED, MERGED, FeedRecord, reading_text
 from microsub.formats.entry_id import told_apart
 from microsub.formats.wire import identified, redated
 from microsub.kit.urls import host_of, normalise_url
@@ -307,7 +307,7 @@ class PostWriter:
     async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
         """What new posts were in feeds that merged into this one, by guid, as `duplicates.WAS` has it."""
         found: dict[str, str] = {}
-        for former in feed.extra.get(duplicates.MERGED, "").split():
+        for former in feed.extra.get(MERGED, "").split():
             posts = {one.guid: (one.guid, one.link) for one in fresh}
             for guid, item in (await duplicates.predecessors(self._redis, former, posts)).items():
                 found[guid] = f"{found.get(guid, '')} {item} {former}".strip()

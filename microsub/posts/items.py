@@ -122,7 +122,7 @@ class Items:
     async def succeed(self, feed_id: str, former: str, limit: int) -> int:
         """Note which of the feed's `limit` latest posts take the place of posts of a former feed.
 
-        Returns of how many. Posts stored later are compared with those too, once the record says `duplicates.MERGED`.
+        Returns of how many. Posts stored later are compared with those too, once the record says `feeds.record.MERGED`.
         """
         ids = await self.newest(feed_id, limit)
         rows = await self.fields(ids, ("guid", "link", duplicates.WAS))

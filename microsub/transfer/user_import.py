@@ -19,14 +19,13 @@ from microsub.configuration.facts import Change, What
 from microsub.configuration.model import OutputConfig, SourceConfig, check_shape, decode
 from microsub.errors import InvalidRequest, NotFound
 from microsub.feeds.internal import InternalAddress
-from microsub.feeds.record import FeedRecord
+from microsub.feeds.record import MERGED, FeedRecord
 from microsub.formats.entry_id import MAX_IDENTITY, common_identity
 from microsub.formats.wire import dump, to_wire
 from microsub.kit.urls import canonical_feed_url, normalise_profile, safe_url, web_address
 from microsub.model.reader import GLOBAL, SAVED, STANDING, Reason
 from microsub.model.settings import OwnChannelSettings, stated
 from microsub.outputs import OutputItem
-from microsub.posts.duplicates import MERGED
 from microsub.posts.entries import content_hash
 from microsub.posts.ingest import PostWriter
 from microsub.posts.values import WRITTEN_GUID, ItemToStore

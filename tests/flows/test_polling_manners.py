@@ -271,6 +271,43 @@ async def test_a_feed_moves(site: Publisher, it: World) -> None:
     assert await it.feeds.find(site.url("/old", "old.test")) == feed.id
 
 
+async def test_what_a_feed_said_before_it_moved_isnt_said_by_the_new_address(site: Publisher, it: World) -> None:
+    """Else anybody could add posts to a feed that nobody follows here, or date what it will say, by a redirect to it.
+
+    Who follows the new address itself gets what stands there, as it stands there; those who came by the redirect are
+    brought to the same feed, with their read state.
+    """
+    new = site.url("/new", "new.test")
+    scandal = ("scandal", "Scandal", "02 Jan 2024 20:00:00 GMT")
+    site.serve_document("/old", rss([scandal, ("post-4", "To come", "01 Jan 2001 00:00:00 GMT")]))
+    old = await it.follow(site.url("/old", "old.test"))
+    await it.poll(old)
+    site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+    site.serve_document("/new", rss(dated(3)))
+    await _poll_thrice_over_a_day(it, old)
+    assert (await it.record(old)).url == new
+    await it.poll(old)
+    rows = await it.rows("alice")
+    assert len(rows) == 5
+    await it.timelines.mark_read("alice", "home", [rows[1].id], it.clock())
+    other = await it.follow(new, "bob")
+    await it.poll(other)
+    site.serve_document("/new", rss(dated(4)))
+    await it.poll(other)
+    assert await _titles(it, "bob") == ["Post 4", "Post 3", "Post 2", "Post 1"]
+    assert (await it.poll(old)).outcome == "moved"
+    assert await it.feeds.subscribers(other.id) == [("alice", "home"), ("bob", "home")]
+    assert await it.feeds.subscribers(old.id) == []
+    again = {row.id: row.is_read for row in await it.rows("alice")}
+    titles = await _titles(it, "alice")
+    assert sorted(titles) == ["Post 1", "Post 2", "Post 3", "Post 4", "Scandal"]
+    assert [title for title, read in zip(titles, again.values(), strict=True) if read] == ["Post 3"]
+
+
+async def _titles(it: World, user: str) -> list[str]:
+    return [text.partition('"name":"')[2].partition('"')[0] for text in await it.texts(user)]
+
+
 async def test_a_temporary_redirect_moves_nothing(site: Publisher, it: World) -> None:
     """A 302 may last for years: the address stays the publisher's first one."""
     site.serve("/old", Answer(status=302, headers=[("Location", "/new")]))
