@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Literal
 
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.configuration.store import InForce, SettingsInForce
@@ -24,6 +25,9 @@ STEPS = 10
 REPORTED_AFTER = 1.0
 """Seconds after which it reports them in any case, with the next request."""
 _MINUTE = 60
+
+CountedQuota = Literal["channels", "feeds", "media", "output_items", "outputs", "rules", "saved", "sources", "tokens"]
+"""Those that `Quotas` have, but for requests, which `UserQuotas.count` counts."""
 _MOST_COUNTED = 10_000
 
 
@@ -126,13 +130,10 @@ class UserQuotas:
         everywhere = await self._in_force.everything()
         return resolved(everywhere, user, registered=await self._is_registered(user))
 
-    async def tokens(self, user: str) -> int:
-        """How many tokens the user may have; 0: any number."""
-        return (await self.of(user)).tokens or 0
-
-    async def output_items(self, user: str) -> int:
-        """How many items an output feed of the user may have; 0: any number."""
-        return (await self.of(user)).output_items or 0
+    async def most(self, what: CountedQuota, user: str) -> int:
+        """How many of these the user may have; 0: any number."""
+        found: int | None = getattr(await self.of(user), what)
+        return found or 0
 
     async def count(self, user: str, now: float) -> None:
         """Let one more request of the user through. Raises TooManyRequests."""

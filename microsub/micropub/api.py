@@ -174,7 +174,7 @@ class MicropubServices:
         if len(data) > MOST_BYTES:
             raise InvalidRequest(f"the file is too large: expected at most {MOST_BYTES} bytes")
         self.limits.require(FILES_OF_USER, user)
-        most = (await services.identity.quotas.of(user)).media or 0
+        most = await services.identity.quotas.most("media", user)
         return self.base + await services.media.add(user, data, most)
 
 

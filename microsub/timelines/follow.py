@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from microsub.configuration.model import Quotas
 from microsub.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.queue import Schedule
@@ -24,7 +25,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import batches
 from microsub.timelines.add import Adder
-from microsub.timelines.channels import ChannelLimits, Channels
+from microsub.timelines.channels import Channels
 from microsub.timelines.channels.follows import refuse_saved
 from microsub.timelines.pages import walk_rows
 from microsub.timelines.remove import inherit_left, move_items, take_out_feed
@@ -206,7 +207,7 @@ class Following:
         for feed in await self._channels.disable(user, uid, now):
             await self._feeds.unsubscribe(feed, user, uid)
 
-    async def restore_channel(self, user: str, uid: str, now: float, limits: ChannelLimits | None = None) -> None:
+    async def restore_channel(self, user: str, uid: str, now: float, limits: Quotas | None = None) -> None:
         """Undo `remove_channel`: what it followed it follows again, from the store and by polls.
 
         Raises QuotaReached where the user would have more than `limits` by it.

@@ -117,7 +117,7 @@ async def open_app(
                     # Each has its limits: who asks for output feeds doesn't keep their users from searching.
                     own, finding = (_post_search(stores, reading, index, visits=visits) for visits in (True, False))
                     contents = output_contents(
-                        stores, identity.quotas.output_items, finding, reading.fill, settings.base_url
+                        stores, partial(identity.quotas.most, "output_items"), finding, reading.fill, settings.base_url
                     )
                     services = replace(services, post_search=own, output_contents=contents)
                     services = replace(services, figures=figures(stores, index))
@@ -218,7 +218,7 @@ def _services(
         admin=admin_services(stores, health, lambda: config.status),
         outputs=stores.outputs,
         output_contents=output_contents(
-            stores, identity.quotas.output_items, fill=reading.fill, base_url=settings.base_url
+            stores, partial(identity.quotas.most, "output_items"), fill=reading.fill, base_url=settings.base_url
         ),
         listeners=listeners,
         sources=sources(stores),
@@ -276,7 +276,7 @@ def make_identity(
     sessions, addresses = Sessions(redis, lent), UserAddresses(accounts, lent)
     return IdentityServices(
         profiles=profiles,
-        provider=IndieAuthProvider(redis, ClientApps(fetcher, parser), quotas.tokens, lent),
+        provider=IndieAuthProvider(redis, ClientApps(fetcher, parser), partial(quotas.most, "tokens"), lent),
         sessions=sessions,
         local=LocalSignIn(redis, sessions, addresses),
         signing_in=SignInClient(

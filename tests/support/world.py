@@ -345,7 +345,7 @@ class World(Stores):
 
     @cached_property
     def output_contents(self) -> OutputContents:
-        return output_contents(self, self.identity.quotas.output_items, base_url=self.base_url)
+        return output_contents(self, partial(self.identity.quotas.most, "output_items"), base_url=self.base_url)
 
     @cached_property
     def topics(self) -> Topics | None:

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from microsub.configuration.model import Quotas
 from microsub.errors import InvalidRequest, NotFound, QuotaReached, StoreDamaged
 from microsub.model.reader import GLOBAL, Channel, PageQuery, Subscription
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
 from microsub.timelines.add import Added
-from microsub.timelines.channels import ChannelLimits, Channels
+from microsub.timelines.channels import Channels
 from microsub.timelines.rules import Rules
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -113,14 +114,14 @@ async def test_what_a_removed_channel_brings_back_counts(world: OneReader) -> No
         await world.channels.disable(ANN, uid, NOW)
     await rules.block(ANN, GLOBAL, "https://loud.example/", NOW)
     for limits, refused in (
-        (ChannelLimits(channels=2), "channels is reached: 3 of 2"),
-        (ChannelLimits(feeds=1), "feeds is reached: 2 of 1"),
-        (ChannelLimits(rules=1), "mutes and blocks is reached: 2 of 1"),
+        (Quotas(channels=2), "channels is reached: 3 of 2"),
+        (Quotas(feeds=1), "feeds is reached: 2 of 1"),
+        (Quotas(rules=1), "mutes and blocks is reached: 2 of 1"),
     ):
         with pytest.raises(QuotaReached, match=refused):
             await world.channels.restore(ANN, "one", limits)
     assert await uids(world) == ["notifications", "home", "work", "saved"]
-    limits = ChannelLimits(channels=4, feeds=3, rules=3)
+    limits = Quotas(channels=4, feeds=3, rules=3)
     restored = [world.channels.restore(ANN, uid, limits) for uid in ("one", "two", "three")]
     outcomes = await asyncio.gather(*restored, return_exceptions=True)
     assert sum(isinstance(one, QuotaReached) for one in outcomes) == 1

@@ -36,7 +36,7 @@ async def listed(call: Call) -> Reply:
 
 async def create(call: Call) -> Reply:
     """Make an output feed named `output`."""
-    most = (await call.services.identity.quotas.of(call.user)).outputs or 0
+    most = await call.services.identity.quotas.most("outputs", call.user)
     settings = output_settings(call.params, OutputConfig(), call.now)
     await _require_channel(call, settings)
     made = await call.services.outputs.create(call.user, _name(call.params), settings, call.now, most=most)

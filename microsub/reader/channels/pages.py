@@ -26,7 +26,6 @@ from microsub.reader.reading import undo
 from microsub.reader.reading.channel_list import EVERYBODYS, links
 from microsub.reader.reading.pages import reader_of
 from microsub.reader.reading.places import ITEM_ID, ListPart
-from microsub.timelines.channels import ChannelLimits
 from microsub.timelines.follow import Followed
 from microsub.timelines.pages import mark
 from microsub.timelines.views import feed_name
@@ -90,7 +89,7 @@ async def _list(visit: PageVisit, problem: RequestError | None = None) -> Respon
 
 async def _create(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
-    most = (await services.identity.quotas.of(user)).channels or 0
+    most = await services.identity.quotas.most("channels", user)
     channel = await services.channels.create(user, _name(visit), visit.now, most=most)
     services.changed()
     return visit.go(f"{CHANNELS}/{channel.uid}")
@@ -132,9 +131,7 @@ async def _restore(visit: PageVisit) -> Response:
     user, uid, services = await reader_of(visit), visit.form.text("channel"), visit.site.services
     if uid not in await services.channels.removed(user):
         raise NotFound(N_("There is no such channel to be restored, or not any more."))
-    quotas = await services.identity.quotas.of(user)
-    limits = ChannelLimits(quotas.channels or 0, quotas.feeds or 0, quotas.rules or 0)
-    await services.following.restore_channel(user, uid, visit.now, limits)
+    await services.following.restore_channel(user, uid, visit.now, await services.identity.quotas.of(user))
     services.changed()
     return visit.go(CHANNELS)
 
@@ -260,7 +257,7 @@ async def _follow_again(visit: PageVisit) -> Response:
     ended = await undo.ended_follow(services.redis, user, uid, name)
     if ended is None:
         raise NotFound(N_("There is nothing to undo any more."))
-    most = (await services.identity.quotas.of(user)).feeds or 0
+    most = await services.identity.quotas.most("feeds", user)
     await services.following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
     await undo.undo(services.redis, user, name, visit.now)
     services.changed()

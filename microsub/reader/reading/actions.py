@@ -72,7 +72,7 @@ async def _read_page(visit: PageVisit, user: str, _: list[str]) -> tuple[str, Ma
 
 async def _save(visit: PageVisit, user: str, ids: list[str]) -> tuple[str, Marked]:
     services = visit.site.services
-    most = (await services.identity.quotas.of(user)).saved or 0
+    most = await services.identity.quotas.most("saved", user)
     await save(services.redis, services.items, user, ids, visit.now, uid=GLOBAL, most=most)
     return visit.translate(N_("Saved.")), {}
 

@@ -67,7 +67,7 @@ async def _create(visit: PageVisit) -> Response:
     """Make a source. Its token has no end and outlives the session, so whose browser it is is asked again."""
     user, services = await reader_of(visit), visit.site.services
     await visit.require_confirmed()
-    most, uid = (await services.identity.quotas.of(user)).sources or 0, visit.form.text("channel")
+    most, uid = await services.identity.quotas.most("sources", user), visit.form.text("channel")
     if not NAME.match(uid):
         raise InvalidRequest(N_("The form names no channel."))
     made = await services.sources.create(user, uid, visit.form.text("name"), visit.now, most=most)
@@ -135,7 +135,7 @@ async def _carry_out(visit: PageVisit, user: str, store: MentionStore, what: str
     if found is None:
         raise NotFound(N_("There is no such webmention any more."))
     if what == _BLOCK:
-        most = (await services.identity.quotas.of(user)).rules or 0
+        most = await services.identity.quotas.most("rules", user)
         await services.rules.block(user, NOTIFICATIONS, found.site, visit.now, most=most)
         services.changed()
     order: Order = "approved" if what == "approved" else "withdrawn" if what == "withdrawn" else "rejected"

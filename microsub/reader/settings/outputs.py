@@ -69,7 +69,7 @@ async def _list(visit: PageVisit, problem: RequestError | None = None) -> Respon
 
 async def _create(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
-    most = (await services.identity.quotas.of(user)).outputs or 0
+    most = await services.identity.quotas.most("outputs", user)
     settings = await _settings(visit, user, OutputConfig())
     made = await services.outputs.create(user, slug(settings.title or ""), settings, visit.now, most=most)
     return await _done(visit, user, made.name)

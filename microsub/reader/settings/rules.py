@@ -71,7 +71,7 @@ async def _add(visit: PageVisit) -> Response:
     """Mute or block an author or a feed; the page says how many posts that has moved."""
     user, services = await reader_of(visit), visit.site.services
     uid, url = visit.form.text("channel"), await _address(visit, user)
-    most = (await services.identity.quotas.of(user)).rules or 0
+    most = await services.identity.quotas.most("rules", user)
     if visit.form.text("kind") == "block":
         done, count = "block", await services.rules.block(user, uid, url, visit.now, most=most)
     else:

@@ -86,7 +86,7 @@ async def write(call: Call) -> Reply:
     """Rename the channel in `channel`, or create one."""
     name = arguments.name(call.params)
     if call.params.text("channel") is None:
-        most = (await call.services.identity.quotas.of(call.user)).channels or 0
+        most = await call.services.identity.quotas.most("channels", call.user)
         channel = await call.services.channels.create(call.user, name, call.now, most=most)
     else:
         uid = arguments.channel(call.params, allow_global=False)

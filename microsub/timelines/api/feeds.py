@@ -32,7 +32,7 @@ async def follow(call: Call) -> Reply:
     """Follow a feed in a channel."""
     uid = arguments.channel(call.params, allow_global=False)
     url = arguments.url(call.params)
-    most = (await call.services.identity.quotas.of(call.user)).feeds or 0
+    most = await call.services.identity.quotas.most("feeds", call.user)
     return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now, most=most), call.now)
 
 

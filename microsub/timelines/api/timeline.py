@@ -7,6 +7,7 @@ Spec: https://indieweb.org/Microsub-spec#Timelines, #Muting and #Blocking. A rul
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import orjson
 
@@ -101,7 +102,7 @@ async def unsave(call: Call) -> Reply:
 
 
 async def _most_saved(call: Call) -> int:
-    return (await call.services.identity.quotas.of(call.user)).saved or 0
+    return await call.services.identity.quotas.most("saved", call.user)
 
 
 def _updated(count: int) -> Reply:
@@ -123,7 +124,7 @@ async def blocked(call: Call) -> Reply:
 
 async def mute(call: Call) -> Reply:
     """Hide what this author or source posts."""
-    return await _rule(call, call.services.rules.mute, limited=True)
+    return await _rule(call, partial(call.services.rules.mute, most=await _most_rules(call)))
 
 
 async def unmute(call: Call) -> Reply:
@@ -133,7 +134,7 @@ async def unmute(call: Call) -> Reply:
 
 async def block(call: Call) -> Reply:
     """Remove what this author or source posted, and take nothing more from them."""
-    return await _rule(call, call.services.rules.block, limited=True)
+    return await _rule(call, partial(call.services.rules.block, most=await _most_rules(call)))
 
 
 async def unblock(call: Call) -> Reply:
@@ -141,10 +142,13 @@ async def unblock(call: Call) -> Reply:
     return await _rule(call, call.services.rules.unblock)
 
 
-async def _rule(call: Call, write: Callable[..., Awaitable[int]], *, limited: bool = False) -> Reply:
+async def _most_rules(call: Call) -> int:
+    return await call.services.identity.quotas.most("rules", call.user)
+
+
+async def _rule(call: Call, write: Callable[..., Awaitable[int]]) -> Reply:
     uid, url = arguments.channel_or_global(call.params), arguments.url(call.params)
-    most = {"most": (await call.services.identity.quotas.of(call.user)).rules or 0} if limited else {}
-    await write(call.user, uid, url, call.now, **most)
+    await write(call.user, uid, url, call.now)
     return _card(url)
 
 

@@ -7,13 +7,14 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import repeat
 from typing import Any, get_type_hints
 
 import orjson
 
+from microsub.configuration.model import Quotas
 from microsub.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.identity.store import absent
 from microsub.identity.store.accounts import grant, unauthorized
@@ -55,15 +56,6 @@ class ChannelNames:
 
     shape: bytes
     channels: tuple[Channel, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelLimits:
-    """How many channels, feeds, and mutes and blocks a user may have; 0 for any number."""
-
-    channels: int = 0
-    feeds: int = 0
-    rules: int = 0
 
 
 class Channels(Follows):
@@ -247,14 +239,15 @@ class Channels(Follows):
             raise InvalidRequest(f"the channel '{uid}' can't be removed: every account has it")
         return await self._change(user, uid, "remove", now)
 
-    async def restore(self, user: str, uid: str, limits: ChannelLimits | None = None) -> builtins.list[str]:
+    async def restore(self, user: str, uid: str, limits: Quotas | None = None) -> builtins.list[str]:
         """Undo `disable`; returns the feeds that the channel follows, to subscribe again.
 
         Raises QuotaReached where the user would have more than `limits` by what the channel brings back.
         """
         counted = (keys.channel_feeds, keys.muted, keys.blocked)
         patterns = [keys.pattern(key, user) for key in counted]
-        return await self._change(user, uid, "restore", *astuple(limits or ChannelLimits()), *patterns)
+        most = (limits.channels or 0, limits.feeds or 0, limits.rules or 0) if limits else (0, 0, 0)
+        return await self._change(user, uid, "restore", *most, *patterns)
 
     async def uids(self, users: Sequence[str]) -> builtins.list[builtins.list[str]]:
         """The uids of each user's channels. One round trip."""
