@@ -24,7 +24,7 @@ from microsub.model.settings import POST_TYPES, Filters, OwnChannelSettings, Unr
 from microsub.polling.condition import FeedCondition
 from microsub.reader.reading import undo
 from microsub.reader.reading.channel_list import EVERYBODYS, links
-from microsub.reader.reading.pages import reader_of
+from microsub.reader.reading.pages import change, reader_of
 from microsub.reader.reading.places import ITEM_ID, ListPart
 from microsub.timelines.follow import Followed
 from microsub.timelines.pages import mark
@@ -49,19 +49,19 @@ def routes(site: PageSite) -> list[Route]:
     one = f"{CHANNELS}/{{uid}}"
     return [
         page(site, CHANNELS, _list),
-        form(site, CHANNELS, _create, _list),
-        form(site, f"{CHANNELS}/order", _order),
-        form(site, f"{CHANNELS}/restore", _restore),
+        change(site, CHANNELS, _create, _list),
+        change(site, f"{CHANNELS}/order", _order),
+        change(site, f"{CHANNELS}/restore", _restore),
         page(site, one, _channel),
-        form(site, one, _rename, _channel),
-        form(site, f"{one}/delete", _delete),
-        form(site, f"{one}/settings", _set_settings, _channel),
+        change(site, one, _rename, _channel),
+        change(site, f"{one}/delete", _delete),
+        change(site, f"{one}/settings", _set_settings, _channel),
         page(site, f"{one}/filter", _filter),
-        form(site, f"{one}/filter", _set_filter, _filter),
-        form(site, f"{one}/move", _move),
+        change(site, f"{one}/filter", _set_filter, _filter),
+        change(site, f"{one}/move", _move),
         form(site, f"{one}/poll", _poll, _channel),
-        form(site, f"{one}/end", _unfollow),
-        form(site, f"{one}/again", _follow_again),
+        change(site, f"{one}/end", _unfollow),
+        change(site, f"{one}/again", _follow_again),
     ]
 
 
@@ -91,7 +91,6 @@ async def _create(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     most = await services.identity.quotas.most("channels", user)
     channel = await services.channels.create(user, _name(visit), visit.now, most=most)
-    services.changed()
     return visit.go(f"{CHANNELS}/{channel.uid}")
 
 
@@ -105,7 +104,6 @@ async def _order(visit: PageVisit) -> Response:
             wished = _moved(uids, uid, step)
     if wished:
         await services.channels.order(user, wished)
-        services.changed()
     return visit.go(CHANNELS, **{name: visit.form.text(name) for name in ("q", "from")})
 
 
@@ -123,7 +121,6 @@ async def _delete(visit: PageVisit) -> Response:
     await services.following.remove_channel(user, uid, visit.now)
     for oldest in list(await services.channels.removed(user))[:-MOST_REMOVED]:
         await services.following.delete_channel(user, oldest)
-    services.changed()
     return visit.go(CHANNELS, deleted=uid)
 
 
@@ -132,7 +129,6 @@ async def _restore(visit: PageVisit) -> Response:
     if uid not in await services.channels.removed(user):
         raise NotFound(N_("There is no such channel to be restored, or not any more."))
     await services.following.restore_channel(user, uid, visit.now, await services.identity.quotas.of(user))
-    services.changed()
     return visit.go(CHANNELS)
 
 
@@ -215,7 +211,6 @@ class EndedFollow:
 async def _rename(visit: PageVisit) -> Response:
     user, uid = await _writer(visit)
     await visit.site.services.channels.rename(user, uid, _name(visit), visit.now)
-    visit.site.services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 
 
@@ -227,7 +222,6 @@ async def _move(visit: PageVisit) -> Response:
     if target is None:
         raise NotFound(N_("There is no such channel."))
     await services.following.move(user, target.uid, followed.url, visit.now)
-    services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 
 
@@ -247,7 +241,6 @@ async def _unfollow(visit: PageVisit) -> Response:
     unread = await services.reading.unread_of(user, uid, followed.feed, visit.now)
     kept = await undo.remember_follow(services.redis, user, uid, followed, unread)
     await services.following.unfollow(user, uid, followed.url, visit.now)
-    services.changed()
     return visit.go(f"{CHANNELS}/{uid}", ended=kept.id)
 
 
@@ -260,7 +253,6 @@ async def _follow_again(visit: PageVisit) -> Response:
     most = await services.identity.quotas.most("feeds", user)
     await services.following.follow(user, uid, ended.url, visit.now, ended.name, most=most)
     await undo.undo(services.redis, user, name, visit.now)
-    services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 
 
@@ -293,7 +285,6 @@ async def _set_settings(visit: PageVisit) -> Response:
     numbers: dict[str, Any] = {name: _number(visit, name, most[name]) for name in most if name in visit.form}
     changed = replace(own, unread=_style(visit), **numbers)
     await services.channels.set_settings(user, uid, changed, visit.now)
-    services.changed()
     return visit.go(f"{CHANNELS}/{uid}", done="yes")
 
 
@@ -372,7 +363,6 @@ async def _set_filter(visit: PageVisit) -> Response:
     own: OwnChannelSettings = (await services.channels.get(user, uid)).settings
     changed = replace(own, filters=_filters(visit.form, own.filters))
     await services.channels.set_settings(user, uid, changed, visit.now)
-    services.changed()
     marked = await _mark_refused(visit, user, uid, changed.filters) if "past" in visit.form else ""
     return visit.go(f"{CHANNELS}/{uid}/filter", done="yes", undo=marked)
 

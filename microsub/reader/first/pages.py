@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from microsub.errors import ConfigError, InvalidRequest, RequestError
 from microsub.identity.pages.start import start_page
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.texts import N_
 from microsub.kit.urls import web_address
 from microsub.model.reader import STANDING
@@ -47,7 +47,7 @@ def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
             raise InvalidRequest(N_("Choose at least one feed, or look for others."))
         return visit.go(f"{CHANNEL}/{await _follow(visit, chosen)}", show="all")
 
-    return [page(site, HOME, home), page(site, FIRST, offered), form(site, FIRST, follow, offered)]
+    return [page(site, HOME, home), page(site, FIRST, offered), reading.change(site, FIRST, follow, offered)]
 
 
 async def _follow(visit: PageVisit, chosen: Sequence[StarterFeed]) -> str:
@@ -60,7 +60,6 @@ async def _follow(visit: PageVisit, chosen: Sequence[StarterFeed]) -> str:
         own = [made.uid]
     for one in chosen:
         await services.following.follow(user, own[0], one.url, visit.now, most=quotas.feeds or 0)
-    services.changed()
     return own[0]
 
 

@@ -10,11 +10,11 @@ from starlette.routing import Route
 
 from microsub.discovery.links import FeedLink
 from microsub.errors import InvalidRequest, NotFound, RequestError
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.reader.reading.channel_list import ChannelLink, links
-from microsub.reader.reading.pages import reader_of, views
+from microsub.reader.reading.pages import change, reader_of, views
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.settings.lists import LISTS
 from microsub.timelines.channels import MOST_OF_NAME
@@ -29,8 +29,8 @@ def routes(site: PageSite) -> list[Route]:
     return [
         page(site, FOLLOW, _found),
         page(site, PREVIEW, _preview),
-        form(site, FOLLOW, _follow, _found),
-        form(site, UNFOLLOW, _unfollow),
+        change(site, FOLLOW, _follow, _found),
+        change(site, UNFOLLOW, _unfollow),
     ]
 
 
@@ -113,7 +113,6 @@ async def _follow(visit: PageVisit) -> Response:
         channel = known or await services.channels.create(user, name, visit.now, most=quotas.channels or 0)
         uid = channel.uid
     followed = await services.following.follow(user, uid, url, visit.now, most=quotas.feeds or 0)
-    services.changed()
     title = visit.form.text("title")[:MOST_OF_NAME]
     return visit.go(FOLLOW, feed=followed.record.id, channel=uid, title=title)
 
@@ -125,7 +124,6 @@ async def _unfollow(visit: PageVisit) -> Response:
     record = await services.feeds.get(feed) if ITEM_ID.fullmatch(feed) else None
     if record is not None:
         await services.following.unfollow(user, uid, record.url, visit.now)
-        services.changed()
     return visit.go(FOLLOW, channel=uid)
 
 

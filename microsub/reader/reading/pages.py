@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from microsub.errors import NotFound, RequestError, TooManyRequests
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
-from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page
+from microsub.identity.pages.visit import Handler, PageSite, PageVisit, ShownAgain, form, has_lent_page, page
 from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
@@ -298,6 +298,18 @@ async def reader_of(visit: PageVisit) -> str:
     user = visit.require_session().user
     await visit.site.identity.quotas.count(user, visit.now)
     return user
+
+
+def change(site: PageSite, path: str, handler: Handler, again: ShownAgain | None = None) -> Route:
+    """A form that changes what backend.json declares, or what topics of the hub show."""
+
+    async def handle(visit: PageVisit) -> Response:
+        response, services = await handler(visit), visit.site.services
+        services.changed()
+        await services.topics_changed(visit.require_session().user, visit.now)
+        return response
+
+    return form(site, path, handle, again)
 
 
 async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: bool = False) -> list[PostView]:

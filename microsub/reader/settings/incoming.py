@@ -15,7 +15,7 @@ from microsub.kit.texts import N_
 from microsub.micropub.sources import Source
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, SAVED
 from microsub.reader.reading.channel_list import ChannelLink, links
-from microsub.reader.reading.pages import reader_of
+from microsub.reader.reading.pages import change, reader_of
 from microsub.reader.settings.menu import MENTIONS, SOURCES
 from microsub.webmention.store import MentionStore, Order
 
@@ -28,11 +28,11 @@ def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     return [
         page(site, SOURCES, _sources),
-        form(site, SOURCES, _create, _sources),
+        change(site, SOURCES, _create, _sources),
         form(site, f"{SOURCES}/token", _renew, _sources),
-        form(site, f"{SOURCES}/revoke", _revoke),
+        change(site, f"{SOURCES}/revoke", _revoke),
         page(site, MENTIONS, _mentions),
-        form(site, MENTIONS, _order, _mentions),
+        change(site, MENTIONS, _order, _mentions),
     ]
 
 
@@ -71,7 +71,6 @@ async def _create(visit: PageVisit) -> Response:
     if not NAME.match(uid):
         raise InvalidRequest(N_("The form names no channel."))
     made = await services.sources.create(user, uid, visit.form.text("name"), visit.now, most=most)
-    services.changed()
     return await _token(visit, user, made.id)
 
 
@@ -99,7 +98,6 @@ async def _token(visit: PageVisit, user: str, source: str) -> Response:
 async def _revoke(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     await services.sources.revoke(user, visit.form.text("source"))
-    services.changed()
     return visit.go(SOURCES, revoked="yes")
 
 
@@ -137,7 +135,6 @@ async def _carry_out(visit: PageVisit, user: str, store: MentionStore, what: str
     if what == _BLOCK:
         most = await services.identity.quotas.most("rules", user)
         await services.rules.block(user, NOTIFICATIONS, found.site, visit.now, most=most)
-        services.changed()
     order: Order = "approved" if what == "approved" else "withdrawn" if what == "withdrawn" else "rejected"
     await store.order(user, mention_id, order, visit.now)
     return visit.go(MENTIONS, done=what)

@@ -12,14 +12,14 @@ from starlette.routing import Route
 from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest, RequestError
 from microsub.formats.wire import post_title
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.http.params import collect
 from microsub.kit.texts import N_
 from microsub.model.reader import GLOBAL
 from microsub.outputs import OutputFeed, OutputItem
 from microsub.outputs.api.actions import output_settings
 from microsub.reader.reading.channel_list import ChannelLink, links
-from microsub.reader.reading.pages import reader_of
+from microsub.reader.reading.pages import change, reader_of
 from microsub.reader.reading.places import ITEM_ID
 from microsub.reader.settings.menu import OUTPUTS
 from microsub.timelines.channels import slug
@@ -33,14 +33,14 @@ def routes(site: PageSite) -> list[Route]:
     one = f"{OUTPUTS}/{{name}}"
     return [
         page(site, OUTPUTS, _list),
-        form(site, OUTPUTS, _create, _list),
-        form(site, f"{OUTPUTS}/add", _add),
+        change(site, OUTPUTS, _create, _list),
+        change(site, f"{OUTPUTS}/add", _add),
         page(site, one, _output),
-        form(site, one, _change, _output),
-        form(site, f"{one}/items", _edit, _output),
-        form(site, f"{one}/renew", _renew),
-        form(site, f"{one}/revoke", _revoke, _output),
-        form(site, f"{one}/delete", _delete),
+        change(site, one, _change, _output),
+        change(site, f"{one}/items", _edit, _output),
+        change(site, f"{one}/renew", _renew),
+        change(site, f"{one}/revoke", _revoke, _output),
+        change(site, f"{one}/delete", _delete),
     ]
 
 
@@ -72,7 +72,7 @@ async def _create(visit: PageVisit) -> Response:
     most = await services.identity.quotas.most("outputs", user)
     settings = await _settings(visit, user, OutputConfig())
     made = await services.outputs.create(user, slug(settings.title or ""), settings, visit.now, most=most)
-    return await _done(visit, user, made.name)
+    return _done(visit, made.name)
 
 
 # --- one output feed ------------------------------------------------------------------------------------------------
@@ -118,14 +118,14 @@ async def _change(visit: PageVisit) -> Response:
     feed = await outputs.get(user, _name(visit))
     settings = await _settings(visit, user, OutputConfig(filters=feed.settings.filters))
     await outputs.change(user, feed.name, settings, visit.now)
-    return await _done(visit, user, feed.name)
+    return _done(visit, feed.name)
 
 
 async def _add(visit: PageVisit) -> Response:
     """Pass a post on, from its own page."""
     user, name = await reader_of(visit), visit.form.text("output")
     await visit.site.services.output_contents.add(user, name, _items(visit, "item"), visit.now)
-    return await _done(visit, user, name)
+    return _done(visit, name)
 
 
 async def _edit(visit: PageVisit) -> Response:
@@ -135,25 +135,24 @@ async def _edit(visit: PageVisit) -> Response:
         await contents.publish(user, name, _items(visit, "publish"), visit.now)
     else:
         await contents.remove(user, name, _items(visit, "remove"), visit.now)
-    return await _done(visit, user, name)
+    return _done(visit, name)
 
 
 async def _renew(visit: PageVisit) -> Response:
     user, name = await reader_of(visit), _name(visit)
     await visit.site.services.outputs.renew(user, name, visit.now)
-    return await _done(visit, user, name)
+    return _done(visit, name)
 
 
 async def _revoke(visit: PageVisit) -> Response:
     user, name = await reader_of(visit), _name(visit)
     await visit.site.services.outputs.revoke(user, name, visit.now)
-    return await _done(visit, user, name)
+    return _done(visit, name)
 
 
 async def _delete(visit: PageVisit) -> Response:
     user, name = await reader_of(visit), _name(visit)
     await visit.site.services.outputs.delete(user, name, visit.now)
-    await _note(visit, user)
     return visit.go(OUTPUTS, deleted=name)
 
 
@@ -209,12 +208,5 @@ def _name(visit: PageVisit) -> str:
     return str(visit.request.path_params["name"])
 
 
-async def _done(visit: PageVisit, user: str, name: str) -> Response:
-    await _note(visit, user)
+def _done(visit: PageVisit, name: str) -> Response:
     return visit.go(f"{OUTPUTS}/{name}", done="yes")
-
-
-async def _note(visit: PageVisit, user: str) -> None:
-    services = visit.site.services
-    services.changed()
-    await services.topics_changed(user, visit.now)

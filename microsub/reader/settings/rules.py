@@ -10,12 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.texts import N_, Sentence
 from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.reader import SAVED
 from microsub.reader.reading.channel_list import ChannelLink, links
-from microsub.reader.reading.pages import MUTED_FOR, reader_of
+from microsub.reader.reading.pages import MUTED_FOR, change, reader_of
 from microsub.reader.settings.menu import RULES
 
 _FEED = "feed:"
@@ -27,7 +27,7 @@ Kind = Literal["mute", "block"]
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
-    return [page(site, RULES, _rules), form(site, RULES, _add, _rules), form(site, f"{RULES}/end", _end)]
+    return [page(site, RULES, _rules), change(site, RULES, _add, _rules), change(site, f"{RULES}/end", _end)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,6 @@ async def _add(visit: PageVisit) -> Response:
         done, count = "block", await services.rules.block(user, uid, url, visit.now, most=most)
     else:
         done, count = "mute", await services.rules.mute(user, uid, url, visit.now, until=_until(visit), most=most)
-    services.changed()
     return visit.go(RULES, done=done, count=str(count))
 
 
@@ -86,7 +85,6 @@ async def _end(visit: PageVisit) -> Response:
     if visit.form.text("kind") == "block":
         lift = services.rules.unblock
     count = await lift(user, visit.form.text("channel"), visit.form.text("url"), visit.now)
-    services.changed()
     return visit.go(RULES, done="end", count=str(count))
 
 
