@@ -32,6 +32,11 @@ async def chosen(visitor: Visitor, code: str, password: str = PASSWORD, again: s
     )
 
 
+async def test_an_invitation_is_written_in_whole_sentences(ann: Visitor) -> None:
+    """With a space between them, though a condition ends there."""
+    assert ". The link is good once" in (await ann.get("/enrol")).tree.css_first("main [data-invited]").parent.text()
+
+
 async def test_a_link_is_good_once(server: World, ann: Visitor, other: Visitor) -> None:
     """The second user is told so, and changes nothing."""
     code = await code_for(server)
