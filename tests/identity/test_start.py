@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.fetch import FetchFailed, Sending
 from microsub.identity.limits import PAGE_CHECKS_OF_NETWORK
 from microsub.redis.protocol import Redis
 from tests.identity.conftest import ADDRESS
@@ -87,6 +88,26 @@ async def test_how_a_page_compares_is_told_to_its_owner_alone(
     assert not any("account" in shown.text for shown in stranger)
     await signed_in(ann)
     assert "the user ann is https://ann.example/ here" in (await check(ann, url)).text
+
+
+async def test_for_strangers_the_ports_of_websites_are_asked_alone(
+    server: World, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is found would tell which ports are open; users may have their pages elsewhere."""
+    alone: list[bool] = []
+
+    class Asked:
+        async def send(self, sending: Sending) -> FetchFailed:
+            alone.append(sending.web_ports)
+            return FetchFailed(sending.url, "dns", "the host has no address")
+
+    monkeypatch.setattr(server.identity.doctor, "_sender", Asked())
+    await check(ann, "https://eve.example/")
+    assert set(alone) == {True}
+    alone.clear()
+    await signed_in(ann)
+    await check(ann, "https://eve.example/")
+    assert set(alone) == {False}
 
 
 async def test_nobody_checks_all_the_time(ann: Visitor) -> None:
