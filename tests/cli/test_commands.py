@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import time
 from datetime import UTC, datetime, timedelta
@@ -173,6 +174,21 @@ def test_config_upgrade_keeps_an_older_original(run: Run) -> None:
     assert (refused.exit_code, "move it away first" in refused.stderr) == (1, True)
     assert Path("old.json").read_text() == '{"Channels": {}, "Feeds": {}}'
     assert Path("old.json.old").read_text() == "mine"
+
+
+def test_config_upgrade_that_breaks_off_leaves_the_old_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole: the new one takes its place in one step."""
+
+    def full(_from: Path, _to: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    Path("old.json").write_text('{"Channels": {}, "Feeds": {}}')
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", full)
+        refused = run("config", "upgrade", "old.json", "--in-place")
+    assert (refused.exit_code, "No space left" in refused.stderr) == (2, True)
+    assert Path("old.json").read_text() == '{"Channels": {}, "Feeds": {}}'
+    assert not [path for path in Path().iterdir() if path.suffix == ".new"]
 
 
 def test_config_upgrade_tells_what_is_lost(run: Run) -> None:

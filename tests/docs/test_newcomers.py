@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import microsub
-from tests.support.reader_apps import IndiePassDesktop
+from microsub.cli.options import SERVICE
+from tests.support.reader_apps import APPS, App, IndiePassDesktop
 
 ROOT = Path(__file__).parents[2]
+OLDER = {"authorization_endpoint", "token_endpoint"}
 
 
 def test_the_tutorial_calls_settings_of_the_app_as_the_app_does() -> None:
@@ -23,3 +27,18 @@ def test_the_version_has_a_chapter_of_the_changelog() -> None:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     chapter = text.partition(f"\n## {microsub.__version__}\n")[2].partition("\n## ")[0]
     assert {"Follow", "Read", "Sign in", "Run"} <= set(re.findall(r"^### (.+)$", chapter, re.MULTILINE))
+
+
+@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+def test_the_table_of_apps_says_what_their_replays_look_for(kind: type[App]) -> None:
+    """So Ekstereye wants `micropub`, and Monocle, with the library of its lock file, the two older links."""
+    text = (ROOT / "docs" / "how-to" / "check-your-page.md").read_text("utf-8")
+    name = kind.name.replace("IndiePass ", "IndiePass for ")
+    (row,) = re.findall(rf"^\| (?:ek, )?{name}(?:, PADD)? \| ([^|;]*)", text, re.MULTILINE)
+    found = set(re.findall(r"`([\w-]+)`", row)) | (OLDER if "the two older ones" in row else set())
+    assert found == set(kind.wants)
+
+
+def test_the_set_up_names_the_file_that_commands_find() -> None:
+    """Whose variables the service has."""
+    assert f"EnvironmentFile={SERVICE}" in (ROOT / "docs" / "how-to" / "deploy-systemd.md").read_text("utf-8")
