@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.fetch import FetchFailed, Sending
+from microsub.fetch import FetchFailed, Sending, who_asks
 from microsub.identity.limits import PAGE_CHECKS_OF_NETWORK
 from microsub.redis.protocol import Redis
 from tests.identity.conftest import ADDRESS
@@ -90,24 +90,33 @@ async def test_how_a_page_compares_is_told_to_its_owner_alone(
     assert "the user ann is https://ann.example/ here" in (await check(ann, url)).text
 
 
+class Noted:
+    """A network without hosts; for each request whether ports 80 and 443 alone may be asked, and for whom."""
+
+    def __init__(self) -> None:
+        self.asked: set[tuple[bool, str]] = set()
+
+    async def send(self, sending: Sending) -> FetchFailed:
+        self.asked.add((sending.web_ports, who_asks()))
+        return FetchFailed(sending.url, "dns", "the host has no address")
+
+
 async def test_for_strangers_the_ports_of_websites_are_asked_alone(
-    server: World, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
+    server: World, signed_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is found would tell which ports are open; users may have their pages elsewhere."""
-    alone: list[bool] = []
-
-    class Asked:
-        async def send(self, sending: Sending) -> FetchFailed:
-            alone.append(sending.web_ports)
-            return FetchFailed(sending.url, "dns", "the host has no address")
-
-    monkeypatch.setattr(server.identity.doctor, "_sender", Asked())
-    await check(ann, "https://eve.example/")
-    assert set(alone) == {True}
-    alone.clear()
-    await signed_in(ann)
-    await check(ann, "https://eve.example/")
-    assert set(alone) == {False}
+    """What is found would tell which ports are open; users may have their pages elsewhere. The work counts for the
+    network, or the user.
+    """
+    noted = Noted()
+    monkeypatch.setattr(server.identity.doctor, "_sender", noted)
+    visitor = Visitor(server.app, ADDRESS, client="8.8.4.4")
+    await check(visitor, "https://eve.example/")
+    assert noted.asked == {(True, "network 8.8.4.4")}
+    noted.asked.clear()
+    await signed_in(visitor)
+    await check(visitor, "https://eve.example/")
+    assert noted.asked == {(False, "user ann")}
+    await visitor.aclose()
 
 
 async def test_nobody_checks_all_the_time(ann: Visitor) -> None:
