@@ -3,7 +3,7 @@
 from microsub.fetch.fetcher import Fetcher
 from microsub.fetch.headers import retry_after
 from microsub.fetch.network import Resolver, asking_for, out_of_descriptors, who_asks
-from microsub.fetch.spacing import HostPace, SpacedFetcher
+from microsub.fetch.spacing import REST, HostPace, RestingServers, SpacedFetcher
 from microsub.fetch.targets import target_of
 from microsub.fetch.values import (
     FEED_ACCEPT,
@@ -31,6 +31,7 @@ __all__ = [
     "FEED_ACCEPT",
     "PAGE_ACCEPT",
     "REASONS",
+    "REST",
     "Answered",
     "FetchFailed",
     "FetchLimits",
@@ -46,6 +47,7 @@ __all__ = [
     "NotModified",
     "Reason",
     "Resolver",
+    "RestingServers",
     "SendLimits",
     "Sender",
     "Sending",

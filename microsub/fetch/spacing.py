@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from microsub.fetch.values import Fetching, FetchRequest, FetchResult, HopError
-from microsub.kit.urls import host_of
+from microsub.kit.urls import host_of, web_parts
 
 _MANY_HOSTS = 1000
+REST = 60.0
+"""Seconds for which a server is left alone that could not be reached, or took too long."""
 
 
 @dataclass(slots=True)
@@ -92,6 +94,36 @@ class HostPace:
 def _busy(host: str, wait: float) -> HopError:
     seconds = math.ceil(wait)
     return HopError("busy", f"{host} is busy, because it is asked much just now: try again in {seconds} s", seconds)
+
+
+class RestingServers:
+    """Servers that could not be reached a moment ago: those that hang would take all places.
+
+    Known by scheme, host and port: who names another port of a host, where nothing listens, stops nobody who is there.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[_Origin, float] = {}
+
+    def rest(self, url: str) -> None:
+        """Leave the server of this address alone for a while."""
+        now = self._clock()
+        if len(self._until) >= _MANY_HOSTS:
+            self._until = {origin: until for origin, until in self._until.items() if until > now}
+        self._until[_origin(url)] = now + REST
+
+    def left(self, url: str) -> float:
+        """Seconds for which the server of this address still rests; 0 where it may be asked."""
+        return max(0.0, self._until.get(_origin(url), 0.0) - self._clock())
+
+
+_Origin = tuple[str, str, int | None]
+
+
+def _origin(url: str) -> _Origin:
+    parts = web_parts(url)
+    return ("", "", None) if parts is None else (parts.scheme.lower(), host_of(url), parts.port)
 
 
 class SpacedFetcher:

@@ -11,15 +11,23 @@ import time
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
-from microsub.fetch import Answered, FetchFailed, HopError, HostPace, Sender, Sending, SendLimits, retry_after
+from microsub.fetch import (
+    Answered,
+    FetchFailed,
+    HopError,
+    HostPace,
+    RestingServers,
+    Sender,
+    Sending,
+    SendLimits,
+    retry_after,
+)
 from microsub.kit.urls import host_of, parts_of
 from microsub.metrics import WEBSUB_REQUESTS
 from microsub.push.agreement import LEASE_WISHED, Callback, address
 
 LIMITS = SendLimits(total=10.0, body=16 * 1024)
 REDIRECTS = 5
-REST_SECONDS = 60.0
-"""For which a hub isn't asked that could not be reached."""
 _AGAIN = frozenset({307, 308})
 """Redirects that keep method and body (RFC 9110, 15.4); no others are followed."""
 
@@ -52,7 +60,7 @@ class Hubs:
         self._sender = sender
         self._base = base
         self._pace = HostPace(at_once=4, interval=0.2, burst=20)
-        self._resting: dict[str, float] = {}
+        self._resting = RestingServers()
 
     async def ask(self, feed_id: str, callback: Callback, mode: str) -> HubAnswer:
         """Send `subscribe` or `unsubscribe` for a callback. What hubs do wrong is an answer, never raised."""
@@ -72,13 +80,13 @@ class Hubs:
         for _ in range(REDIRECTS + 1):
             try:
                 async with self._pace.turn(host_of(url)):
-                    self._check_rest(host_of(url))
+                    self._check_rest(url)
                     answer = await self._send(url, form)
             except HopError as error:
                 return HubAnswer(False, error.detail, put_off=True, retry_after=error.retry_after)
             if isinstance(answer, FetchFailed):
                 if not answer.ours and not answer.lasting:
-                    self._resting[host_of(url)] = time.monotonic() + REST_SECONDS
+                    self._resting.rest(url)
                 why = f"the hub can't be asked: {answer.detail}"
                 return HubAnswer(False, why, put_off=answer.ours, lasting=answer.lasting)
             location = answer.headers.get("location")
@@ -90,11 +98,9 @@ class Hubs:
                 return HubAnswer(False, "the hub redirects to what is no address", lasting=True)
         return HubAnswer(False, f"the hub redirects more than {REDIRECTS} times", lasting=True)
 
-    def _check_rest(self, host: str) -> None:
-        now = time.monotonic()
-        self._resting = {name: until for name, until in self._resting.items() if until > now}
-        if (until := self._resting.get(host)) is not None:
-            raise HopError("busy", f"{host} could not be reached a moment ago", until - now)
+    def _check_rest(self, url: str) -> None:
+        if left := self._resting.left(url):
+            raise HopError("busy", f"{host_of(url)} could not be reached a moment ago", left)
 
     async def _send(self, url: str, form: dict[str, str]) -> Answered | FetchFailed:
         """Send to `url`; an address of http that may not be trusted with secrets is asked by https."""

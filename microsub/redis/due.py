@@ -13,12 +13,15 @@ import zlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import texts
+
+T = TypeVar("T")
 
 SHARDS = 16
 
@@ -49,6 +52,7 @@ class DueTimes:
         self._what = what
         self._shards = shards
         self._places = asyncio.Semaphore(at_once)
+        self._shards_at_once = asyncio.Semaphore(at_once)
 
     async def note(self, times: Mapping[str, float]) -> None:
         """Plan work: member to Unix time, instead of the time that was planned before."""
@@ -68,13 +72,12 @@ class DueTimes:
         """
         commands = [self._asking(shard, now, 1, part) for shard in range(self._shards) for part in (0, 1)]
         replies = await self._redis.pipeline(commands)
-        count = 0
-        for shard in range(self._shards):
-            if replies[2 * shard] or replies[2 * shard + 1]:
-                async with leased(self._redis, f"{self._what}:{shard}") as mine:
-                    if mine:
-                        count += await self._visit(shard, now, work)
-        return count
+        due = [shard for shard in range(self._shards) if replies[2 * shard] or replies[2 * shard + 1]]
+        return sum(await _all(self._shard(shard, now, work) for shard in due))
+
+    async def _shard(self, shard: int, now: float, work: Callable[[str], Awaitable[float | None]]) -> int:
+        async with self._shards_at_once, leased(self._redis, f"{self._what}:{shard}") as mine:
+            return await self._visit(shard, now, work) if mine else 0
 
     async def _visit(self, shard: int, now: float, work: Callable[[str], Awaitable[float | None]]) -> int:
         key, count = keys.due(self._what, shard), 0
@@ -85,12 +88,7 @@ class DueTimes:
             if not begun:
                 return count
             await self._redis.command("ZADD", key, *_pairs(begun))
-            ends = await asyncio.gather(
-                *(self._one(key, member, mark, work) for member, mark in begun.items()), return_exceptions=True
-            )
-            for end in ends:
-                if end is not None:
-                    raise end
+            await _all(self._one(key, member, mark, work) for member, mark in begun.items())
             count += len(begun)
 
     async def _one(self, key: str, member: str, mark: float, work: Callable[[str], Awaitable[float | None]]) -> None:
@@ -112,6 +110,15 @@ class DueTimes:
         await self._redis.pipeline(
             [("ZADD", keys.due(self._what, shard), *options, *_pairs(part)) for shard, part in shards.items()]
         )
+
+
+async def _all(parts: Iterable[Awaitable[T]]) -> list[T]:
+    """What each of these comes to, once all have ended. Raises what the first of them raised."""
+    ends = await asyncio.gather(*parts, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+    return [end for end in ends if not isinstance(end, BaseException)]
 
 
 def _pairs(times: Mapping[str, float]) -> Iterable[Arg]:

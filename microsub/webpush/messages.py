@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 import structlog
 
-from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits, SentDocument, retry_after
+from microsub.fetch import Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument, retry_after
 from microsub.formats.wire import post_title
 from microsub.identity.limits import VISIT_NOTED
 from microsub.kit.periodic import RoundTiming, for_ever
@@ -112,6 +112,7 @@ class DeviceMessages:
         self._contact = contact
         self._clock = clock
         self._due = DueTimes(redis, DUE, at_once=AT_ONCE)
+        self._resting = RestingServers(clock)
 
     async def run_for_ever(self, pace: RoundTiming) -> None:
         """Look at devices again and again, until cancelled."""
@@ -127,14 +128,17 @@ class DeviceMessages:
         found, now = await self._devices.look(user, id_), self._clock()
         if found is None:
             return None
+        state = found.state
+        if state is None:  # what was there before it came isn't new
+            state = DeviceState(found.newest, found.newest)
+            await self._devices.note(user, id_, state)
+        if rest := self._resting.left(found.device.address):
+            return now + rest
         if found.is_test_asked:
-            return await self._test(user, found)
-        if found.state is None:  # what was there before it came isn't new
-            await self._devices.note(user, id_, DeviceState(found.newest, found.newest))
+            return await self._test(user, found.device, state)
+        if found.newest <= state.place:
             return now + LOOK
-        if found.newest <= found.state.place:
-            return now + LOOK
-        return await self._tell(user, found, found.state)
+        return await self._tell(user, found, state)
 
     async def _tell(self, user: str, found: DeviceNow, state: DeviceState) -> float | None:
         """Tell what has come since the last look, as far as it is unread; later, where its browser reads just now."""
@@ -153,15 +157,14 @@ class DeviceMessages:
             return now + LOOK
         return await self._send(user, device, await self._message(device, news), told, before=state)
 
-    async def _test(self, user: str, found: DeviceNow) -> float | None:
-        device, now = found.device, self._clock()
+    async def _test(self, user: str, device: Device, state: DeviceState) -> float | None:
+        now = self._clock()
         await self._devices.forget_test(user, device.id)
         if await self._sessions.still_open(user, device.id) is None:
             await self._devices.remove(user, [device.id])
             return None
         said = self._texts(device.language).gettext
         message = PushMessage(said(N_("It works")), said(N_("So this device says what is new.")), is_test=True)
-        state = found.state or DeviceState(found.newest, found.newest)
         again = await self._send(user, device, message, state, before=state)
         return None if again is None else now + LOOK
 
@@ -212,6 +215,8 @@ class DeviceMessages:
         if isinstance(answer, FetchFailed) and answer.ours:
             await self._devices.note(user, device.id, before)
             return now + LOOK
+        if isinstance(answer, FetchFailed) and not answer.lasting:
+            self._resting.rest(device.address)
         status = answer.status if isinstance(answer, Answered) else None
         failures = before.failures + 1
         outcome: Outcome = "failed"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import structlog.testing
 
-from microsub.fetch import Fetcher, FetchSettings, SendLimits
+from microsub.fetch import REST, Fetcher, FetchSettings, SendLimits
 from microsub.kit.urls import host_of
 from microsub.push.hub import api, distribution, store
-from microsub.push.hub.distribution import PUT_OFF, REST, Distribution
+from microsub.push.hub.distribution import PUT_OFF, Distribution
 from microsub.push.hub.subscriptions import RETRIES
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -151,6 +152,17 @@ async def test_a_callback_that_hangs_holds_up_no_other(client: HubClient, monkey
     assert resting == len(slow) - hung  # it isn't looked every few seconds whether the host has rested
     await client.work(PUT_OFF + 1)  # the host rests, by the machine's clock
     assert len(client.site.asked) - before - 1 == hung
+
+
+async def test_who_names_another_port_of_a_callbacks_host_puts_off_no_delivery(client: HubClient) -> None:
+    """A stranger who asks for one where nothing listens; there no more is asked for a while."""
+    app = await client.subscribe()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        elsewhere = app.url.replace(f":{client.site.port}/", f":{closed.getsockname()[1]}/")
+        assert (await client.ask(elsewhere)).status_code == 202
+    await client.publish("second")
+    assert len(app.deliveries) == 1
 
 
 @pytest.mark.parametrize("status", [200, 500])

@@ -11,7 +11,7 @@ import structlog.testing
 from microsub.errors import StoreUnavailable
 from microsub.kit.periodic import RoundTiming, for_ever
 from microsub.redis import keys
-from microsub.redis.due import DueTimes, run_daily
+from microsub.redis.due import SHARDS, DueTimes, run_daily
 from microsub.redis.lease import leased, take_turn
 from tests.support.waiting import wait_until
 
@@ -113,6 +113,19 @@ async def test_what_is_due_is_done_once(redis):
     assert done.index("ann work") < done.index("ann home")
     assert await visited(due, 30.0) == []
     assert await visited(due, 31.0, again=40.0) == await visited(due, 40.0) == ["eve home"]
+
+
+async def test_who_is_slow_with_one_keeps_no_other_shard_waiting(redis):
+    """Where several are worked on together, they are those of all shards."""
+    due, people = DueTimes(redis, "devices", at_once=SHARDS), [f"user{number}" for number in range(3 * SHARDS)]
+    await due.note(dict.fromkeys(people, 10.0))
+    begun: set[str] = set()
+
+    async def work(member: str) -> None:
+        begun.add(member)
+        await wait_until(lambda: len(begun) >= SHARDS)
+
+    assert await due.visit(20.0, work) == len(people)
 
 
 async def test_what_is_planned_during_the_work_is_kept(redis):

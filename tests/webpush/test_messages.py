@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -325,6 +326,31 @@ async def test_no_message_goes_into_a_private_network(told: Told) -> None:
     told.service.status, told.service.headers = 307, [("Location", elsewhere)]
     await told.publish("b")
     assert len(await told.look()) == 1
+
+
+async def test_a_push_service_that_hangs_keeps_no_places(told: Told) -> None:
+    """For a minute it is sent nothing more, even for others who have devices there; then what was to be said is."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        away = f"http://127.0.0.1:{closed.getsockname()[1]}/1"
+        assert (await told.switch_on("home", address=away)).status == 303
+        await told.look()
+        await told.publish("a")
+        assert await told.look() == []
+        other = await signed_in_again(told.server, 1)
+        fields = {**PushedBrowser(f"{away}2").fields, "channel": "home"}
+        assert (await other.submit(await other.get(PAGE), PAGE, **fields)).status == 303
+        for id_ in [one.device.id for one in await told.server.services.devices.all("ann")]:
+            await told.server.services.devices.ask_test("ann", id_, told.server.now)
+        await told.look(30)
+        assert sorted(await failures(told)) == [0, 1]
+        await told.look(31)
+        assert sorted(await failures(told)) == [1, 2]
+        await other.aclose()
+
+
+async def failures(told: Told) -> list[int]:
+    return [one.state.failures for one in await told.server.services.devices.all("ann") if one.state is not None]
 
 
 async def signed_in_again(server: World, number: int) -> Visitor:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 
 from microsub.errors import NotFound, StoreError
-from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits, SentDocument
+from microsub.fetch import REST, Answered, FetchFailed, RestingServers, Sender, Sending, SendLimits, SentDocument
 from microsub.kit.digests import new_secret
 from microsub.kit.periodic import RoundTiming, for_ever
 from microsub.kit.urls import host_of
@@ -50,8 +50,6 @@ AFTER_VERIFICATION = 1.0
 PUT_OFF = 5.0
 LOOKS_AT_ONCE = 8
 """Topics of one owner that are looked at together."""
-REST = 60.0
-"""Seconds for which a host gets nothing that could not be reached, or took too long."""
 
 EVERY = 60.0
 """Seconds between two looks at all owners, for what was missed, and for topics that have ended."""
@@ -98,24 +96,25 @@ class _TopicDocuments:
 
 
 class _HostTurns:
-    """Requests to callbacks: how many at once, and which hosts rest."""
+    """Requests to callbacks: how many at once, and which servers rest."""
 
     def __init__(self) -> None:
         self._all = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._places: dict[str, asyncio.Semaphore] = {}
         self._waiting: Counter[str] = Counter()
-        self._resting: dict[str, float] = {}
+        self._resting = RestingServers()
 
     @asynccontextmanager
-    async def turn(self, host: str) -> AsyncIterator[bool]:
-        """The host's turn, for one request; False where the request is to be put off."""
-        if self._rests(host) or self._waiting[host] >= IN_HAND_OF_HOST:
+    async def turn(self, url: str) -> AsyncIterator[bool]:
+        """The turn of this address's host, for one request; False where the request is to be put off."""
+        host = host_of(url)
+        if self._resting.left(url) or self._waiting[host] >= IN_HAND_OF_HOST:
             yield False
             return
         self._waiting[host] += 1
         try:
             async with self._places.setdefault(host, asyncio.Semaphore(REQUESTS_TO_HOST)):
-                if self._rests(host):
+                if self._resting.left(url):
                     yield False
                     return
                 async with self._all:
@@ -125,19 +124,13 @@ class _HostTurns:
             if not self._waiting[host]:
                 del self._waiting[host], self._places[host]
 
-    def rest(self, host: str) -> None:
-        """Leave a host alone for a while."""
-        self._resting[host] = time.monotonic() + REST
+    def rest(self, url: str) -> None:
+        """Leave the server of this address alone for a while."""
+        self._resting.rest(url)
 
-    def pause(self, host: str) -> float:
-        """Seconds until a request that was put off is tried again: before a host has rested it would be in vain."""
-        return max(PUT_OFF, self._resting.get(host, 0.0) - time.monotonic())
-
-    def _rests(self, host: str) -> bool:
-        now = time.monotonic()
-        if len(self._resting) > IN_HAND:
-            self._resting = {name: until for name, until in self._resting.items() if until > now}
-        return self._resting.get(host, now) > now
+    def pause(self, url: str) -> float:
+        """Seconds until a request that was put off is tried again: before a server has rested it would be in vain."""
+        return max(PUT_OFF, self._resting.left(url))
 
 
 class Distribution:
@@ -299,9 +292,9 @@ class Distribution:
         if asked.mode == "subscribe" and await self._topics.find(asked.topic) is None:
             return await self._settle(known, known.held, "unverified")
         challenge = new_secret()
-        async with self._turns.turn(host_of(asked.callback)) as is_ours:
+        async with self._turns.turn(asked.callback) as is_ours:
             if not is_ours:
-                return self._clock() + self._turns.pause(host_of(asked.callback))
+                return self._clock() + self._turns.pause(asked.callback)
             answer = await self._send(Sending(asked.challenge(challenge), accept="*/*", limits=ASKING, web_ports=True))
         if answer is None:
             return self._clock() + PUT_OFF
@@ -330,9 +323,9 @@ class Distribution:
             await self._store.write(known, None, None, now)
             return None
         # The document is read when it is the host's turn, so that not all that wait hold one.
-        async with self._turns.turn(host_of(held.callback)) as is_ours:
+        async with self._turns.turn(held.callback) as is_ours:
             if not is_ours:
-                return now + self._turns.pause(host_of(held.callback))
+                return now + self._turns.pause(held.callback)
             document = await self._documents.of(held.topic, number)
             if document is None:
                 return await self._deny(known, held)
@@ -341,12 +334,12 @@ class Distribution:
             return await self._deliver(known, held, document)
 
     async def _send(self, sending: Sending) -> Answered | FetchFailed | None:
-        """The answer to a request; None where nobody was asked. A host that can't be reached rests."""
+        """The answer to a request; None where nobody was asked. A server that can't be reached rests."""
         answer = await self._sender.send(sending)
         if not isinstance(answer, FetchFailed):
             return answer
         if answer.reason in {"timeout", "connect", "dns", "tls"}:
-            self._turns.rest(host_of(sending.url))
+            self._turns.rest(sending.url)
         return None if answer.ours else answer
 
     async def _deliver(self, known: KnownSubscription, held: HubSubscription, document: TopicDocument) -> float | None:
