@@ -29,7 +29,7 @@ import uvicorn
 from microsub import metrics, wiring
 from microsub.cli import THRESHOLD
 from microsub.cli.options import fail, say
-from microsub.cli.serving.webport import UVICORN_PATIENCE, bounded, look_at_all
+from microsub.cli.serving.webport import bounded, look_at_all
 from microsub.configuration.sync import first
 from microsub.errors import MicrosubError
 from microsub.kit.urls import parts_of
@@ -262,7 +262,6 @@ async def _serving(
         proxy_headers=bool(proxies),
         forwarded_allow_ips=[str(network) for network in proxies],
         timeout_graceful_shutdown=GRACE,
-        timeout_keep_alive=UVICORN_PATIENCE,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))

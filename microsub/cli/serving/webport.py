@@ -36,10 +36,6 @@ PATIENCE = 20.0
 """Seconds in which a whole head has to come, a body has to begin, and something of an answer has to be taken."""
 RATE = 2048
 """Bytes a second that a body has to come with, and an answer has to be taken with, after `PATIENCE`."""
-UVICORN_PATIENCE = 60
-"""Seconds that uvicorn leaves to an idle connection: more than `PATIENCE`, which ends it. Its own five are what many
-clients and proxies keep theirs for, whose next request then meets the end of the connection and is lost.
-"""
 HURRY = 2.0
 """Takes the place of `PATIENCE` while half of the process' file descriptors are connections."""
 PARTS, PART_BYTES = 20_000, 64
@@ -83,14 +79,15 @@ class Clients:
         return any(ip_address(address) in network for network in self._proxies)
 
 
-class _AnswerTransport(asyncio.Transport):
+class _AnswerTransport:
     """The connection as one answer writes to it: the head leaves together with the first part of the body.
 
     That is what ASGI demands, and uvicorn writes both by themselves. A page of a timeline takes a tenth less time so.
     """
 
+    __slots__ = ("_connection", "_cycle", "_head")
+
     def __init__(self, cycle: RequestResponseCycle) -> None:
-        super().__init__()
         self._cycle = cycle
         self._connection = cycle.transport
         self._head: bytes | None = None
@@ -157,8 +154,6 @@ class WebProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and refuse what has no end."""
-        if self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
         pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)] if len(data) > PIECE else (data,)
         for piece in pieces:
             self._loose += len(piece)
@@ -227,11 +222,19 @@ class WebProtocol(HttpToolsProtocol):
             self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
-        """The end of an answer: the client's turn, unless it has sent the next request already."""
+        """The end of an answer: the client's turn, unless it has sent the next request already.
+
+        In place of uvicorn's own, which gives every idle connection a timer of five seconds. Many clients and proxies
+        keep theirs for as long, and lose the request that meets the end; and `due` bounds the time in any case.
+        """
         if self._answer is not None and self._answered is not None:
             self._answer.flush()
             self._answered.transport = self.transport  # two that know each other would be left to the garbage collector
-        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
         ours = self.pipeline or not (self.cycle.response_complete or self.cycle.more_body)
         self.due = math.inf if ours else _NOW_ON
 
@@ -258,7 +261,8 @@ class WebProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Remember which request is answered: uvicorn knows only the one that came last."""
         self._answered = cycle
-        self._answer = cycle.transport = _AnswerTransport(cycle)
+        self._answer = _AnswerTransport(cycle)
+        cycle.transport = self._answer  # type: ignore[assignment]  # it has what a cycle uses of one
         super()._start_asgi_task(cycle, app)
 
     def _end_answer(self) -> None:
