@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, NamedTuple
@@ -142,11 +142,7 @@ class PostSearchRequest:
 
 
 class Row(NamedTuple):
-    """One line of a page: item id, score text, whether it is read, the channel it stands in, and whether it is saved.
-
-    A tuple, because every page makes up to a hundred of them and a frozen dataclass costs three times as much;
-    so are the other values on the way of a page.
-    """
+    """One line of a page: item id, score text, whether it is read, the channel it stands in, whether it is saved."""
 
     id: str
     score: str
@@ -154,19 +150,58 @@ class Row(NamedTuple):
     channel: str
     is_saved: bool = False
 
+    @property
+    def state(self) -> int:
+        """1 where it is unread, and 2 more where it is saved."""
+        return (not self.is_read) + 2 * self.is_saved
+
 
 class PageRows(NamedTuple):
-    """A page before the items' JSON is spliced in, newest first. `older`: more lie behind it.
+    """A page before the items' JSON is spliced in, newest first: columns of the same length, and what holds for all.
 
-    `names` are those of all channels in `rows`. `resume` is where a bounded walk stopped (views without an index), when
-    that isn't the last row. `behind`: posts wait to be brought into timelines of this user.
+    `states` are those of `Row.state`. `older`: more lie behind the page. `names` are those of all its channels.
+    `resume` is where a bounded walk stopped (views without an index), when that isn't the last row. `behind`: posts
+    wait to be brought into timelines of this user.
+
+    Columns, because that is how Redis gives them and how the splicer takes them: a `Row` for each of a hundred items is
+    made for those who look at rows. A tuple, as are the other values on the way of a page, because a frozen dataclass
+    costs three times as much.
     """
 
-    rows: tuple[Row, ...]
+    ids: Sequence[str]
+    scores: Sequence[str]
+    states: bytes
+    channels: Sequence[str]
     older: bool
     names: Mapping[str, str]
     resume: Cursor | None = None
     behind: bool = False
+
+    @classmethod
+    def of(
+        cls, rows: Sequence[Row], older: bool, names: Mapping[str, str], resume: Cursor | None = None,
+        *, behind: bool = False,
+    ) -> PageRows:  # fmt: skip
+        """The page that shows these rows."""
+        ids, scores = [row.id for row in rows], [row.score for row in rows]
+        states, channels = bytes(row.state for row in rows), [row.channel for row in rows]
+        return cls(ids, scores, states, channels, older, names, resume, behind)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The same line by line."""
+        lines = zip(self.ids, self.scores, self.states, self.channels, strict=True)
+        return [Row(item, score, not state & 1, channel, state > 1) for item, score, state, channel in lines]
+
+    @property
+    def first(self) -> Cursor | None:
+        """The place of the newest item."""
+        return Cursor(self.scores[0], self.ids[0]) if self.ids else None
+
+    @property
+    def last(self) -> Cursor | None:
+        """The place of the oldest item."""
+        return Cursor(self.scores[-1], self.ids[-1]) if self.ids else None
 
 
 class Reason(IntEnum):

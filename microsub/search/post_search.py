@@ -200,7 +200,7 @@ class PostSearch:
         return await self._reply(walk, page, paging)
 
     async def _reply(self, walk: _Walk, page: Sequence[tuple[Match, Row]], paging: dict[str, str]) -> bytes:
-        rows = PageRows(tuple(row for _, row in page), older=False, names=walk.names)
+        rows = PageRows.of([row for _, row in page], older=False, names=walk.names)
         return await self._reading.spliced(rows, orjson.dumps(paging))
 
     async def _walk(

@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import compress
 from typing import Any, Literal, NamedTuple
 
@@ -30,9 +29,6 @@ from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, s
 EXAMINED = 1000
 """Most ids that one request looks at for a view without an index."""
 _STEP, _GLOBAL_STEP = 250, 100
-
-_row: Callable[[tuple[str, str, bool, str, bool]], Row] = partial(tuple.__new__, Row)
-"""A Row of its parts without the detour through Python that the named tuple's own constructor is."""
 
 InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
 
@@ -88,7 +84,7 @@ class _Found:
         self._more = bool(near) if self._upward else piece.older
         if not near:
             return False
-        self.last = Cursor(near[-1].score, near[-1].id)
+        self.last = piece.first if self._upward else piece.last
         self._examined += len(near)
         self._rows += await _matching(near, self._query, in_feed)
         return self._more and len(self._rows) <= self._query.limit and self._examined < EXAMINED
@@ -100,18 +96,18 @@ class _Found:
         older = self._older if self._upward else beyond or self._more
         # Also behind a full page: what was examined in vain needn't be examined again.
         resume = self.last if self._more and not beyond else None
-        found = tuple(rows[::-1] if self._upward else rows)
-        return PageRows(found, older, self._names, resume, behind=self._behind)
+        found = rows[::-1] if self._upward else rows
+        return PageRows.of(found, older, self._names, resume, behind=self._behind)
 
 
 async def walk_rows(redis: Redis, user: str, uid: str, *, unread_only: bool = False) -> AsyncIterator[Sequence[Row]]:
     """A whole timeline from the newest item on, in pieces. Raises NotFound."""
     walk = Walk(BATCH, unread_only)
-    while (page := (await read_walk(redis, user, uid, walk, 0))[1]).rows:
+    while (page := (await read_walk(redis, user, uid, walk, 0))[1]).ids:
         yield page.rows
         if not page.older:
             return
-        walk = Walk(BATCH, unread_only, "after", Cursor(page.rows[-1].score, page.rows[-1].id))
+        walk = Walk(BATCH, unread_only, "after", page.last)
 
 
 async def read_walk(
@@ -131,7 +127,7 @@ async def read_walk(
         raise await absent(redis, user, uid)
     if state:
         raise unauthorized(text(state))
-    return reply[6], _rows(uid, reply)
+    return reply[5], _rows(uid, reply)
 
 
 def _walk(query: PageQuery) -> Walk:
@@ -141,12 +137,11 @@ def _walk(query: PageQuery) -> Walk:
 
 def _rows(uid: str, reply: list[Any]) -> PageRows:
     """The script's reply (page.lua) as rows."""
-    _, named, older, stands, flags, saved, _, homes, behind = reply
-    listed, stands = texts(named), text(stands).split()
-    channels = text(homes).split() if uid == GLOBAL else [uid] * len(flags)
-    read, kept = [flag == 48 for flag in flags], [flag == 49 for flag in saved]
-    rows = tuple(map(_row, zip(stands[0::2], stands[1::2], read, channels, kept, strict=True)))
-    return PageRows(rows, bool(older), dict(zip(listed[0::2], listed[1::2], strict=True)), behind=bool(behind))
+    _, named, older, stands, states, _, homes, behind = reply
+    listed, places = texts(named), text(stands).split()
+    channels = text(homes).split() if uid == GLOBAL else [uid] * len(states)
+    names = dict(zip(listed[0::2], listed[1::2], strict=True))
+    return PageRows(places[0::2], places[1::2], states, channels, bool(older), names, None, bool(behind))
 
 
 async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:
@@ -189,7 +184,7 @@ async def shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> ShownI
             names.update(zip(listed[0::2], listed[1::2], strict=True))
             for item, place, flag, kept in zip(part, text(places).split(), flags, saved, strict=True):
                 if place != "0" and (item not in rows or (flag == 49 and rows[item].is_read)):
-                    rows[item] = _row((item, "", flag == 48, listed[2 * int(place) - 2], kept == 49))
+                    rows[item] = Row(item, "", flag == 48, listed[2 * int(place) - 2], kept == 49)
             if visited:
                 further.append((visited, part))
         left = further
@@ -272,7 +267,7 @@ class ItemCache:
         if self._flush_at is not None:
             self._flush_when_due(self._flush_at)
         found: list[bytes | None] = list(map(self._kept.get, ids))
-        missing = [item_id for item_id, data in zip(ids, found, strict=True) if data is None] if None in found else []
+        missing = [] if all(found) else [item_id for item_id, data in zip(ids, found, strict=True) if data is None]
         for item_id in ids if not missing else set(ids).difference(missing):
             self._kept.move_to_end(item_id)
         if not missing:

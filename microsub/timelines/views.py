@@ -142,8 +142,8 @@ class ReaderViews:
         query: PageQuery | None = PageQuery(_UNREAD_PAGE, after=after, view="unread", source=source)
         while query is not None:
             page = await self.rows(user, uid, query, now)
-            found += [row.id for row in page.rows]
-            end = page.resume or (Cursor(page.rows[-1].score, page.rows[-1].id) if page.rows else None)
+            found += page.ids
+            end = page.resume or page.last
             query = query._replace(after=end) if page.older and end is not None else None
         return found
 
@@ -156,7 +156,7 @@ class ReaderViews:
                 query = query._replace(source=current)
                 rows = await self.rows(user, uid, query, now)
             source = await self._source(current, subscription, query, rows)
-        data = await self._cache.get([row.id for row in rows.rows])
+        data = await self._cache.get(rows.ids)
         return self._splicer.page(rows, data, newer=query.before is not None, source=source)
 
     async def arrivals_with_token(
@@ -176,15 +176,13 @@ class ReaderViews:
 
     async def spliced(self, rows: PageRows, paging: bytes) -> bytes:
         """The reply that shows these rows, with that `paging` object."""
-        return self._splicer.joined(rows, await self._cache.get([row.id for row in rows.rows]), paging)
+        return self._splicer.joined(rows, await self._cache.get(rows.ids), paging)
 
     async def wire_items(self, rows: Sequence[Row], name: str) -> list[bytes | None]:
         """Items of one channel of that name as JSON, None for one that is gone."""
         data = await self._cache.get([row.id for row in rows])
         return [
-            None
-            if item is None
-            else self._splicer.prefixes(row.channel, name)[row.is_read + 2 * row.is_saved][1:] + item
+            None if item is None else self._splicer.prefixes(row.channel, name)[row.state][1:] + item
             for row, item in zip(rows, data, strict=True)
         ]
 
@@ -244,7 +242,7 @@ class ReaderViews:
 
         Nothing of feeds that this user neither follows nor has items of.
         """
-        if subscription is None and not rows.rows:
+        if subscription is None and not rows.ids:
             if query.before or query.after or rows.resume:
                 return {"_id": feed_id}  # an empty page on the way through what is left of an unfollowed feed
             raise NotFound(f"'source' is unknown: found '{feed_id}', expected the '_source' of one of your items")
@@ -282,7 +280,7 @@ def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> s
 
 
 Prefixes = tuple[bytes, bytes, bytes, bytes]
-"""Of an item that is neither read nor saved, of a read, a saved, and a read and saved one."""
+"""By state: of a read item, an unread, a saved, and an unread and saved one."""
 
 
 class Splicer:
@@ -312,13 +310,13 @@ class Splicer:
         parts = [head]
         uid = None
         prefixes: Prefixes = (b"", b"", b"", b"")
-        for row, item in zip(rows.rows, data, strict=True):
+        for item, state, channel in zip(data, rows.states, rows.channels, strict=True):
             if item is None:
                 continue
-            if row.channel != uid:
-                uid = row.channel
+            if channel != uid:
+                uid = channel
                 prefixes = self.prefixes(uid, rows.names.get(uid, uid))
-            parts += (prefixes[row.is_read + 2 * row.is_saved], item)
+            parts += (prefixes[state], item)
         if len(parts) > 1:
             parts[1] = parts[1][1:]
         parts += (b'],"paging":', paging, b"}")
@@ -332,7 +330,7 @@ class Splicer:
                 self._prefixes.clear()
             channel = b',"_channel":' + orjson.dumps({"id": uid, "uid": uid, "name": name}) + b","
             unread, read, saved = b',{"_is_read":false', b',{"_is_read":true', b',"_saved":true'
-            found = (unread + channel, read + channel, unread + saved + channel, read + saved + channel)
+            found = (read + channel, unread + channel, read + saved + channel, unread + saved + channel)
             self._prefixes[(uid, name)] = found
         return found
 
@@ -343,12 +341,7 @@ def paging(rows: PageRows, newer: bool) -> bytes:
     `before` leads to what is newer than the page and is there whenever there is a page; `after` only when older items
     exist. A walk that was cut short goes on from where it stopped, which can be on an empty page.
     """
-    before = after = None
-    if rows.rows:
-        first, last = rows.rows[0], rows.rows[-1]
-        before = Cursor(first.score, first.id)
-        if rows.older:
-            after = Cursor(last.score, last.id)
+    before, after = rows.first, rows.last if rows.older else None
     if rows.resume is not None:
         if newer:
             before = rows.resume

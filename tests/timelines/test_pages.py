@@ -15,7 +15,7 @@ NAMES = {"home": 'Ho"me', "blogs": "Blögs"}
 
 
 def rows(*found: Row, older: bool = False, resume: Cursor | None = None) -> PageRows:
-    return PageRows(found, older, NAMES, resume)
+    return PageRows.of(found, older, NAMES, resume)
 
 
 def test_an_item_that_vanished_is_left_out() -> None:

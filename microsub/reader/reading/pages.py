@@ -19,7 +19,7 @@ from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
 from microsub.kit.rate_limits import Place, is_public, network_of
-from microsub.model.reader import GLOBAL, SAVED, Cursor, PageQuery, PageRows
+from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
 from microsub.reader.reading import undo
 from microsub.reader.reading.channel_list import links, unread_counts
 from microsub.reader.reading.images import PATH as IMAGE
@@ -170,7 +170,7 @@ async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
     """What is missing where a page is empty."""
     services = visit.site.services
     everything = PageQuery(limit=1, source=place.source or None)
-    if (await services.reading.rows(user, place.uid, everything, visit.now)).rows:
+    if (await services.reading.rows(user, place.uid, everything, visit.now)).ids:
         return "unread"
     return "posts" if await services.channels.follows_anything(user) else "feeds"
 
@@ -202,7 +202,7 @@ async def shown_post(visit: PageVisit) -> PostView:
     found = await shown(services.redis, user, GLOBAL, [id_]) if ITEM_ID.fullmatch(id_) else None
     if found is None or id_ not in found.rows:
         raise NotFound(N_("You have no such post, or not any more."))
-    rows = PageRows((found.rows[id_],), older=False, names=found.names)
+    rows = PageRows.of([found.rows[id_]], older=False, names=found.names)
     items = orjson.loads(await services.reading.spliced(rows, b"{}"))["items"]
     if not items:
         raise NotFound(N_("You have no such post, or not any more."))
@@ -233,7 +233,7 @@ async def _news(visit: PageVisit) -> Response:
     """How many posts have come since the page was made, and what is unread, for its script."""
     user, place = await reader_of(visit), TimelinePlace.of(visit.query.get("channel", ""), visit.query)
     found = await visit.site.services.reading.rows(user, place.uid, place.page_query(_MOST_NEW), visit.now)
-    count = len(found.rows)
+    count = len(found.ids)
     text = visit.translate_count(N_("%(num)s new post"), N_("%(num)s new posts"), count)
     return data_reply({"new": count, "text": text, "unread": await unread_counts(visit)})
 
@@ -333,7 +333,7 @@ async def _newest(visit: PageVisit, place: TimelinePlace, reply: dict[str, Any])
         return str(reply["paging"].get("before", ""))
     user, services = visit.require_session().user, visit.site.services
     rows = await services.reading.rows(user, place.uid, PageQuery(limit=1, view="unread"), visit.now)
-    return Cursor(rows.rows[0].score, rows.rows[0].id).encode() if rows.rows else ""
+    return rows.first.encode() if rows.first is not None else ""
 
 
 def data_reply(value: object) -> Response:

@@ -13,9 +13,9 @@
 --       6, 7, 8 patterns: channel, the set to walk (posts or unread), unread  9 uid or 'global'
 -- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel or user; else
 --       {'', {uid, name, …} of the channels that occur, 1 when older items lie behind, 'id score id score …' newest
---       first, '01…' one digit per id, 1 for unread, '01…' 1 for saved, scopes or '', 'uid …' one per id where several
---       channels are merged, 1 when posts wait to be brought into timelines of this user}. An item is unread when it is unread in any
---       channel, and such a channel is named.
+--       first, one byte per id: 1 for unread and 2 more for saved, scopes or '', 'uid …' one per id where several channels
+--       are merged, 1 when posts wait to be brought into timelines of this user}. An item is unread when it is unread in
+--       any channel, and such a channel is named.
 -- include: rank
 -- include: in_force
 local limit, upward, same = tonumber(ARGV[1]), ARGV[2] == 'before', ARGV[7] == ARGV[8]
@@ -32,12 +32,18 @@ local function channel(uid) return (string.gsub(ARGV[6], '%*', uid)) end
 local function walked(uid) return walked_before .. uid .. walked_behind end
 local function unread(uid) return (string.gsub(ARGV[8], '%*', uid)) end
 
--- One digit for each of these ids, 1 where the sorted set holds it.
-local function digits(key, ids)
+-- The states of these ids; `open` has something for those that are unread.
+local function states(ids, open)
   if #ids == 0 then return '' end
-  local marks = redis.call('ZMSCORE', key, unpack(ids))
-  for i = 1, #ids do marks[i] = marks[i] and '1' or '0' end
-  return table.concat(marks, '', 1, #ids)
+  local saved, found = redis.call('ZMSCORE', KEYS[3], unpack(ids)), {}
+  for i = 1, #ids do
+    if saved[i] then
+      found[i] = open[i] and '\3' or '\2'
+    else
+      found[i] = open[i] and '\1' or '\0'
+    end
+  end
+  return table.concat(found)
 end
 
 local function of_one(uid)
@@ -61,9 +67,10 @@ local function of_one(uid)
   local count = math.min(#rows / 2, limit)
   local ids = {}
   for i = 1, count do ids[i] = rows[2 * i - 1] end
-  local flags = same and string.rep('1', count) or digits(unread(uid), ids)
+  local open = ids
+  if count > 0 and not same then open = redis.call('ZMSCORE', unread(uid), unpack(ids)) end
   local text = table.concat(rows, ' ', 1, 2 * count)
-  return { '', { uid, head[1] }, older and 1 or 0, text, flags, digits(KEYS[3], ids), scope, '', waiting }
+  return { '', { uid, head[1] }, older and 1 or 0, text, states(ids, open), scope, '', waiting }
 end
 if ARGV[9] ~= 'global' then return of_one(ARGV[9]) end
 
@@ -174,8 +181,8 @@ end
 
 -- An item of that channel is picked: what the channel says of it, and what comes next there.
 local function take(row, stream)
-  if row.flag == '0' and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
-    row.uid, row.flag = stream.uid, '1'
+  if not row.open and (same or redis.call('ZSCORE', unread(stream.uid), row.id)) then
+    row.uid, row.open = stream.uid, true
   end
   push(stream)
 end
@@ -187,7 +194,7 @@ while #heap > 0 do
     break
   end
   local first = pop()
-  local row = { id = first.id, text = first.text, uid = first.uid, flag = '0' }
+  local row = { id = first.id, text = first.text, uid = first.uid, open = false }
   local also = first.also or {}
   take(row, first)
   for _, stream in ipairs(also) do take(row, stream) end
@@ -195,13 +202,13 @@ while #heap > 0 do
   picked[#picked + 1] = row
 end
 
-local pairs_, ids, flags, homes, names, named = {}, {}, {}, {}, {}, {}
+local pairs_, ids, open, homes, names, named = {}, {}, {}, {}, {}, {}
 for i = 1, #picked do
   local row = picked[upward and #picked + 1 - i or i]
   ids[i] = row.id
   pairs_[2 * i - 1] = row.id
   pairs_[2 * i] = row.text
-  flags[i] = row.flag
+  open[i] = row.open
   homes[i] = row.uid
   if not named[row.uid] then
     named[row.uid] = true
@@ -210,5 +217,4 @@ for i = 1, #picked do
   end
 end
 local rows = table.concat(pairs_, ' ')
-local saved = digits(KEYS[3], ids)
-return { '', names, older and 1 or 0, rows, table.concat(flags), saved, scope, table.concat(homes, ' '), waiting }
+return { '', names, older and 1 or 0, rows, states(ids, open), scope, table.concat(homes, ' '), waiting }
