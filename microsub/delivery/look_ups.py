@@ -17,7 +17,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 import orjson
 import structlog
@@ -27,6 +26,7 @@ from microsub.feeds.events import Event
 from microsub.fetch import Fetched, Fetching, FetchRequest
 from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
 from microsub.formats.wire import dump, from_wire, to_wire
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.kit.urls import host_of, mask_credentials, normalise_profile
 from microsub.model.jf2 import Card, Entry
@@ -91,7 +91,7 @@ class Completing:
         self._turn = asyncio.Semaphore(at_once)
         self._seconds = seconds
         self._clock = clock
-        self._hosts: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._hosts = KeyedLocks()
         self._authors: dict[LookUp, tuple[float, Answer]] = {}
 
     async def complete(self, entry: Entry, source: str | None = None) -> Entry:
@@ -123,7 +123,7 @@ class Completing:
 
     async def _one(self, look_up: LookUp) -> Answer:
         # Those who queue for a busy host don't take the places of others; and those that wait hold no documents.
-        async with self._hosts.setdefault(host_of(look_up.url), asyncio.Lock()), self._turn:
+        async with self._hosts.of(host_of(look_up.url)), self._turn:
             known = self._authors.get(look_up)
             if known is not None and self._clock() < known[0]:
                 return known[1]

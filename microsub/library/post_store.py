@@ -7,7 +7,6 @@ worker (`microsub serve`, `microsub work`) has delivered it, and is announced by
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
@@ -15,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import orjson
 
@@ -24,6 +22,7 @@ from microsub.errors import InvalidRequest, NotFound, PostDeleted, StoreError
 from microsub.feeds.events import Event, Events, describe
 from microsub.feeds.record import FeedRecord
 from microsub.kit.digests import short_digest
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.urls import is_usable, mask_credentials, normalise_url
 from microsub.library.posts import (
     EventPage,
@@ -97,7 +96,7 @@ class PostStore(Posts):
         self._ingest = ingest
         self._sweeping = sweeping
         self._clock = clock
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks = KeyedLocks()
 
     # --- posts -------------------------------------------------------------------------------------------------------
 
@@ -221,7 +220,7 @@ class PostStore(Posts):
             raise wrong("feed", shown, "an absolute http or https URL")
         record = await self._feeds.ensure(feed, self._clock())
         async with (
-            self._locks.setdefault(record.id, asyncio.Lock()),
+            self._locks.of(record.id),
             leased_in_turn(self._redis, f"saving:{record.id}"),
         ):
             if not record.kept and record.last_success is None:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from weakref import WeakValueDictionary
 
 import orjson
 
@@ -22,6 +21,7 @@ from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.limits import SEARCHES_AT_ONCE, SEARCHES_OF_USER
 from microsub.kit.http.params import wrong
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.rate_limits import RateLimiter
 from microsub.model.query import PostQuery, parsed
 from microsub.model.reader import Grant, PageRows, PostSearchRequest, Row, Subscription
@@ -102,7 +102,7 @@ class PostSearch:
         self._reading = reading
         self._index = index
         self._limiter = RateLimiter()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns = KeyedLocks()
 
     async def page(self, user: str, uid: str, request: PostSearchRequest, now: float) -> bytes:
         """The reply: items as in a timeline. `uid` may be `global`.
@@ -159,7 +159,7 @@ class PostSearch:
 
     def _turn_of(self, user: str) -> asyncio.Lock:
         """Held during each question to SQLite, so that a user's slow ones take one thread at most."""
-        return self._turns.setdefault(user, asyncio.Lock())
+        return self._turns.of(user)
 
     async def _newest(
         self, user: str, uid: str, query: PostQuery, found: str, request: PostSearchRequest, now: float

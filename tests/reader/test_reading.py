@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from microsub.reader.reading.posts import PostForms, PostView
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
 from tests.support.readers import FEED, OTHER, posts
+from tests.support.threads import HeldWork
 from tests.support.visitor import Visitor
 
 
@@ -267,6 +269,23 @@ async def test_posts_are_fitted_into_a_page_beside_the_loop(
     assert (await ann.get(f"/post/{first}")).status == 200
     assert len(threads) == 2
     assert threading.current_thread() not in threads
+
+
+async def test_pages_of_one_user_take_one_thread(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred long posts at once left the pages of others waiting for seconds."""
+    id_ = await ann.publish_entry(Entry(guid="1", name="One", url="https://blog.example/1"))
+    held = HeldWork(PostForms.views)
+
+    def views(forms: PostForms, items: Sequence[Mapping[str, Any]]) -> Any:
+        return held(forms, items)
+
+    monkeypatch.setattr(PostForms, "views", views)
+    opened = [asyncio.create_task(ann.get(f"/post/{id_}")) for _ in range(4)]
+    await asyncio.to_thread(held.begun.wait, 30)
+    await ann.get("/settings")
+    held.go_on.set()
+    assert [page.status for page in await asyncio.gather(*opened)] == [200] * 4
+    assert (held.calls, held.together) == (4, 1)
 
 
 async def test_a_post_of_endless_markup_is_shown_in_part(ann: ReadingVisitor) -> None:

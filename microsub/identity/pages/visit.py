@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -54,6 +54,7 @@ from microsub.kit.http.forms import (
 )
 from microsub.kit.http.headers import PublicAddress, client_address, page_headers
 from microsub.kit.http.pages import Templates, preferred_language
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.texts import N_, Sentence
 from microsub.surface import IdentityServices, Services
 
@@ -82,11 +83,15 @@ class NavigationLink:
 
 @dataclass(frozen=True, slots=True)
 class PageSite:
-    """Services, templates, and the address under which people see them."""
+    """Services, templates, and the address under which people see them.
+
+    Who holds the lock of a user among `turns` may use a thread for that user.
+    """
 
     services: Services
     address: PublicAddress
     pages: Templates
+    turns: KeyedLocks = field(default_factory=KeyedLocks)
 
     @classmethod
     def at(

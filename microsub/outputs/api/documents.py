@@ -47,6 +47,7 @@ from microsub.kit.digests import short_digest
 from microsub.kit.http.headers import PublicAddress, header
 from microsub.kit.http.params import collect, urlencoded
 from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply, client_left
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.rate_limits import RateLimiter, is_public, network_of
 from microsub.outputs.store import Reservation
 from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
@@ -147,6 +148,7 @@ class OutputEndpoint(HttpEndpoint):
         self._stylesheet = stylesheet
         self._limits = RateLimiter()
         self._documents = _Documents()
+        self._turns = KeyedLocks()
 
     def logged_path(self, path: str) -> str:
         """Without the secret in it."""
@@ -216,17 +218,20 @@ class OutputEndpoint(HttpEndpoint):
         if feed.is_limited or only is not None:  # items leave without any step of its user
             listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet, only=only)
             rows = listed.rows
-        known = self._documents.get((*state, rows), now)
-        if known is not None:
+        key = (*state, rows)
+        if (known := self._documents.get(key, now)) is not None:
             return known
-        if listed is None:
-            listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
-        made = await contents.filled(listed)
-        # In a thread: megabytes take a twentieth of a second.
-        body = await asyncio.to_thread(FORMATS[form].write, made.document)
-        written = WrittenDocument(body, made.rows, replace(made.document, entries=()))
-        self._documents.keep((*state, rows), written, now)
-        return written
+        # Megabytes take tenths of a second: in a thread, one document of each user at a time.
+        async with self._turns.of(feed.user):
+            if (known := self._documents.get(key, now)) is not None:  # who waited before has had it written
+                return known
+            if listed is None:
+                listed = await contents.listed(feed, base, now, archive=archive, stylesheet=self._stylesheet)
+            made = await contents.filled(listed)
+            body = await asyncio.to_thread(FORMATS[form].write, made.document)
+            written = WrittenDocument(body, made.rows, replace(made.document, entries=()))
+            self._documents.keep(key, written, now)
+            return written
 
     def _base(self, scope: Scope) -> str:
         host = header(scope, b"host")

@@ -395,7 +395,7 @@ def _words(given: Fields, name: str) -> tuple[str, ...]:
 async def _tried(visit: PageVisit, user: str, channel: Channel, filters: Filters) -> FilterTrial:
     """The filter over the newest posts of the channel."""
     reply = orjson.loads(await visit.site.services.reading.page(user, channel.uid, PageQuery(TRIED), visit.now))
-    return FilterTrial(len(reply["items"]), await _refused(reply["items"], filters))
+    return FilterTrial(len(reply["items"]), await _refused(visit, user, reply["items"], filters))
 
 
 async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters) -> str:
@@ -404,7 +404,7 @@ async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters)
     for _ in range(PAGES_MARKED):
         query = PageQuery(TRIED, after=after, view="unread")
         reply = orjson.loads(await services.reading.page(user, uid, query, visit.now))
-        found += [post.id for post in await _refused(reply["items"], filters)]
+        found += [post.id for post in await _refused(visit, user, reply["items"], filters)]
         if "after" not in reply["paging"]:
             break
         after = Cursor.decode(reply["paging"]["after"], "after")
@@ -413,7 +413,9 @@ async def _mark_refused(visit: PageVisit, user: str, uid: str, filters: Filters)
     return kept.id if kept is not None else ""
 
 
-async def _refused(items: Sequence[Mapping[str, object]], filters: Filters) -> list[RefusedPost]:
+async def _refused(
+    visit: PageVisit, user: str, items: Sequence[Mapping[str, object]], filters: Filters
+) -> list[RefusedPost]:
     """Those of these posts of the wire that the filter would keep out, without expressions."""
     asked = replace(filters, include_regex=None, exclude_regex=None)
 
@@ -422,7 +424,8 @@ async def _refused(items: Sequence[Mapping[str, object]], filters: Filters) -> l
         found = ((item, chosen.refusal(Searched.of(_shortened(item)))) for item in items)
         return [RefusedPost(str(item["_id"]), post_title(item), part) for item, part in found if part is not None]
 
-    return await asyncio.to_thread(refused)
+    async with visit.site.turns.of(user):
+        return await asyncio.to_thread(refused)
 
 
 def _shortened(item: Mapping[str, object]) -> dict[str, object]:

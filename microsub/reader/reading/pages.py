@@ -323,8 +323,10 @@ async def views(visit: PageVisit, items: Sequence[dict[str, Any]], *, whole: boo
         return visit.site.pages.href(path) if path else ""
 
     titles = {id_: record.title or "" for id_, record in records.items()}
-    # A long post of thousands of elements takes a second, in which nobody else would be served.
-    return await asyncio.to_thread(PostForms(image, titles, whole).views, items)
+    # A long post of thousands of elements takes a second, in which nobody else would be served; and a hundred at once
+    # would leave the others no thread.
+    async with visit.site.turns.of(user):
+        return await asyncio.to_thread(PostForms(image, titles, whole).views, items)
 
 
 async def _newest(visit: PageVisit, place: TimelinePlace, reply: dict[str, Any]) -> str:

@@ -1,0 +1,21 @@
+"""Locks by key, for as long as somebody holds or awaits them."""
+
+from __future__ import annotations
+
+import asyncio
+from weakref import WeakValueDictionary
+
+
+class KeyedLocks:
+    """One lock for each key. Belongs to one event loop.
+
+    A lock for each user keeps work in threads fair: all requests of a process share few threads and one interpreter,
+    and who asks for much at once waits for themselves alone.
+    """
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, key: str) -> asyncio.Lock:
+        """The lock of that key."""
+        return self._locks.setdefault(key, asyncio.Lock())

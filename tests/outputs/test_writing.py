@@ -1,0 +1,32 @@
+"""How documents are written: in threads, of which no user takes more than one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from microsub.formats.documents import FORMATS
+from microsub.outputs.api import documents
+from tests.outputs.conftest import Publisher
+from tests.support.threads import HeldWork
+
+pytestmark = pytest.mark.fake_too
+
+
+async def test_documents_of_one_user_are_written_one_at_a_time(
+    alice: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred at once left readers' pages without a thread for ten seconds; the same one isn't written twice."""
+    addresses = await alice.make(channel="home")
+    held = HeldWork(lambda write, document: write(document))
+    formats = {form: replace(one, write=partial(held, one.write)) for form, one in FORMATS.items()}
+    monkeypatch.setattr(documents, "FORMATS", formats)
+    asked = [asyncio.create_task(alice.get(address)) for address in [*addresses.values()] * 4]
+    await asyncio.to_thread(held.begun.wait, 30)
+    await alice.reader.timeline("home")
+    held.go_on.set()
+    assert [reply.status_code for reply in await asyncio.gather(*asked)] == [200] * len(asked)
+    assert (held.calls, held.together) == (len(addresses), 1)
