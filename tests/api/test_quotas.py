@@ -64,7 +64,10 @@ async def test_feeds(server: World, alice: Reader) -> None:
 
 
 async def test_who_follows_and_unfollows_without_end_is_stopped(server: World, alice: Reader) -> None:
-    """Three times the quota of feeds may be begun in a day; what is followed already may be followed again."""
+    """Three times the quota of feeds may be begun in a day; what is followed already may be followed again.
+
+    Each leaves 5 KB for thirty days: without a bound that was 4 GiB a day.
+    """
     allow(server, feeds=5)
     for number in range(15):
         await alice.post(action="follow", channel="home", url=FEED.format(number))

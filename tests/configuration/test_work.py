@@ -77,7 +77,10 @@ def _merged(file: tuple[ChannelConfig, ...], now: tuple[ChannelConfig, ...]) -> 
 @pytest.mark.parametrize("work", [_written_back, _merged])
 @pytest.mark.parametrize("case", ["made", "renamed", "turned round"])
 def test_four_times_the_channels_are_four_times_the_work(work: Callable[..., int], case: str) -> None:
-    """Channels made in apps, renamed there, or put into another order: a channel costs the same among many."""
+    """Channels made in apps, renamed there, or put into another order: a channel costs the same among many.
+
+    Where the work grew with the square, 2,500 held up everybody for 22.5 s.
+    """
 
     def cost(count: int) -> int:
         before, after = _channels(count, "Before"), _channels(count, "After" if case == "renamed" else "Before")

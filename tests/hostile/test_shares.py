@@ -66,7 +66,10 @@ class Slow:
 
 
 async def test_many_searches_ask_one_host_a_few_times(redis: Redis) -> None:
-    """250 by three users, in one moment: three requests at once, 28 in all; others are told when to ask again."""
+    """250 by three users, in one moment: three requests at once, 28 in all; others are told when to ask again.
+
+    Without a share they were 1,753 requests, 149 at once.
+    """
     async with publisher() as site, asking(redis, here, HostPace(sleep=nothing, clock=lambda: 0.0)) as server:
         readers = [await server.reader(name) for name in ("alice", "bob", "carol")]
         page = Slow()
@@ -105,7 +108,10 @@ async def test_redirects_count_for_the_host_they_lead_to(redis: Redis) -> None:
 
 
 async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis: Redis) -> None:
-    """1,200 previews: 16 names at once, the others are refused at once, and another user notices nothing."""
+    """1,200 previews: 16 names at once, the others are refused at once, and another user notices nothing.
+
+    Without a share the other's failed after 30 seconds.
+    """
     looked_up: list[str] = []
 
     async def silent(host: str, _port: int) -> Sequence[str]:
@@ -158,7 +164,10 @@ async def test_what_is_polled_is_read_for_its_followers(redis: Redis, monkeypatc
 
 
 async def test_what_previews_leave_in_the_store_is_bounded(redis: Redis) -> None:
-    """Previews of 1.4 MB each leave 8 MiB of one user and no more; another's copies are kept, and all are shown."""
+    """Previews of 1.4 MB each leave 8 MiB of one user and no more; another's copies are kept, and all are shown.
+
+    Without a share 600 a minute left 850 MB.
+    """
     async with publisher() as site:
         door = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=here)
         copies = FeedCopies(redis, may_keep=CopyShares(3600.0))

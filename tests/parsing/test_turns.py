@@ -15,7 +15,10 @@ def order(turns: Turns[str], seconds: float = 1.0) -> list[str]:
 
 
 def test_one_document_does_not_wait_for_thirty_of_another() -> None:
-    """It comes second, after the one that is being read."""
+    """It comes second, after the one that is being read.
+
+    Without turns it hadn't come after 150 seconds, in place of 1.5.
+    """
     turns: Turns[str] = Turns(0.05)
     for number in range(30):
         turns.add(f"a{number}", ["a"])
