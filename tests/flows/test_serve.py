@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.polling import dated, rss
@@ -163,6 +164,17 @@ async def mark_until_killed(installed: Installation, alice: Any, *, after: float
     marking.cancel()
     await asyncio.gather(marking, return_exceptions=True)
     return marked
+
+
+async def test_metrics_are_for_whom_the_settings_name(tmp_path: Path) -> None:
+    """A program with the token; this machine isn't among the listed networks, and learns the status alone."""
+    token = "a-token-of-the-monitor"
+    settings = {"MICROSUB_METRICS_NETWORKS": "10.0.0.0/8", "MICROSUB_METRICS_TOKEN": token}
+    async with installation(tmp_path, {"users": {}}, **settings) as installed, httpx.AsyncClient(timeout=60) as http:
+        url = await installed.serve("web")
+        for headers, status in (({}, 403), ({"Authorization": f"Bearer {token}"}, 200)):
+            assert (await http.get(f"{url}/metrics", headers=headers)).status_code == status
+            assert ("redis" in (await http.get(f"{url}/health", headers=headers)).json()) is (status == 200)
 
 
 async def test_web_and_worker_as_the_procfile_starts_them(tmp_path: Path) -> None:
