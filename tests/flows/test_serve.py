@@ -166,15 +166,25 @@ async def mark_until_killed(installed: Installation, alice: Any, *, after: float
     return marked
 
 
-async def test_metrics_are_for_whom_the_settings_name(tmp_path: Path) -> None:
-    """A program with the token; this machine isn't among the listed networks, and learns the status alone."""
+async def test_who_may_see_metrics_and_open_connections_is_as_the_settings_say(tmp_path: Path) -> None:
+    """Metrics are for a program with the token: this machine isn't among the listed networks, and learns the status
+    alone. An address has five connections.
+    """
     token = "a-token-of-the-monitor"
     settings = {"MICROSUB_METRICS_NETWORKS": "10.0.0.0/8", "MICROSUB_METRICS_TOKEN": token}
+    settings["MICROSUB_CONNECTIONS_PER_ADDRESS"] = "5"
     async with installation(tmp_path, {"users": {}}, **settings) as installed, httpx.AsyncClient(timeout=60) as http:
         url = await installed.serve("web")
         for headers, status in (({}, 403), ({"Authorization": f"Bearer {token}"}, 200)):
             assert (await http.get(f"{url}/metrics", headers=headers)).status_code == status
             assert ("redis" in (await http.get(f"{url}/health", headers=headers)).json()) is (status == 200)
+        host, port = "127.0.0.1", int(url.rpartition(":")[2])
+        opened = [await asyncio.open_connection(host, port, local_addr=("127.0.0.7", 0)) for _ in range(6)]
+        assert (await opened[5][0].readline()).startswith(b"HTTP/1.1 429")
+        opened[0][1].write(b"GET /connect HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await opened[0][0].readline()).startswith(b"HTTP/1.1 200")
+        for _, writer in opened:
+            writer.close()
 
 
 async def test_web_and_worker_as_the_procfile_starts_them(tmp_path: Path) -> None:

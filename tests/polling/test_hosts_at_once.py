@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
-from microsub.wiring.worker import hosts_at_once
+import pytest
+import structlog
+
+from microsub.redis.embedded.server import Watch
+from microsub.redis.protocol import Redis
+from microsub.settings import Settings
+from microsub.wiring.stores import Stores
+from microsub.wiring.worker import hosts_at_once, open_worker
 
 
 def test_a_worker_asks_no_more_hosts_than_it_has_file_descriptors_for() -> None:
@@ -16,3 +24,16 @@ def test_a_worker_asks_no_more_hosts_than_it_has_file_descriptors_for() -> None:
     assert hosts_at_once(200, 16) == 1
     assert hosts_at_once(10_000, resource.RLIM_INFINITY) == 10_000
     assert hosts_at_once(200, 1 << 20) == 200
+
+
+async def test_the_limit_is_that_of_the_process(
+    real_redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default is for 1,024 file descriptors; a warning says how many hosts fewer allow."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    stores = Stores(real_redis, "", "", Watch())
+    with structlog.testing.capture_logs() as lines:
+        async with open_worker(Settings(data_dir=tmp_path), stores) as worker:
+            assert worker._most == 48
+    (line,) = [line for line in lines if line["log_level"] == "warning"]
+    assert (line["hosts"], line["wanted"], line["limit"]) == (48, 200, 256)
