@@ -171,14 +171,14 @@ class Settings:
         _host,
         "127.0.0.1",
         "a host name or an IP address, such as 127.0.0.1 or 0.0.0.0",
-        "The address to listen on. The default is reachable from this machine alone.",
+        "The address on which the server listens. The default is reachable from this machine alone.",
     )
     port: int = setting(
         "number",
         _number(0, 65535),
         "8080",
         "a port number from 0 to 65535",
-        "The port to listen on; 0 takes any free one.",
+        "The port on which the server listens; 0 takes any free one.",
     )
     base_url: str | None = setting(
         "URL",

@@ -220,6 +220,8 @@ async def test_a_feed_says_how_it_is_and_is_asked_at_once(ann: ReadingVisitor) -
     await server.feeds.update("1", {"last_change": forty, "last_poll": str(server.now - 90), **hour})
     page = await ann.get("/channels/home")
     assert "Last post 40 days ago, less than one post a month · asked every 60 min, next in 60 min" in page.text
+    await server.feeds.update("1", {"last_change": str(server.now - 986 * 86_400)})
+    assert "Last post 2 years ago" in (await ann.get("/channels/home")).text
     asked = await ann.browser.submit(page, path, feed="1")
     assert "as soon as its host" in (await ann.get(asked.location)).text
     await server.feeds.update("1", {"last_poll": str(server.now), "failures": "2", "last_error": "http: 404"})
