@@ -59,6 +59,22 @@ async def pushed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Push
             yield Pushed(made, site)
 
 
+async def test_who_waits_for_the_push_service_is_told_so(browser: Browser, pushed: Pushed) -> None:
+    """Some browsers have none, and neither answer nor refuse; others say that they failed."""
+    async with tab(browser) as here:
+        await here.context.grant_permissions(["notifications"])
+        page = await pushed.server.sign_in(here, "bob", DEVICES)
+        await page.evaluate(
+            "() => { PushManager.prototype.subscribe = () => new Promise((_, no) => { window.no = no; }); }"
+        )
+        await page.get_by_role("button", name="Tell me about new posts on this device").click()
+        asking = page.get_by_text("Your browser is asking its push service.")
+        await asking.wait_for()
+        await page.evaluate("() => no(new Error())")
+        await page.get_by_text("Your browser could not reach its push service.").wait_for()
+        assert not await asking.is_visible()
+
+
 async def test_a_device_is_switched_on_tested_and_removed(browser: Browser, pushed: Pushed) -> None:
     """By the button and the browser's permission; a worker sends the test message, encrypted for it."""
     service = PushService(pushed.site)

@@ -3,8 +3,11 @@ const about = document.getElementById("device");
 const form = about.closest("form");
 const isAble = "Notification" in window && "PushManager" in window && "serviceWorker" in navigator;
 
+/** Shows that one of the messages above the form. */
 function say(id) {
-  document.getElementById(id).hidden = false;
+  for (const one of document.querySelectorAll("#said > p")) {
+    one.hidden = one.id !== id;
+  }
 }
 
 /** The address for messages of this server; one that was made for another key is given back first. */
@@ -28,6 +31,7 @@ async function ask() {
     say("refused");
     return;
   }
+  say("asking");
   try {
     const { endpoint, keys } = (await subscribe()).toJSON();
     const { address, public: key, secret } = form.elements;
