@@ -34,7 +34,7 @@ from microsub.fetch.values import (
     Sending,
     SentDocument,
 )
-from microsub.kit.urls import mask_credentials
+from microsub.kit.urls import asked_host, mask_credentials
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class Fetcher:
         """
         hops: list[Hop] = []
         while True:
-            async with nullcontext() if pace is None else pace.turn(target.host):
+            async with nullcontext() if pace is None else pace.turn(asked_host(target.host)):
                 reply = await self._carrier.ask(outgoing(target), self._settings.limits.idle)
                 try:
                     if statuses is not None:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import lru_cache, wraps
 from ipaddress import IPv6Address
 from itertools import takewhile
+from socket import inet_aton, inet_ntoa
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 
 import idna
@@ -49,7 +50,7 @@ _SIMPLE = re.compile(
     r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::(?!80/|443/)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?)"
     r"(/[!$&-.0-9@-Z_a-z~/]*)"
 )
-_SIMPLE_HOST = re.compile(r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::[0-9]{1,5})?(?=[/?#]|\Z)")
+_SIMPLE_HOST = re.compile(r"https?://([a-z](?:[a-z0-9.-]*[a-z0-9])?)(?::[0-9]{1,5})?(?=[/?#]|\Z)")
 _SHORT = 2048
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Nothing to repair and nothing to fear: nearly all URLs.
@@ -116,6 +117,7 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _LONGEST_HOST, _LONGEST_LABEL = 253, 63
 """Characters of a host's name and its parts (RFC 1035, 2.3.4). IDNA takes time with the square of their number."""
 
+_NUMBERS = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]+)){0,3}")
 _JOINERS = re.compile("[\u200c\u200d]")
 
 
@@ -135,6 +137,15 @@ def ascii_host(host: str) -> str:
     if len(host) > _LONGEST_HOST or max(map(len, host.split("."))) > _LONGEST_LABEL:
         return host
     return _by_idna(host)
+
+
+def asked_host(host: str) -> str:
+    """`ascii_host`, with an IPv4 address as what connects reads it: `127.1`, `0x7f.0.0.1` and `2130706433` are one."""
+    host = ascii_host(host)
+    if _NUMBERS.fullmatch(host):
+        with suppress(OSError):
+            return inet_ntoa(inet_aton(host))
+    return host
 
 
 @lru_cache(maxsize=16_384)
@@ -489,11 +500,11 @@ def has_credentials(url: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """The host in comparison form (lower case, punycode, no port), or `""` where there is none."""
+    """The host in comparison form (`asked_host`, no port), or `""` where there is none."""
     if (simple := _SIMPLE_HOST.match(url)) is not None:
         return simple[1]
     try:
-        return ascii_host(parts_of(url.strip()).hostname or "")
+        return asked_host(parts_of(url.strip()).hostname or "")
     except ValueError:
         return ""
 

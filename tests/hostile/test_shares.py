@@ -107,6 +107,21 @@ async def test_redirects_count_for_the_host_they_lead_to(redis: Redis) -> None:
         assert sum(asked.path == "/there" for asked in site.asked) == 28
 
 
+async def test_an_address_in_numbers_is_one_host_however_it_is_written(redis: Redis) -> None:
+    """`127.1` and `0x07f000001` have no paces of their own."""
+    async with publisher() as site, asking(redis, here, HostPace(sleep=nothing, clock=lambda: 0.0)) as server:
+        readers = [await server.reader(name) for name in ("alice", "bob", "carol")]
+        page = Slow()
+        urls = [site.url(f"/{number}/", f"0x{'0' * number}7f000001") for number in range(1, 46)]
+        for number in range(1, 46):
+            site.serve(f"/{number}/", page)
+        await asyncio.gather(
+            *(asked_of(server, readers[number % 3], action="search", query=url) for number, url in enumerate(urls))
+        )
+        assert page.most <= 3
+        assert len(site.asked) == 28
+
+
 async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis: Redis) -> None:
     """1,200 previews: 16 names at once, the others are refused at once, and another user notices nothing.
 

@@ -18,6 +18,7 @@ from microsub.kit.http.headers import origin
 from microsub.kit.identifiers import identifier
 from microsub.kit.urls import (
     ascii_host,
+    asked_host,
     canonical_feed_url,
     domain,
     host_of,
@@ -125,6 +126,19 @@ def test_no_address_takes_long(url: str) -> None:
         with suppress(HopError):
             follow(target_of("http://a.example/"), text.encode().decode("latin-1"))
     assert time.process_time() - started < 3
+
+
+@pytest.mark.parametrize(
+    "written", ["127.0.0.1", "127.1", "0x7f.0.0.1", "2130706433", "0177.0.0.01", "000000000000177.1", "0X7F000001."]
+)
+def test_an_address_in_numbers_is_one_host(written: str) -> None:
+    """However it is written, so that it has one share of requests."""
+    assert asked_host(written) == host_of(f"https://{written}/") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.256", "1.2.3.4.5", "08.1", "0x", "4294967296", "9to5.example", "1.example"])
+def test_what_is_no_address_in_numbers_stays(host: str) -> None:
+    assert host_of(f"https://{host}/") == host
 
 
 def test_many_addresses_with_long_hosts_take_no_long_time() -> None:
