@@ -173,7 +173,8 @@ class DeviceMessages:
     async def _news(self, user: str, device: Device, base: int, place: int) -> _News | None:
         """The unread posts behind `base` in the device's channels; None where none of them came behind `place`."""
         names, _ = await self._channels.counts(user)
-        chosen = [channel for channel in names.channels if channel.uid in device.channels]
+        uids = set(device.channels)
+        chosen = [channel for channel in names.channels if channel.uid in uids]
         bounds = "+inf", f"({base}", "WITHSCORES", "LIMIT", 0, MOST_COUNTED + 1
         came = await self._redis.command("ZREVRANGEBYSCORE", keys.arrivals(user), *bounds)
         ids = [text(one) for one in came[0::2]]

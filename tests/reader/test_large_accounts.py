@@ -117,8 +117,8 @@ async def test_long_lists_of_rules_and_channels_are_written_beside_the_loop(
         ann = await reading(server, "ann", "home")
         await ann.reader.post(action="outputs", method="create", output="picks")
         monkeypatch.setattr(Templates, "render", noting)
-        for path in ("/settings/rules", "/settings/outputs", "/settings/outputs/picks"):
+        for path in ("/settings/rules", "/settings/outputs", "/settings/outputs/picks", "/settings/devices"):
             assert (await ann.get(path)).status == 200
         await ann.browser.aclose()
-    assert len(threads) == 3
+    assert len(threads) == 4
     assert threading.current_thread() not in threads

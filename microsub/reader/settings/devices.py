@@ -56,8 +56,10 @@ async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Res
     known = await services.devices.all(user)
     await services.devices.remove(user, [one.device.id for one in known if one.device.id not in signed_in])
     own = next((one.device for one in known if one.device.id == here), None)
-    chosen = own.channels if own is not None else (NOTIFICATIONS,)
-    offered = [link for link in places if link.uid in {NOTIFICATIONS, *chosen}] if everywhere.is_long else places
+    chosen = set(own.channels) if own is not None else {NOTIFICATIONS}
+    offered = (
+        [link for link in places if link.uid == NOTIFICATIONS or link.uid in chosen] if everywhere.is_long else places
+    )
     views = [
         DeviceView(
             one.device.id,
@@ -71,7 +73,7 @@ async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Res
         for one in known
         if one.device.id in signed_in
     ]
-    return visit.page(
+    return await visit.long_page(
         "devices.html",
         problem=problem,
         devices=views,
@@ -85,7 +87,8 @@ async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Res
 
 
 def _names(device: Device, places: list[ChannelLink]) -> str:
-    return ", ".join(link.name for link in places if link.uid in device.channels)
+    chosen = set(device.channels)
+    return ", ".join(link.name for link in places if link.uid in chosen)
 
 
 async def _tell(visit: PageVisit) -> Response:

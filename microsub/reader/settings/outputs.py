@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,9 +56,7 @@ class OutputOverview:
 async def _list(visit: PageVisit, problem: RequestError | None = None) -> Response:
     user, outputs = await reader_of(visit), visit.site.services.outputs
     feeds = await outputs.all_of(user)
-    # In a thread, for the names of thousands of channels.
-    return await asyncio.to_thread(
-        visit.page,
+    return await visit.long_page(
         "outputs.html",
         problem=problem,
         feeds=[OutputOverview(feed, *await outputs.size(feed)) for feed in feeds],
@@ -95,9 +92,7 @@ async def _output(visit: PageVisit, problem: RequestError | None = None) -> Resp
     await services.output_contents.refresh(feed, visit.now)
     items = await services.outputs.items(feed, MOST_ITEMS)
     size = await services.outputs.size(feed)
-    # In a thread, for the names of thousands of channels.
-    return await asyncio.to_thread(
-        visit.page,
+    return await visit.long_page(
         "output.html",
         problem=problem,
         overview=OutputOverview(feed, *size),

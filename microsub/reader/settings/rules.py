@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -56,9 +55,7 @@ async def _rules(visit: PageVisit, problem: RequestError | None = None) -> Respo
         ),
         *(RuleView("block", url, mask_credentials(url), link) for link in places for url in found[link.uid][1]),
     ]
-    # In a thread: a thousand rules, or the names of thousands of channels, take a quarter of a second.
-    return await asyncio.to_thread(
-        visit.page,
+    return await visit.long_page(
         "rules.html",
         problem=problem,
         rules=views,
