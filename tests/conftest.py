@@ -252,6 +252,13 @@ async def leave_redis(connection: Redis) -> None:
 
 
 @pytest.fixture
+def quiet() -> Iterator[None]:
+    """No log: to draw dozens of tracebacks that nobody reads takes seconds."""
+    with structlog.testing.capture_logs():
+        yield
+
+
+@pytest.fixture
 async def site() -> AsyncIterator[Publisher]:
     """A publisher that listens."""
     async with publisher() as found:

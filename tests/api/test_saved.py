@@ -92,5 +92,7 @@ async def test_how_much_may_be_saved(server: World, alice: Reader, ids: list[str
         return (await server.client.post("/microsub", data=body, headers=alice.headers)).status_code
 
     assert sorted(await asyncio.gather(*map(one, ids))) == [200, 200, 403]
+    again = {"entry[]": await alice.ids("saved")}
+    assert (await alice.post(action="timeline", method="save", **again))["updated"] == 0
     assert (await alice.post(action="timeline", method="unsave", **{"entry[]": ids}))["updated"] == 2
     await alice.post(action="timeline", method="save", entry=ids[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import cast
@@ -28,17 +28,12 @@ from tests.support.posts import NOON
 from tests.support.redis_wrappers import CountingRedis
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 QUICK = Patience(idle=0.3, deliveries=3, tick=0.01, look_around=0.01, trouble=0.01)
 
 STEADY = replace(QUICK, idle=2.4)
 """Where nothing may be taken over: a sign of life every 0.8 s that may come late on a busy machine."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Tracebacks of failures that are wanted here."""
-    with structlog.testing.capture_logs():
-        yield
 
 
 class Handler:

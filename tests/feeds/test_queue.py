@@ -33,22 +33,6 @@ async def hosts(schedule: Schedule, now: float, count: int = 100) -> list[str]:
     return [lease.host for lease in await schedule.take(now, count, LEASE)]
 
 
-async def test_two_workers_at_once_never_share_a_host(schedule):
-    """Each of 200 hosts goes to one of four workers that take all they can get."""
-    for number in range(200):
-        await schedule.add(str(number), f"h{number}", NOON)
-
-    async def worker() -> list[str]:
-        mine = []
-        while taken := await hosts(schedule, NOON, 7):
-            mine += taken
-        return mine
-
-    shares = await asyncio.gather(*(worker() for _ in range(4)))
-    together = [host for share in shares for host in share]
-    assert len(together) == len(set(together)) == 200
-
-
 async def test_each_feed_is_polled_once_by_many_workers(schedule):
     """Eight workers, 30 hosts, 180 feeds: every feed once, never two requests to a host at a time."""
     feeds = {str(number): f"h{number % 30}" for number in range(180)}
@@ -80,20 +64,6 @@ async def test_each_feed_is_polled_once_by_many_workers(schedule):
 
     await asyncio.gather(*(worker() for _ in range(8)))
     assert sorted(polled) == sorted(feeds)
-
-
-async def test_hung_hosts_delay_nobody(schedule):
-    """20 hosts that never answer, among 1,000: all others are polled, in the time their spacing allows."""
-    for number in range(1000):
-        await schedule.add(str(number), f"h{number}", NOON)
-    hung = {f"h{number * 50}" for number in range(20)}
-    polled = set()
-    for second in range(12):
-        for lease in await schedule.take(NOON + second, 100, LEASE):
-            if lease.host not in hung:
-                await poll(schedule, lease, NOON + second)
-                polled.add(lease.host)
-    assert len(polled) == 980
 
 
 async def test_thousands_of_feeds_on_one_host_queue_fairly(schedule, request):

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.flows.test_websub import document, follow, free_port, in_timeline
 from tests.support.hub import hub
 from tests.support.process import Installation, installation, reader
 from tests.support.waiting import wait_until
-from tests.support.web import Publisher, publisher
+from tests.support.web import Publisher
 
 RARELY = {"polling": {"min_interval": 86_400, "host_interval": 0}}
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as found:
-        yield found
 
 
 def public(folder: Path, document: dict[str, Any]) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
-import structlog.testing
 
 from microsub.delivery.stage import Patience
 from microsub.errors import StoreUnavailable
@@ -18,12 +17,7 @@ from tests.support.redis_wrappers import KilledError, Killing
 from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Dozens of tracebacks that nobody reads take seconds to draw."""
-    with structlog.testing.capture_logs():
-        yield
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 IMPATIENT = Patience(idle=0.0, deliveries=1000)

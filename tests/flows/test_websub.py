@@ -15,7 +15,7 @@ from tests.support.hub import Hub, hub
 from tests.support.process import Installation, installation, reader
 from tests.support.reader import Reader
 from tests.support.waiting import wait_until
-from tests.support.web import Publisher, publisher
+from tests.support.web import Publisher
 
 POLLED_RARELY = {"polling": {"min_interval": 86_400, "host_interval": 0}}
 
@@ -26,12 +26,6 @@ def free_port() -> int:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
         return port
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Publisher]:
-    async with publisher() as found:
-        yield found
 
 
 @pytest.fixture

@@ -40,16 +40,6 @@ def digest(number: int) -> str:
     return f"{number:064x}"
 
 
-async def test_what_was_vouched_for_is_a_token_as_any_other(tokens: ForeignTokens, accounts: Accounts) -> None:
-    """The check that every request makes finds it, until its time is over."""
-    assert await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
-    assert (await accounts.verify(TOKEN, NOW + 599)).scopes == GOOD.scopes
-    with pytest.raises(Unauthorized):
-        await accounts.verify(TOKEN, NOW + 600)
-    assert await tokens.standing(TOKEN) == Standing(WHO, GOOD, NOW + 600)
-    assert await tokens.owner(DIGEST) == ANN
-
-
 async def test_the_token_itself_is_kept_nowhere(tokens: ForeignTokens, redis: Redis, accounts: Accounts) -> None:
     """Only its hash; and it isn't in the list of our own tokens."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
@@ -188,15 +178,6 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
     assert b"192.0.2" not in b" ".join(await redis.command("HGETALL", identitykeys.foreign_checks(ANN)))
 
 
-async def test_first_questions_of_what_belongs_together_are_counted_together(tokens: ForeignTokens) -> None:
-    """A client with a /48 of IPv6 has 65,536 networks."""
-    shares = UnknownTokens(first=10, of_first=2, rest=0)
-    counts = [
-        await tokens.count(ANN, TokenOrigin(f"2001:db8:0:{n}::/64", "2001:db8::/48"), shares, NOW) for n in range(3)
-    ]
-    assert [not wait for wait in counts] == [True, True, False]
-
-
 async def test_known_networks_have_a_share_of_their_own(
     tokens: ForeignTokens, redis: Redis, accounts: Accounts
 ) -> None:
@@ -215,13 +196,3 @@ async def test_known_networks_have_a_share_of_their_own(
     assert 0 < await redis.command("TTL", identitykeys.foreign_networks(ANN)) <= KNOWN_NETWORK
     await accounts.set_me(ANN, "https://another.example/")
     assert not await redis.command("EXISTS", identitykeys.foreign_networks(ANN))
-
-
-async def test_one_asks_at_a_time(tokens: ForeignTokens) -> None:
-    """About one token; about another one somebody else may."""
-    async with tokens.asking(TOKEN, 5) as first, tokens.asking(TOKEN, 5) as second:
-        assert (first, second) == (True, False)
-        async with tokens.asking(Credential(ANN, digest(1)), 5) as third:
-            assert third
-    async with tokens.asking(TOKEN, 5) as again:
-        assert again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -154,16 +153,6 @@ async def test_a_part_of_a_limited_feed_is_all_of_it_and_counts(alice: Publisher
         assert (reply.status_code, reply.headers["accept-ranges"]) == (200, "none")
         assert [item["title"] for item in reply.json()["items"]] == ["a"]
         assert await alice.state() == {"a": ("published", count)}
-
-
-async def test_forty_at_once_leave_four_impressions(alice: Publisher) -> None:
-    """Whatever is in flight: four full replies show an item, the others don't."""
-    server = alice.server
-    _, _, addresses = await one_item(alice)
-    replies = await asyncio.gather(*(asked(server, addresses["json"]) for _ in range(40)))
-    shown = [json.loads(body)["items"] for _, body in replies]
-    assert sum(map(len, shown)) == MOST
-    assert await alice.state() == {"a": ("imported", MOST)}
 
 
 async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redis) -> None:

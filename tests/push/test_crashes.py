@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 import pytest
-import structlog.testing
 
 from microsub.delivery.stage import Patience
 from microsub.push.agreement import DAY, HOUR
@@ -19,13 +17,9 @@ from tests.support.push import BASE, Push
 from tests.support.redis_wrappers import KilledError, Killing
 from tests.support.web import publisher
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 IMPATIENT = Patience(idle=0.0, deliveries=1000)
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    with structlog.testing.capture_logs():
-        yield
 
 
 async def _again(push: Push) -> None:

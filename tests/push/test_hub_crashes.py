@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 
 import pytest
-import structlog.testing
 
 from microsub.push.hub.store import CLAIM
 from microsub.redis.protocol import Redis
@@ -15,11 +13,7 @@ from tests.support.redis_wrappers import KilledError, Killing
 from tests.support.subscriber import HubClient, hub_client
 from tests.support.web import Answer
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    with structlog.testing.capture_logs():
-        yield
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def another_process(client: HubClient) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from microsub.errors import NotFound
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
 from microsub.timelines import save, unsave
 from microsub.timelines.rules import Rules
 from microsub.timelines.sync.arrivals import derive_arrivals, repair_all_arrivals
@@ -15,13 +14,6 @@ from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.redis_wrappers import CountingRedis
 
 pytestmark = pytest.mark.fake_too
-
-
-@pytest.fixture
-async def world(redis: Redis) -> OneReader:
-    made = OneReader(redis)
-    await made.begin()
-    return made
 
 
 async def ids(world: OneReader, uid: str = "global") -> list[str]:

@@ -8,20 +8,12 @@ from microsub.errors import Unauthorized
 from microsub.model.reader import Credential
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
 from microsub.timelines import save
 from microsub.timelines.rules import Rules
 from microsub.timelines.sync.live_events import KEPT_SECONDS, EventPlace, LiveEvents, open_events, read_events
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 pytestmark = pytest.mark.fake_too
-
-
-@pytest.fixture
-async def world(redis: Redis) -> OneReader:
-    made = OneReader(redis)
-    await made.begin()
-    return made
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from microsub.configuration.store import Applied, SettingsInForce
-from microsub.errors import InvalidRequest, NotFound, QuotaReached
-from microsub.model.reader import SAVED, Cursor, FeedMove, PageQuery
+from microsub.errors import NotFound, QuotaReached
+from microsub.model.reader import SAVED, Cursor, PageQuery
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis.protocol import Redis
 from microsub.timelines import count_saved, save, save_posts, saved_among, unsave
@@ -177,33 +177,6 @@ async def test_moving_into_saved_and_out_of_it(world: OneReader) -> None:
     with pytest.raises(QuotaReached, match="saved posts is reached: 2 of 2"):
         await move_in(["2", "3"], NOW, most=2)
     assert await move_in(["1", "2"], NOW, most=2) == 2
-
-
-async def test_nothing_is_followed_or_ruled_in_saved(world: OneReader) -> None:
-    """The error says why."""
-    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequest, match="'saved' can't follow feeds"):
-        await world.channels.follow(ANN, SAVED, "1", "https://1.example/", NOW)
-    with pytest.raises(InvalidRequest, match="'saved' can't follow feeds"):
-        await world.channels.move_subscription(ANN, FeedMove("1", "home", SAVED, NOW))
-    with pytest.raises(InvalidRequest, match="'saved'"):
-        await rules.mute(ANN, SAVED, "https://a.example/", NOW)
-
-
-async def test_the_quota_holds_for_many_at_once(world: OneReader) -> None:
-    """A request that doesn't fit changes nothing; of many at once as many get in as there is room."""
-    with pytest.raises(QuotaReached, match="saved posts is reached: 0 of 2"):
-        await keep(world, "1", "2", "3", most=2)
-    assert await world.ids("saved") == []
-    for number in range(20, 40):
-        await world.add("work" if number % 2 else "home", item(number))
-    await world.follow("work", "1")
-    found = await asyncio.gather(
-        *(keep(world, str(number), most=5) for number in range(20, 40, 2)), return_exceptions=True
-    )
-    assert sum(one == 1 for one in found) == 5
-    assert all(isinstance(one, QuotaReached) for one in found if one != 1)
-    assert await keep(world, *await world.ids("saved"), most=5) == 0
 
 
 async def test_the_quota_holds_for_many_moves_at_once(world: OneReader) -> None:

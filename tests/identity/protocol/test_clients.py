@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest
-from microsub.identity.protocol.clients import ClientInfo, allowed_redirect, canonical_client_id, may_be_asked
+from microsub.identity.protocol.clients import ClientInfo, allowed_redirect, canonical_client_id
 from microsub.kit.identifiers import identifier
 
 APP = ClientInfo(
@@ -52,13 +52,6 @@ def test_other_identifiers_are_refused(written: str) -> None:
     """Names and the two loopback addresses alone."""
     with pytest.raises(InvalidRequest, match="expected the URL of an app"):
         canonical_client_id(written)
-
-
-def test_nobody_asks_their_own_machine_about_an_app() -> None:
-    """A loopback identifier means the person's machine, not the server's."""
-    assert may_be_asked("https://app.example/")
-    for here in ("http://localhost/", "http://app.localhost:80/", "http://127.0.0.1:1/", "http://[::1]/"):
-        assert not may_be_asked(here)
 
 
 @pytest.mark.parametrize(

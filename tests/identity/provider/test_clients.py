@@ -32,7 +32,9 @@ async def test_a_document_and_its_logo_are_fetched_once() -> None:
     assert apps.asked == [APP, f"{APP}logo"]
 
 
-@pytest.mark.parametrize("client", ["http://127.0.0.1:3000/", "http://localhost/", "http://[::1]/"])
+@pytest.mark.parametrize(
+    "client", ["http://127.0.0.1:3000/", "http://localhost/", "http://app.localhost:80/", "http://[::1]/"]
+)
 async def test_an_app_on_the_same_machine_is_not_asked(client: str) -> None:
     """There would be this server's machine, and not the reader's."""
     apps = Apps()

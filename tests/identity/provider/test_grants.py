@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import replace
 
 import pytest
 
 from microsub.check.look import look
-from microsub.errors import NotFound, Unauthorized
+from microsub.errors import Unauthorized
 from microsub.identity.limits import GRANT
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
@@ -42,19 +41,6 @@ async def is_good(accounts: Accounts, token: str, now: float = NOW) -> bool:
     except Unauthorized:
         return False
     return True
-
-
-async def test_who_may_not_sign_in_has_no_codes(redis: Redis, accounts: Accounts) -> None:
-    """A disabled user gets none, and those of before are worth nothing."""
-    codes = Codes(redis)
-    code = await codes.create(CONSENT, NOW)
-    await accounts.disable_user("ann", NOW)
-    assert await codes.redeem(code, "v", yes, NOW) == (Spent.DISABLED, None)
-    assert await codes.redeem_profile(code, yes, NOW) is Spent.DISABLED
-    with pytest.raises(NotFound):
-        await codes.create(CONSENT, NOW)
-    with pytest.raises(NotFound):
-        await codes.create(replace(CONSENT, user="bob"), NOW)
 
 
 async def test_of_profile_and_tokens_at_once_one_is_given_at_most(redis: Redis, accounts: Accounts) -> None:
@@ -195,31 +181,6 @@ async def test_access_tokens_of_a_grant_do_not_pile_up(redis: Redis, accounts: A
 async def test_a_refresh_token_expires(redis: Redis, accounts: Accounts, issued: Issued) -> None:
     """A year after it was given."""
     assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT) == (Spent.EXPIRED, None)
-
-
-async def test_ending_a_grant_ends_its_tokens(redis: Redis, accounts: Accounts, issued: Issued) -> None:
-    """All of them, at once, and no others."""
-    other = await accounts.create_token("ann", ["read"], "command line", NOW)
-    grants = Grants(redis)
-    (grant,) = await grants.all("ann")
-    assert await grants.end("ann", grant.id)
-    assert not await grants.end("ann", grant.id)
-    assert not await grants.end("bob", grant.id)
-    assert not await grants.end("ann", "*")
-    assert not await is_good(accounts, issued.access)
-    assert await is_good(accounts, other)
-    assert await grants.renew(issued.refresh, None, NOW) == (Spent.UNKNOWN, None)
-
-
-async def test_a_user_who_is_deleted_takes_grants_along(redis: Redis, accounts: Accounts, issued: Issued) -> None:
-    """Somebody of the same name begins with none."""
-    await accounts.disable_user("ann", NOW)
-    user = await accounts.user("ann")
-    assert user is not None
-    assert await accounts.delete_disabled(user)
-    await accounts.add_user("ann", "https://other.example/", NOW + 1)
-    assert await Grants(redis).renew(issued.refresh, None, NOW + 1) == (Spent.UNKNOWN, None)
-    assert not await is_good(accounts, issued.access, NOW + 1)
 
 
 async def test_ids_of_grants_that_are_gone_leave_the_list(redis: Redis, accounts: Accounts, issued: Issued) -> None:

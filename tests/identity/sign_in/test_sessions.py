@@ -135,17 +135,6 @@ async def test_ending_all_ends_what_is_renewed_meanwhile(sessions: Sessions, red
         assert await sessions.all("ann") == []
 
 
-async def test_a_deleted_users_sessions_are_gone(sessions: Sessions, redis: Redis) -> None:
-    """With everything else of theirs."""
-    await begun(sessions)
-    accounts = Accounts(redis)
-    await accounts.disable_user("ann", NOW)
-    user = await accounts.user("ann")
-    assert user is not None
-    assert await accounts.delete_disabled(user)
-    assert [key for key in await all_keys(redis) if b"session" in key] == []
-
-
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
