@@ -110,7 +110,7 @@ def conformance(
     can run against an account in use.
     """
     from microsub.conformance import report
-    from microsub.conformance.catalogue import pick
+    from microsub.conformance.checks import pick
     from microsub.conformance.runner import CouldNotRun, Target, run
 
     requirements = pick(only, source, must_only)

@@ -44,7 +44,7 @@ from microsub.identity.provider import (
 from microsub.identity.store.accounts import MARK, Accounts
 from microsub.identity.store.grants import OwnToken, is_refresh
 from microsub.kit.digests import sha256_hex
-from microsub.kit.http.headers import bearer, prefers_form
+from microsub.kit.http.headers import bearer, client_of, prefers_form
 from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, too_large
 from microsub.kit.http.responses import (
     CORS,
@@ -274,8 +274,6 @@ class RequestCredentials:
             )
         if not _TOKEN_TEXT.fullmatch(token) or token.startswith(MARK) or is_refresh(token):
             raise Unauthorized(_NOT_OURS)
-        client = scope.get("client")
-        address = client[0] if client else ""
         credential = self._accounts.credential(token)
         if owner is not None:
             if not NAME.match(owner):
@@ -287,7 +285,7 @@ class RequestCredentials:
         elif (known := self._owners.get(credential.digest)) is not None:
             # It looks like one of ours, and is of another server of this kind.
             credential = Credential(known, credential.digest)
-        return PresentedToken(token, owner, address, credential)
+        return PresentedToken(token, owner, client_of(scope), credential)
 
     async def checked(self, presented: PresentedToken, now: float) -> Grant:
         """What the token allows.

@@ -126,9 +126,9 @@ class RateLimiter:
         """Count one more, or `weight`, for the subject; whether it is within the limit."""
         return self._window(limit).allows(subject, self._clock(), weight)
 
-    def require(self, limit: RateLimit, subject: str) -> None:
-        """Count one more for the subject. Raises TooManyRequests beyond the limit."""
-        if not self.count(limit, subject):
+    def require(self, limit: RateLimit, subject: str | None) -> None:
+        """Count one more for the subject, if it is known. Raises TooManyRequests beyond the limit."""
+        if subject is not None and not self.count(limit, subject):
             raise TooManyRequests(f"too many {limit.what} for one {limit.per}: {limit.most} a minute", 60)
 
     def has_room(self, limit: RateLimit, subject: str = "", weight: int = 1) -> bool:
@@ -185,6 +185,11 @@ def is_public(address: str) -> bool:
     """Whether a client's address is one of the internet, and not perhaps that of a proxy."""
     found = client_address(address)
     return found is not None and found.is_global
+
+
+def public_network(address: str) -> str | None:
+    """The network of a client of the internet; None for an address that may be a proxy's."""
+    return network_of(address) if is_public(address) else None
 
 
 def is_local(address: str) -> bool:

@@ -35,7 +35,7 @@ from microsub.identity.limits import (
 )
 from microsub.identity.protocol.documents import MICROPUB as PATH
 from microsub.kit.digests import sha256_hex
-from microsub.kit.http.headers import bearer
+from microsub.kit.http.headers import bearer, client_of
 from microsub.kit.http.params import (
     MAX_BODY,
     MAX_PAIRS,
@@ -53,7 +53,7 @@ from microsub.kit.http.params import (
     wrong,
 )
 from microsub.kit.http.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
-from microsub.kit.rate_limits import RateLimiter, is_public, network_of
+from microsub.kit.rate_limits import RateLimiter, network_of, public_network
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.media import PATH as MEDIA
 from microsub.micropub.posting import PATH as POSTS
@@ -482,10 +482,9 @@ class _Guesses:
 
     def __init__(self, micropub: MicropubServices, scope: Scope) -> None:
         self._micropub = micropub
-        client = (scope.get("client") or ("",))[0]
+        client = client_of(scope)
         self._network = network_of(client)
-        if is_public(client):
-            micropub.limits.require(POSTED_OF_NETWORK, self._network)
+        micropub.limits.require(POSTED_OF_NETWORK, public_network(client))
 
     def __enter__(self) -> None:
         if not self._micropub.limits.has_room(POSTED_GUESSES_OF_NETWORK, self._network):

@@ -22,6 +22,7 @@ from microsub.identity.limits import (
     MENTIONS_OF_USER,
 )
 from microsub.identity.protocol.documents import WEBMENTION
+from microsub.kit.http.headers import client_of
 from microsub.kit.http.params import collect, read_body, urlencoded
 from microsub.kit.http.responses import CORS, PLAIN, HttpEndpoint, HttpExchange, HttpReply
 from microsub.kit.rate_limits import RateLimit, RateLimiter, is_public, network_of
@@ -202,6 +203,5 @@ class WebmentionEndpoint(HttpEndpoint):
         params = collect(urlencoded(body.content))
         source = params.need("source", "the address of the page that links")
         target = params.need("target", "the address of the page that is linked to")
-        client = (scope.get("client") or ("",))[0]
-        await self._receiver.receive(client, user or None, source, target)
+        await self._receiver.receive(client_of(scope), user or None, source, target)
         return HttpReply(_ACCEPTED, [*PLAIN, *CORS], 202)

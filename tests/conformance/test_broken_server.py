@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from microsub.conformance.catalogue import pick
+from microsub.conformance.checks import pick
 from microsub.conformance.runner import run
 from tests.conformance.broken_launcher import VARIANTS
 from tests.conformance.real_server import real_server

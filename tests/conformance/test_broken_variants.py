@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from microsub.conformance.catalogue import CHAPTERS, pick
+from microsub.conformance.checks import CHAPTERS, pick
 from microsub.conformance.runner import run
 from tests.conformance.reference_server import serving
 from tests.conformance.variants import VARIANTS, Variant

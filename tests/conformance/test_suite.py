@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Invoked
 
-from microsub.conformance.catalogue import REQUIREMENTS, pick
+from microsub.conformance.checks import REQUIREMENTS, pick
 from microsub.conformance.command import conformance
 from microsub.conformance.exchange import mask
 from microsub.conformance.report import exit_code

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from microsub.conformance.catalogue import REQUIREMENTS
+from microsub.conformance.checks import REQUIREMENTS
 from microsub.conformance.report import as_text
 from microsub.conformance.runner import run
 from tests.conformance.real_server import real_server

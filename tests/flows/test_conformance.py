@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from microsub.conformance.catalogue import REQUIREMENTS
+from microsub.conformance.checks import REQUIREMENTS
 from microsub.conformance.report import as_text
 from microsub.conformance.requirement import Requirement
 from microsub.conformance.runner import run

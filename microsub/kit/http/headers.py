@@ -194,6 +194,11 @@ def own_path(text: str) -> str | None:
 log = structlog.get_logger(__name__)
 
 
+def client_of(scope: Scope) -> str:
+    """The client's address; empty for none."""
+    return str((scope.get("client") or ("",))[0])
+
+
 def client_address(request: Request) -> str:
     """The client's address, by the proxies of `MICROSUB_TRUSTED_PROXIES` if any; empty for none."""
     address = request.client.host if request.client else ""

@@ -44,11 +44,11 @@ from microsub.identity.limits import (
     OUTPUTS_SENT_TO_NETWORK,
 )
 from microsub.kit.digests import short_digest
-from microsub.kit.http.headers import PublicAddress, header
+from microsub.kit.http.headers import PublicAddress, client_of, header
 from microsub.kit.http.params import collect, urlencoded
 from microsub.kit.http.responses import Header, HttpEndpoint, HttpExchange, HttpReply, client_left
 from microsub.kit.locks import KeyedLocks
-from microsub.kit.rate_limits import RateLimiter, is_public, network_of
+from microsub.kit.rate_limits import RateLimiter, network_of, public_network
 from microsub.outputs.store import Reservation
 from microsub.outputs.values import OutputAddress, OutputFeed, OutputRow
 from microsub.surface import Services
@@ -164,9 +164,8 @@ class OutputEndpoint(HttpEndpoint):
         subject = f"{feed.user}/{feed.name}"
         self._limits.require(OUTPUTS_OF_FEED, subject)
         places = [(OUTPUTS_SENT_OF_FEED, subject), (OUTPUTS_SENT_IN_ALL, "")]
-        client = (scope.get("client") or ("",))[0]
-        if is_public(client):
-            places.append((OUTPUTS_SENT_TO_NETWORK, network_of(client)))
+        if network := public_network(client_of(scope)):
+            places.append((OUTPUTS_SENT_TO_NETWORK, network))
         if not all(self._limits.has_room(*place) for place in places):
             raise TooManyRequests("too many replies with this feed are being sent: try again in some seconds", 5)
         leave = self._limits.take(places)
@@ -242,10 +241,8 @@ class OutputEndpoint(HttpEndpoint):
 
     async def _found(self, scope: Scope) -> tuple[OutputFeed, str]:
         """The feed and the format that the path names, within the limits of the network that asks."""
-        client = (scope.get("client") or ("",))[0]
-        network = network_of(client)
-        if is_public(client):
-            self._limits.require(OUTPUTS_OF_NETWORK, network)
+        client = client_of(scope)
+        self._limits.require(OUTPUTS_OF_NETWORK, public_network(client))
         try:
             address = OutputAddress.of(scope["path"])
             if address is None:
@@ -255,7 +252,7 @@ class OutputEndpoint(HttpEndpoint):
                 return await outputs.find(address.user, address.secret), address.form
             return await outputs.find_public(address.user, address.name), address.form
         except RequestError:
-            self._limits.require(OUTPUT_GUESSES_OF_NETWORK, network)
+            self._limits.require(OUTPUT_GUESSES_OF_NETWORK, network_of(client))
             raise
 
     async def deliver(self, exchange: HttpExchange, send: Send, reply: HttpReply) -> None:

@@ -22,9 +22,10 @@ from microsub.identity.limits import (
     TOPICS_OF_NETWORK,
 )
 from microsub.kit.digests import short_digest
+from microsub.kit.http.headers import client_of
 from microsub.kit.http.params import read_body, urlencoded
 from microsub.kit.http.responses import PLAIN, Header, HttpEndpoint, HttpExchange, HttpReply, error_reply
-from microsub.kit.rate_limits import RateLimiter, is_public, network_of
+from microsub.kit.rate_limits import RateLimiter, public_network
 from microsub.kit.urls import host_of
 from microsub.push.hub.store import HubStore, HubWork
 from microsub.push.hub.subscriptions import request_of
@@ -70,9 +71,8 @@ class HubEndpoint(HttpEndpoint):
         topics = self._topics
         if topics is None:
             raise NotFound(_OFF)
-        network = _network(exchange)
-        if network is not None:
-            self._limits.require(HUB_REQUESTS_OF_NETWORK, network)
+        network = public_network(client_of(scope))
+        self._limits.require(HUB_REQUESTS_OF_NETWORK, network)
         body = await read_body(scope, exchange.receive, LARGEST)
         if body.content_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
             raise InvalidRequest("the body can't be used: expected application/x-www-form-urlencoded")
@@ -115,8 +115,7 @@ class HubEndpoint(HttpEndpoint):
     async def _found(self, topics: Topics, url: str, network: str | None) -> Topic:
         topic = await topics.find(url)
         if topic is None:
-            if network is not None:
-                self._limits.require(HUB_UNKNOWN_OF_NETWORK, network)
+            self._limits.require(HUB_UNKNOWN_OF_NETWORK, network)
             raise NotFound("that is no topic of this hub")
         return topic
 
@@ -139,8 +138,7 @@ class TopicEndpoint(HttpEndpoint):
         scope, topics = exchange.scope, self._topics
         if scope["method"] not in {"GET", "HEAD"}:
             raise MethodNotAllowed(scope["method"], "GET, HEAD")
-        if (network := _network(exchange)) is not None:
-            self._limits.require(TOPICS_OF_NETWORK, network)
+        self._limits.require(TOPICS_OF_NETWORK, public_network(client_of(scope)))
         query = scope["query_string"].decode("latin-1")
         topic = None if topics is None else await topics.find_at(scope["path"] + (f"?{query}" if query else ""))
         if topics is None or topic is None:
@@ -162,12 +160,6 @@ class TopicEndpoint(HttpEndpoint):
             return HttpReply(b"", headers, 304)
         body = b"" if scope["method"] == "HEAD" else document.body
         return HttpReply(body, [*headers, (b"content-type", document.content_type.encode())])
-
-
-def _network(exchange: HttpExchange) -> str | None:
-    """The network that asks; None for addresses that may be a proxy's."""
-    client = (exchange.scope.get("client") or ("",))[0]
-    return network_of(client) if is_public(client) else None
 
 
 # --- the action `topics` ---

@@ -18,7 +18,7 @@ from microsub.identity.pages.visit import Handler, PageSite, PageVisit, ShownAga
 from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
-from microsub.kit.rate_limits import Place, is_public, network_of
+from microsub.kit.rate_limits import Place, public_network
 from microsub.model.reader import GLOBAL, SAVED, PageQuery, PageRows
 from microsub.reader.reading import undo
 from microsub.reader.reading.channel_list import links, unread_counts
@@ -243,8 +243,8 @@ async def _live(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     await open_events(services.redis, user)
     places = [(EVENTS_OF_USER, user), (EVENTS_IN_ALL, "")]
-    if is_public(visit.where.address):
-        places.append((EVENTS_OF_NETWORK, network_of(visit.where.address)))
+    if network := public_network(visit.where.address):
+        places.append((EVENTS_OF_NETWORK, network))
     if not all(services.listeners.limits.has_room(*one) for one in places):
         raise TooManyRequests(N_("Too many pages wait for news. They ask by themselves once a minute."), 60)
     headers = {**page_headers(), "content-type": "text/event-stream", "x-accel-buffering": "no"}

@@ -28,7 +28,7 @@ from microsub.errors import (
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_TOKEN, EVENTS_OF_USER
 from microsub.kit.http.params import Params
 from microsub.kit.http.responses import CORS, Header, StreamReply, client_left
-from microsub.kit.rate_limits import Place, is_public, network_of
+from microsub.kit.rate_limits import Place, public_network
 from microsub.metrics import EVENT_STREAMS
 from microsub.model.reader import GLOBAL, READ, Channel
 from microsub.redis.scripts import batches
@@ -76,8 +76,8 @@ async def opened(call: StreamCall) -> StreamReply:
         (EVENTS_OF_USER, call.user),
         (EVENTS_IN_ALL, ""),
     ]
-    if is_public(call.network):
-        places.append((EVENTS_OF_NETWORK, network_of(call.network)))
+    if network := public_network(call.network):
+        places.append((EVENTS_OF_NETWORK, network))
     limits = call.services.listeners.limits
     for limit, subject in places:
         if not limits.has_room(limit, subject):
