@@ -383,8 +383,4 @@ class Reminder:
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Remind again and again, until cancelled."""
-
-        async def one_round(_now: float) -> None:
-            await self.run()
-
-        await for_ever(one_round, "reminding", pace)
+        await for_ever(lambda _: self.run(), "reminding", pace)

@@ -276,16 +276,13 @@ class AskingAgain:
             await self.pause(_PAUSE)
         if is_all:
             await self.incomplete.made_up(mark)
+        if wanted:
+            log.info("postponed look-ups are queued", posts=len(wanted))
         return len(wanted)
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Ask again and again, until cancelled."""
-
-        async def one_round(_now: float) -> None:
-            if asked := await self.run():
-                log.info("postponed look-ups are queued", posts=asked)
-
-        await for_ever(one_round, "asking_again", pace)
+        await for_ever(lambda _: self.run(), "asking_again", pace)
 
 
 def _most_urgent(found: Sequence[LookUpLeft], most: int) -> list[LookUpLeft]:

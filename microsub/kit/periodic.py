@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -44,20 +45,24 @@ class RoundTiming:
 PACE = RoundTiming()
 
 
-async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, pace: RoundTiming) -> None:
+async def for_ever(
+    one_round: Callable[[float], Awaitable[object]], part: str, pace: RoundTiming, between: float = math.inf
+) -> None:
     """Run `one_round`, which is given the time, again and again. `part` names it in the log.
+
+    It waits as long as `pace` says, or `between` seconds where that is shorter.
 
     It ends when it is cancelled. Redis being away is logged and waited out, and so is a bug: what fills up or goes
     astray because upkeep ended unnoticed would be worse. A round whose clock has jumped ahead since the last one is
     left out: at a wrong time posts would look old, and what upkeep drops doesn't come back. The next one believes the
     clock.
     """
-    task = asyncio.current_task()
+    task, between = asyncio.current_task(), min(pace.between, between)
     last, last_steady = pace.clock(), pace.steady()
     # A client library may swallow a cancellation that meets the end of a command; asyncio still counts it.
     while task is None or not task.cancelling():
         # Several processes that were started together drift apart.
-        await asyncio.sleep(pace.between * (0.5 + pace.chance()))
+        await asyncio.sleep(between * (0.5 + pace.chance()))
         now, steady = pace.clock(), pace.steady()
         jump = (now - last) - (steady - last_steady)
         last, last_steady = now, steady
@@ -65,7 +70,7 @@ async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, p
             log.warning("the clock jumped ahead; a round of upkeep is skipped", part=part, seconds=round(jump))
             continue
         try:
-            if await pace.turn(part, pace.between / 2):
+            if await pace.turn(part, between / 2):
                 await one_round(pace.clock())
         except StoreError as error:
             log.warning("a round of upkeep failed", part=part, error=str(error))

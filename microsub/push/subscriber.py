@@ -120,15 +120,11 @@ class Subscriber:
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Do what is due, again and again, until cancelled."""
+        await for_ever(self.visit_due, DUE, pace, BETWEEN_LOOKS)
 
-        async def one_round(now: float) -> None:
-            await self._due.visit(now, self.visit)
-
-        await for_ever(one_round, DUE, replace(pace, between=min(pace.between, BETWEEN_LOOKS)))
-
-    async def run_once(self) -> int:
-        """Do what is due now; for how many feeds."""
-        return await self._due.visit(self._clock(), self.visit)
+    async def visit_due(self, now: float) -> int:
+        """Do what is due; for how many feeds."""
+        return await self._due.visit(now, self.visit)
 
     async def _ask(self, feed: FeedRecord, agreement: Agreement, wish: Wish) -> float:
         assert self._hubs is not None

@@ -12,7 +12,6 @@ import asyncio
 import zlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import TypeVar
 
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
@@ -146,4 +145,4 @@ async def run_daily(
         await due.note_missing(dict.fromkeys(jobs, now))
         await due.visit(now, one)
 
-    await for_ever(one_round, "daily", replace(pace, between=min(pace.between, BETWEEN_LOOKS)))
+    await for_ever(one_round, "daily", pace, BETWEEN_LOOKS)

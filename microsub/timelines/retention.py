@@ -152,12 +152,7 @@ class Retention:
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Clean up the channels that are due, again and again, until cancelled."""
-
-        async def one_round(now: float) -> None:
-            if count := await self.clean_due(now, pace.chance):
-                _log.info("cleaned_up", items=count)
-
-        await for_ever(one_round, "cleanup", replace(pace, between=min(pace.between, BETWEEN_VISITS)))
+        await for_ever(self.clean_due, "cleanup", pace, BETWEEN_VISITS)
 
     async def clean_due(self, now: float, chance: Callable[[], float] = random.random) -> int:
         """Clean up the channels that are due; how many items left."""
@@ -170,6 +165,8 @@ class Retention:
             return again
 
         await self._due.visit(now, one)
+        if count:
+            _log.info("cleaned_up", items=count)
         return count
 
     async def visit(self, member: str, now: float, chance: float) -> tuple[ChannelCleanup, float | None]:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import structlog
 
@@ -102,19 +102,17 @@ class FollowRepair:
 
         A reader sees half of a move, so it waits for minutes only.
         """
-        due = DueTimes(self.redis, "follows")
+        await for_ever(self._finish_due, "follows", pace, BETWEEN_VISITS)
 
-        async def one_round(now: float) -> None:
-            async def one(user: str) -> float | None:
-                repaired = await self.run_for(user, now)
-                if repaired is None:
-                    return now + UNDER_WAY
-                self._log(repaired)
-                return None
+    async def _finish_due(self, now: float) -> None:
+        async def one(user: str) -> float | None:
+            repaired = await self.run_for(user, now)
+            if repaired is None:
+                return now + UNDER_WAY
+            self._log(repaired)
+            return None
 
-            await due.visit(now, one)
-
-        await for_ever(one_round, "follows", replace(pace, between=min(pace.between, BETWEEN_VISITS)))
+        await DueTimes(self.redis, "follows").visit(now, one)
 
     async def run_daily(self, now: float) -> None:
         """`run`, and log what was put right."""

@@ -159,7 +159,7 @@ class Survey:
         with contextlib.suppress(StoreError):  # the next round says so
             if await self.last() is None:
                 await self.look(pace.clock())
-        await for_ever(self._round, "survey", pace)
+        await for_ever(self._round, "survey", pace, BETWEEN)
 
     async def _round(self, now: float) -> None:
         last = await self.last()

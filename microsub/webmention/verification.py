@@ -105,17 +105,13 @@ class MentionVerifier:
         again = await self._store.next_look(user)
         return None if again is None else max(again, self._clock() + BETWEEN_LOOKS)
 
-    async def run_once(self) -> int:
-        """Do what is due now; for how many users."""
-        return await self._store.due.visit(self._clock(), self.visit)
+    async def visit_due(self, now: float) -> int:
+        """Do what is due; for how many users."""
+        return await self._store.due.visit(now, self.visit)
 
     async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Do what is due, again and again, until cancelled."""
-
-        async def one_round(now: float) -> None:
-            await self._store.due.visit(now, self.visit)
-
-        await for_ever(one_round, DUE, replace(pace, between=min(pace.between, BETWEEN_LOOKS)))
+        await for_ever(self.visit_due, DUE, pace, BETWEEN_LOOKS)
 
     async def look_at_all(self, now: float) -> None:
         """Note every user for whom something waits, should that have been lost."""

@@ -116,7 +116,7 @@ class DeviceMessages:
 
     async def run_for_ever(self, pace: RoundTiming) -> None:
         """Look at devices again and again, until cancelled."""
-        await for_ever(self.look_at_due, "devices", replace(pace, between=min(pace.between, BETWEEN)))
+        await for_ever(self.look_at_due, "devices", pace, BETWEEN)
 
     async def look_at_due(self, now: float) -> int:
         """Look at the devices whose time has come; how many."""

@@ -11,7 +11,6 @@ import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -362,7 +361,6 @@ def upkeep(
     from microsub.redis.lease import take_turn
     from microsub.redis.streams import Stream
     from microsub.upkeep.hours import Hours
-    from microsub.upkeep.survey import BETWEEN
 
     pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
     cleanup, repair = retention(settings, stores), follow_repair(stores)
@@ -385,7 +383,7 @@ def upkeep(
         ).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "figures": figures(stores).publish_for_ever(Hours(stores.redis)),
-        "survey": survey(stores).run_for_ever(replace(pace, between=BETWEEN)),
+        "survey": survey(stores).run_for_ever(pace),
         **({"search": follower(settings, stores).run_for_ever()} if can_search(settings) else {}),
         "websub": subscriber.run_for_ever(pace),
         **({} if distribution is None else distribution.parts(pace)),

@@ -59,7 +59,7 @@ class Mentions:
 
     async def look(self) -> None:
         """Look at what is due, and bring what came of it into timelines."""
-        await self.it.verifier.run_once()
+        await self.it.verifier.visit_due(self.it.now)
         await self.it.stages.run_once()
 
     async def receive(self, body: bytes, content_type: str = HTML, target: str = TARGET, **more: Any) -> None:

@@ -57,7 +57,7 @@ class Push:
 
     async def look(self) -> int:
         """Do what is due for subscriptions, and what hubs make of it."""
-        done = await self.it.subscriber.run_once()
+        done = await self.it.subscriber.visit_due(self.it.now)
         await self.hub.settle()
         return done
 

@@ -14,7 +14,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import structlog
@@ -202,7 +202,7 @@ class Distribution:
 
     def parts(self, pace: RoundTiming) -> dict[str, Coroutine[None, None, None]]:
         """What runs for ever, by name: the work, and the look at all owners."""
-        looking = for_ever(self.look_at_all, "topics", replace(pace, between=min(pace.between, EVERY)))
+        looking = for_ever(self.look_at_all, "topics", pace, EVERY)
         return {"hub": self.run_for_ever(), "topics": looking}
 
     async def _take(self) -> int:
