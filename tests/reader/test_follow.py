@@ -66,7 +66,7 @@ async def test_what_can_not_be_found_or_followed_is_said(ann: ReadingVisitor) ->
     for url, channel, status in (("javascript:alert(1)", "later", 400), (OTHER, "absent", 404), (OTHER, "saved", 400)):
         shown = await ann.browser.submit(page, "/follow", {"url": OTHER}, url=url, channel=channel)
         assert shown.status == status
-    assert "the address of the feed can't be used" in (
+    assert "the address can't be used" in (
         await ann.browser.submit(page, "/follow", {"url": OTHER}, url="javascript:alert(1)", channel="later")
     ).response.text.replace("&#39;", "'").replace("The address", "the address")
 

@@ -9,13 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.discovery.links import FeedLink
-from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.errors import NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, page
-from microsub.kit.texts import N_, Sentence
-from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
+from microsub.kit.texts import N_
+from microsub.kit.urls import mask_credentials
 from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import change, reader_of, views
-from microsub.reader.reading.places import ITEM_ID
+from microsub.reader.reading.places import ITEM_ID, given_address
 from microsub.reader.settings.lists import LISTS
 from microsub.timelines.channels import MOST_OF_NAME
 
@@ -89,7 +89,7 @@ async def _found(visit: PageVisit, problem: RequestError | None = None) -> Respo
 async def _preview(visit: PageVisit) -> Response:
     """The newest posts of a feed, before anybody follows it."""
     await reader_of(visit)
-    url = _address(visit.query.get("url", ""))
+    url = given_address(visit.query.get("url", ""))
     items = await visit.site.services.search.preview(url, visit.now)
     return visit.page(
         "preview.html",
@@ -104,7 +104,7 @@ async def _preview(visit: PageVisit) -> Response:
 
 async def _follow(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
-    url = _address(visit.form.text("url"))
+    url = given_address(visit.form.text("url"))
     quotas = await services.identity.quotas.of(user)
     uid = visit.form.text("channel")
     if uid == NEW:
@@ -165,20 +165,6 @@ async def _just_followed(visit: PageVisit, user: str) -> NewFollow | None:
     # Before its first poll, as the search has called it.
     name = record.title or visit.query.get("title", "")[:MOST_OF_NAME] or mask_credentials(record.url)
     return NewFollow(feed, record.url, name, channel)
-
-
-def _address(text: str) -> str:
-    found = web_address(text.strip())
-    if found is None:
-        raise InvalidRequest(
-            Sentence(
-                "the address of the feed can't be used: found '{found}', expected one that begins with http:// or "
-                "https://, of at most {most} bytes",
-                found=mask_credentials(text)[:200],
-                most=LONGEST_FOLLOWED,
-            )
-        )
-    return found
 
 
 def _bookmarklet(visit: PageVisit) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from microsub.errors import InvalidRequest, NotFound
 from microsub.kit.texts import N_, Sentence
+from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
 from microsub.model.reader import GLOBAL, NAME, SAVED, Cursor, PageQuery, PostSearchRequest
 
 CHANNEL, SEARCH, POST, HOME = "/channel", "/search", "/post", "/"
@@ -141,6 +142,21 @@ class TimelinePlace:
 def default_show(uid: str) -> Show:
     """What a channel shows where its address doesn't say."""
     return "all" if uid == SAVED else "unread"
+
+
+def given_address(text: str) -> str:
+    """The address of a feed or of an author's page that somebody typed. Raises InvalidRequest."""
+    found = web_address(text)
+    if found is None:
+        raise InvalidRequest(
+            Sentence(
+                "the address can't be used: found '{found}', expected that of an author's page or of a feed, which "
+                "begins with http:// or https://, of at most {most} bytes",
+                found=mask_credentials(text)[:200],
+                most=LONGEST_FOLLOWED,
+            )
+        )
+    return found
 
 
 def _address(path: str, query: Mapping[str, str]) -> str:

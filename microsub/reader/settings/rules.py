@@ -11,11 +11,12 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, page
-from microsub.kit.texts import N_, Sentence
-from microsub.kit.urls import LONGEST_FOLLOWED, mask_credentials, web_address
+from microsub.kit.texts import N_
+from microsub.kit.urls import mask_credentials
 from microsub.model.reader import SAVED
 from microsub.reader.reading.channel_list import ChannelLink, links
 from microsub.reader.reading.pages import MUTED_FOR, change, reader_of
+from microsub.reader.reading.places import given_address
 from microsub.reader.settings.menu import RULES
 
 _FEED = "feed:"
@@ -96,17 +97,7 @@ async def _address(visit: PageVisit, user: str) -> str:
         if followed is None:
             raise NotFound(N_("You don't follow this feed any more."))
         return followed.url
-    found = web_address(text)
-    if found is None:
-        raise InvalidRequest(
-            Sentence(
-                "the address can't be used: found '{found}', expected that of an author's page or of a feed, which "
-                "begins with http:// or https://, of at most {most} bytes",
-                found=mask_credentials(text)[:200],
-                most=LONGEST_FOLLOWED,
-            )
-        )
-    return found
+    return given_address(text)
 
 
 def _until(visit: PageVisit) -> float | None:
