@@ -20,6 +20,7 @@ from microsub.configuration.store import AppliedFile
 from microsub.delivery.dead_letters import DeadLetter, is_letter_id
 from microsub.errors import NotFound, RequestError
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page
+from microsub.identity.store.accounts import User
 from microsub.kit.http.pages import N_
 from microsub.kit.urls import redacted, redacted_text
 from microsub.model.plaintext import on_one_line
@@ -326,13 +327,9 @@ async def _hubs(visit: PageVisit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class UserView:
-    """A user. Unix times, 0 for never."""
+    """A user, when they were last seen (Unix time, 0 for never), and whether a link waits for them."""
 
-    name: str
-    me: str
-    is_admin: bool
-    is_registered: bool
-    disabled: float
+    user: User
     seen: float
     is_invited: bool
 
@@ -344,15 +341,7 @@ async def _users(visit: PageVisit) -> Response:
     seen = await services.admin.activity.last_seen(names)
     invited = await services.identity.local.credentials.with_invitation(names)
     views = [
-        UserView(
-            user.name,
-            redacted(user.me),
-            user.admin,
-            user.registered,
-            user.disabled or 0.0,
-            seen.get(user.name, 0.0),
-            user.name in invited,
-        )
+        UserView(replace(user, me=redacted(user.me)), seen.get(user.name, 0.0), user.name in invited)
         for user in found[:PAGE]
     ]
     return _shown(visit, "users.html", users=views, turn=_turned(turn, found), count=await services.accounts.count())

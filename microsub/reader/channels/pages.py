@@ -97,7 +97,7 @@ async def _create(visit: PageVisit) -> Response:
 async def _order(visit: PageVisit) -> Response:
     """The order of all, or one channel a place up or down."""
     user, services = await reader_of(visit), visit.site.services
-    uids = [one.uid for one in await services.channels.list(user) if one.uid not in STANDING]
+    uids = [one.uid for one in (await links(visit)).own]
     wished = [uid for uid in visit.form.text("order").split(",") if uid in uids]
     for name, step in (("up", -1), ("down", 1)):
         if (uid := visit.form.text(name)) in uids:

@@ -15,7 +15,7 @@ from microsub.model.reader import GLOBAL, NOTIFICATIONS, SAVED
 from microsub.reader.reading.channel_list import ChannelLink, ChannelLinks, links
 from microsub.reader.reading.pages import reader_of
 from microsub.reader.settings.menu import DEVICES
-from microsub.webpush.devices import Device
+from microsub.webpush.devices import Device, DeviceState
 
 _DONE = {
     "on": N_("From now on this device says what is new."),
@@ -37,15 +37,11 @@ def routes(site: PageSite) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """A device in the list; `sent` is the Unix time of its last message, 0 for none; `failures` came since."""
+    """A device in the list, how far it was told (None: not looked at yet), and the names of its channels."""
 
-    id: str
-    name: str
-    is_here: bool
+    device: Device
+    state: DeviceState | None
     channels: str
-    since: float
-    sent: float
-    failures: int
 
 
 async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Response:
@@ -61,22 +57,13 @@ async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Res
         [link for link in places if link.uid == NOTIFICATIONS or link.uid in chosen] if everywhere.is_long else places
     )
     views = [
-        DeviceView(
-            one.device.id,
-            one.device.name,
-            one.device.id == here,
-            _names(one.device, places),
-            one.device.since,
-            one.state.sent if one.state is not None else 0.0,
-            one.state.failures if one.state is not None else 0,
-        )
-        for one in known
-        if one.device.id in signed_in
+        DeviceView(one.device, one.state, _names(one.device, places)) for one in known if one.device.id in signed_in
     ]
     return await visit.long_page(
         "devices.html",
         problem=problem,
         devices=views,
+        here=here,
         is_told=own is not None,
         chosen=chosen,
         key=(await services.devices.key()).public,
