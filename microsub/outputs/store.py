@@ -17,6 +17,7 @@ import orjson
 from microsub.configuration.model import OutputConfig, encode
 from microsub.errors import AddressRevoked, InvalidRequest, NotFound, QuotaReached, TooManyRequests
 from microsub.kit.digests import sha256_hex
+from microsub.model.reader import GLOBAL
 from microsub.model.settings import Filters
 from microsub.outputs.values import MOST_ITEMS, OutputFeed, OutputItem, OutputRow, require_name
 from microsub.redis import keys
@@ -25,6 +26,8 @@ from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, score_text, text, texts
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.timelines import Newcomers, last_place, read_newcomers
+from microsub.timelines.pages import shown_among
+from microsub.timelines.timelinekeys import members_at
 
 ARCHIVE = 50
 """Items of one archive document (RFC 5005), and those that leave together where a feed has too many."""
@@ -314,26 +317,13 @@ class OutputFeeds:
 
     async def in_channels(self, user: str, ids: Sequence[str]) -> list[str]:
         """Those of the ids that stand in a channel of the user."""
-        if not ids:
-            return []
-        uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
-        found: set[str] = set()
-        for some in batches(ids):
-            for scores in await self._redis.pipeline([("ZMSCORE", keys.posts(user, uid), *some) for uid in uids]):
-                found |= {item for item, score in zip(some, scores, strict=True) if score is not None}
-        return [item for item in ids if item in found]
+        return await shown_among(self._redis, user, GLOBAL, ids)
 
     async def among(self, feed: OutputFeed, ids: Sequence[str]) -> list[str]:
         """Those of the ids that are published in the feed, or imported."""
-        if not ids:
-            return []
-        found: list[str] = []
-        for some in batches(ids):
-            scores = await self._redis.pipeline(
-                [("ZMSCORE", key(feed.user, feed.name), *some) for key in (keys.output_published, keys.output_imported)]
-            )
-            found += [item for item, *both in zip(some, *scores, strict=True) if both != [None, None]]
-        return found
+        sets = [key(feed.user, feed.name) for key in (keys.output_published, keys.output_imported)]
+        there = await members_at(self._redis, sets, ids)
+        return [item for item in ids if item in there]
 
     # --- impressions
 

@@ -24,7 +24,7 @@ from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches, load
 from microsub.redis.tracking import Tracker
-from microsub.timelines.timelinekeys import batch_for, distinct, set_patterns, split
+from microsub.timelines.timelinekeys import batch_for, distinct, members_at, set_patterns, split
 
 EXAMINED = 1000
 """Most ids that one request looks at for a view without an index."""
@@ -423,6 +423,13 @@ async def channels_named(redis: Redis, user: str, uid: str) -> list[str]:
     if not named:
         raise await absent(redis, user, uid)
     return named
+
+
+async def shown_among(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> list[str]:
+    """Those of the ids that the channel, or any channel (`global`), shows. Raises NotFound."""
+    named = await channels_named(redis, user, uid)
+    there = await members_at(redis, [keys.posts(user, one) for one in named], ids)
+    return [one for one in ids if one in there]
 
 
 async def mark_again(redis: Redis, user: str, ids: Mapping[str, Sequence[str]], now: float) -> int:

@@ -15,7 +15,7 @@ from microsub.posts.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.scripts import batches, load
-from microsub.timelines.pages import channels_named
+from microsub.timelines.pages import shown_among
 from microsub.timelines.remove import SAVED_POSTS, Leaving, move_items, take_back, take_out
 from microsub.timelines.timelinekeys import distinct, members_at, set_keys, shown_keys, split
 
@@ -28,7 +28,7 @@ async def save(
     They stay where they are. Ids that aren't there, and what is saved already, are ignored. All come in or, where the
     user would have more than `most` (0: any number), none: then raises QuotaReached. Raises NotFound.
     """
-    shown = await _shown(redis, user, uid, distinct(ids))
+    shown = await shown_among(redis, user, uid, distinct(ids))
     return await save_posts(redis, items, user, shown, now, most=most)
 
 
@@ -68,7 +68,7 @@ async def move_to_saved(redis: Redis, items: Items, user: str, ids: Sequence[str
     of hundreds those before the limit, where other requests fill it meanwhile. Raises NotFound and QuotaReached.
     """
     if most:  # move_items counts again with each batch, so that the limit holds; here none has moved yet
-        new = set(await _shown(redis, user, GLOBAL, distinct(ids))) - await saved_among(redis, user, ids)
+        new = set(await shown_among(redis, user, GLOBAL, distinct(ids))) - await saved_among(redis, user, ids)
         count = await count_saved(redis, user)
         if new and count + len(new) > most:
             raise QuotaReached(SAVED_POSTS, count, most)
@@ -83,10 +83,3 @@ async def count_saved(redis: Redis, user: str) -> int:
 async def saved_among(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
     """Those of the ids that the user has saved. One round trip."""
     return await members_at(redis, [keys.posts(user, SAVED)], distinct(ids))
-
-
-async def _shown(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> list[str]:
-    """Those of the ids that the channel or any channel shows. Raises NotFound."""
-    named = await channels_named(redis, user, uid)
-    there = await members_at(redis, [keys.posts(user, one) for one in named], ids)
-    return [one for one in ids if one in there]
