@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
+from microsub.formats.entry_id import post_type
 from microsub.formats.html.text import html_to_text
 from microsub.formats.wire import from_wire
 from microsub.kit.urls import mask_credentials
@@ -107,7 +108,7 @@ class PostForms:
             source_name=self.feeds.get(source, ""),
             is_read=bool(item.get("_is_read")),
             is_saved=bool(item.get("_saved")),
-            kind=_kind(entry),
+            kind=entry.post_type or post_type(entry),
             url=web(entry.url or entry.fallback_url),
             title=(entry.name or "").strip(),
             author=author.name or _host(author.url),
@@ -154,25 +155,6 @@ def _host(url: str | None) -> str:
         return (urlsplit(url or "").hostname or "").removeprefix("www.")
     except ValueError:
         return ""
-
-
-def _kind(entry: Entry) -> str:
-    """The kind by which a post is set, by its properties where no type is told (post type discovery)."""
-    if entry.checkin is not None:
-        return "checkin"
-    if entry.rsvp:
-        return "rsvp"
-    for name in ("repost_of", "like_of", "bookmark_of", "follow_of", "in_reply_to"):
-        if getattr(entry, name):
-            return {"in_reply_to": "reply"}.get(name, name.removesuffix("_of"))
-    if entry.type == "event" or entry.start:
-        return "event"
-    for name in ("video", "audio"):
-        if getattr(entry, name):
-            return name
-    if entry.name:
-        return "article"
-    return "photo" if entry.photo else "note"
 
 
 def _photos(entry: Entry) -> Sequence[str]:
