@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import itertools
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -119,7 +120,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         config.pluginmanager.register(Begun(terminal))
 
 
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Nothing of what is loaded here ever becomes garbage, and nobody looks there for it."""
+    gc.disable()
+    _load_share(session)
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
+
+
+def _load_share(session: pytest.Session) -> None:
     """Each test process loads a share of the modules first, and finds the bytecode of the others."""
     if _PROCESSES == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return

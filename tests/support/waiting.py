@@ -18,12 +18,14 @@ async def wait_until(condition: Callable[[], Any | Awaitable[Any]], timeout: flo
     """Wait until `condition()` (plain or async) is true and return its value; fail after `timeout` seconds."""
     begun = time.monotonic()
     while True:
+        looked = time.monotonic()
         value = condition()
         if inspect.isawaitable(value):
             value = await value
         if value:
             return value
-        waited = time.monotonic() - begun
+        now = time.monotonic()
+        waited = now - begun
         assert waited < timeout, f"not true within {timeout:g} s: {condition}"
         # To look costs processor time, often that of the process which is waited for.
-        await asyncio.sleep(min(max(0.005, waited / 20), 0.1))
+        await asyncio.sleep(max(min(max(0.005, waited / 20), 0.1), 2 * (now - looked)))
