@@ -188,6 +188,22 @@ async def test_the_head_of_every_answer_comes_whether_it_has_a_body_or_not() -> 
     assert b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n" in answers
 
 
+@pytest.mark.parametrize("length", [b"4", b"5"])
+async def test_no_header_ends_its_line(length: bytes) -> None:
+    """An application that would send one gets an error, whether the answer is whole or not."""
+
+    async def app(_: object, __: object, send: Callable[..., Any]) -> None:
+        headers = [(b"content-length", length), (b"location", b"/\r\nset-cookie: a=b")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"fine"})
+
+    async with serving() as port:
+        port.app = app
+        answer = await port.told(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert not answer or status(answer).split()[1] == "500"
+        assert b"set-cookie" not in answer
+
+
 async def test_few_requests_wait_behind_the_one_that_is_answered() -> None:
     """Ten thousand in one piece are refused, instead of kept."""
     async with serving() as port:
