@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import compress
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +30,8 @@ from microsub.timelines.timelinekeys import batch_for, distinct, members_at, set
 EXAMINED = 1000
 """Most ids that one request looks at for a view without an index."""
 _STEP, _GLOBAL_STEP = 250, 100
+
+_NO_CURSOR = Cursor("0", "")
 
 InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
 
@@ -115,19 +118,24 @@ async def read_walk(
 ) -> tuple[bytes, PageRows]:
     """The rows next to the walk's cursor, and the token's scopes if any; one script call."""
     token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
-    score, item = (walk.cursor.score, walk.cursor.item) if walk.cursor else ("0", "")
-    walked = keys.unread if walk.unread_only else keys.posts
-    patterns = [keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)]
-    args: list[Arg] = [walk.limit, walk.direction, score, item, now, *patterns, uid]
-    reply = await redis.script(
-        load("page"), [keys.channels(user), keys.user(user), keys.posts(user, SAVED), *token], args
-    )
+    cursor = walk.cursor or _NO_CURSOR
+    of_user, patterns = _page_keys(user, walk.unread_only)
+    args: list[Arg] = [walk.limit, walk.direction, *cursor, now, *patterns, uid]
+    reply = await redis.script(load("page"), [*of_user, *token], args)
     state = reply[0]
     if state == b"channel":
         raise await absent(redis, user, uid)
     if state:
         raise unauthorized(text(state))
     return reply[5], _rows(uid, reply)
+
+
+@lru_cache(maxsize=4096)
+def _page_keys(user: str, unread_only: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys and the patterns that page.lua is given for all pages of a user."""
+    walked = keys.unread if unread_only else keys.posts
+    patterns = tuple(keys.pattern(key, user) for key in (keys.channel, walked, keys.unread))
+    return (keys.channels(user), keys.user(user), keys.posts(user, SAVED)), patterns
 
 
 def _walk(query: PageQuery) -> Walk:
