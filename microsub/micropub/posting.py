@@ -265,7 +265,7 @@ class DeletedPosts:
 
     async def has(self, source: Source, token: str) -> bool:
         """Whether that post was deleted lately, restored since or not."""
-        return bool(await self._redis.command("EXISTS", _key(source.user, _digest(source, token))))
+        return bool(await self._redis.command("EXISTS", keys.deleted_post(source.user, _digest(source, token))))
 
     async def item(self, source: Source, token: str) -> PostedItem | None:
         """What a deleted post said, whose token is its `latest`; None for one that wasn't deleted lately."""
@@ -287,29 +287,25 @@ class DeletedPosts:
         return token
 
     async def _read(self, source: Source, token: str) -> str:
-        return text(await self._redis.command("GET", _key(source.user, _digest(source, token))) or b"")
+        return text(await self._redis.command("GET", keys.deleted_post(source.user, _digest(source, token))) or b"")
 
     async def _write(self, source: Source, token: str, value: bytes) -> None:
         digest, listed = _digest(source, token), keys.deleted_posts(source.user)
         *_, over = await self._redis.pipeline(
             [
-                ("SET", _key(source.user, digest), value, "EX", KEPT_DELETED),
+                ("SET", keys.deleted_post(source.user, digest), value, "EX", KEPT_DELETED),
                 ("ZADD", listed, f"{self._clock():.3f}", digest),
                 ("EXPIRE", listed, KEPT_DELETED),
                 ("ZRANGE", listed, 0, -1 - MOST_DELETED),
             ]
         )
         if over:
-            doomed = [_key(source.user, text(one)) for one in over]
+            doomed = [keys.deleted_post(source.user, text(one)) for one in over]
             await self._redis.pipeline([("DEL", *doomed), ("ZREM", listed, *over)])
 
 
 def _digest(source: Source, token: str) -> str:
     return sha256_hex(f"{source.id}.{token}")
-
-
-def _key(user: str, digest: str) -> str:
-    return keys.deleted_post(user, digest)
 
 
 def _to_store(entry: Entry, item: PostedItem, token: str, own: str, source: Source, now: float) -> ItemToStore:

@@ -306,15 +306,12 @@ async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator
     from microsub.push.hub.distribution import Distribution
     from microsub.wiring.fetching import open_fetcher
 
-    async def fill(user: str, uid: str, now: float) -> None:
-        await filling.fill(user, uid, now)
-
     async with contextlib.AsyncExitStack() as stack:
         filling = catch_up(stores)
         stack.push_async_callback(filling.aclose)
         finding = stack.enter_context(_finding(settings, stores)) if settings.base_url else None
-        contents = output_contents(stores, search=finding, fill=fill, base_url=settings.base_url)
-        topics = hub_topics(settings, stores, contents, fill)
+        contents = output_contents(stores, search=finding, fill=filling.fill, base_url=settings.base_url)
+        topics = hub_topics(settings, stores, contents, filling.fill)
         if topics is None:
             yield None
             return

@@ -32,9 +32,7 @@ CORPUS = SHARED_CORPUS / "feeds"
 BASE = "https://reader.example/feeds/kim/picks"
 ADDRESSES = {form: f"{BASE}.{form}" for form in FORMATS}
 ATOM = "{http://www.w3.org/2005/Atom}"
-FH = "{http://purl.org/syndication/history/1.0}"
 MEDIA = "{http://search.yahoo.com/mrss/}"
-DC = "{http://purl.org/dc/elements/1.1/}"
 NOW = datetime(2026, 11, 23, 5, 0, tzinfo=UTC)
 
 
