@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -15,12 +16,38 @@ from tests.support.redis_wrappers import CountingRedis
 SMALL, LARGE = 1_000, 40_000
 
 
+async def calls(redis: Redis) -> dict[str, int]:
+    """How often each command ran, inside scripts too, since the last time that this was asked."""
+    stats = (await redis.command("INFO", "commandstats")).decode()
+    await redis.command("CONFIG", "RESETSTAT")
+    return {name: int(count) for name, count in re.findall(r"cmdstat_(\w+):calls=(\d+)", stats)}
+
+
 async def steps(world: OneReader, uid: str, query: PageQuery) -> dict[str, int]:
-    """How often each command ran, inside scripts too, for one page."""
-    await world.redis.command("CONFIG", "RESETSTAT")
+    """How often each command on sorted sets ran for one page."""
+    await calls(world.redis)
     assert len((await world.timelines.page(ANN, uid, query, NOW)).rows) == query.limit
-    stats = (await world.redis.command("INFO", "commandstats")).decode()
-    return {name: int(calls) for name, calls in re.findall(r"cmdstat_(z\w+):calls=(\d+)", stats)}
+    return {name: count for name, count in (await calls(world.redis)).items() if name.startswith("z")}
+
+
+async def crowd(redis: Redis, channels: int) -> tuple[OneReader, list[str]]:
+    """A reader with so many further channels."""
+    world, uids = OneReader(redis), [f"c{number}" for number in range(channels)]
+    await world.begin()
+    await redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
+    await redis.pipeline([("HSET", keys.channel(ANN, uid), "name", uid) for uid in uids])
+    return world, uids
+
+
+async def put(redis: Redis, uids: Sequence[str], ids: Iterable[int], *sets: Callable[[str, str], str]) -> None:
+    """Let these items stand in those sets of each channel, with their ids as scores."""
+    pairs = [part for one in ids for part in (float(one), str(one))]
+    await redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in sets])
+
+
+async def left(redis: Redis, uids: Sequence[str], key: Callable[[str, str], str]) -> int:
+    """How much stands in that set of all channels."""
+    return sum(await redis.pipeline([("ZCARD", key(ANN, uid)) for uid in uids]))
 
 
 @pytest.mark.parametrize(
@@ -50,20 +77,15 @@ async def test_a_page_of_a_huge_timeline_takes_the_steps_of_a_small_one(real_red
 
 async def test_reading_everything_costs_what_is_unread(real_redis: Redis) -> None:
     """In `global` each channel is gone through once, by itself: no step looks for its items in all the others."""
-    world = OneReader(real_redis)
-    await world.begin()
-    uids = [f"c{number}" for number in range(300)]
-    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
+    world, uids = await crowd(real_redis, 300)
     for n, uid in enumerate(uids):
-        pairs = [part for one in range(20) for part in (float(one), str(n * 10 + one))]  # half of them in the next too
-        await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for key in (keys.posts, keys.unread)])
-    await real_redis.command("CONFIG", "RESETSTAT")
+        await put(real_redis, [uid], range(n * 10, n * 10 + 20), keys.posts, keys.unread)  # half are in the next too
+    await calls(real_redis)
     assert await world.timelines.mark_all_read(ANN, "global", NOW) == 300 * 10 + 10
-    stats = (await real_redis.command("INFO", "commandstats")).decode()
+    found = await calls(real_redis)
     for name in ("evalsha", "exists", "zadd", "zrem", "zrevrange"):
-        calls = re.search(rf"cmdstat_{name}:calls=(\d+)", stats)
-        assert calls is None or int(calls[1]) <= 310, name
-    assert sum(await real_redis.pipeline([("ZCARD", keys.unread(ANN, uid)) for uid in uids])) == 0
+        assert found.get(name, 0) <= 310, name
+    assert await left(real_redis, uids, keys.unread) == 0
 
 
 @pytest.mark.parametrize("action", ["read", "remove"])
@@ -71,43 +93,30 @@ async def test_items_that_stand_in_all_channels_are_changed_1000_places_at_a_tim
     real_redis: Redis, action: str
 ) -> None:
     """One item in many channels is as much to write as many items in one: a step takes fewer of such ids."""
-    world = OneReader(real_redis)
-    await world.begin()
-    uids = [f"c{number}" for number in range(400)]
-    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
-    ids = [str(number) for number in range(1, 21)]
-    pairs = [part for one in ids for part in (float(one), one)]
-    await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in (keys.posts, keys.unread)])
-    await real_redis.command("CONFIG", "RESETSTAT")
+    world, uids = await crowd(real_redis, 400)
+    await put(real_redis, uids, range(1, 21), keys.posts, keys.unread)
+    await calls(real_redis)
     change = world.timelines.mark_read if action == "read" else world.timelines.remove
-    assert await change(ANN, "global", ids, NOW) == 20
-    stats = (await real_redis.command("INFO", "commandstats")).decode()
-    assert int(re.search(r"cmdstat_evalsha:calls=(\d+)", stats)[1]) >= 20 * 400 // 1000
-    assert sum(await real_redis.pipeline([("ZCARD", keys.unread(ANN, uid)) for uid in uids])) == 0
+    assert await change(ANN, "global", [str(one) for one in range(1, 21)], NOW) == 20
+    assert (await calls(real_redis))["evalsha"] >= 20 * 400 // 1000
+    assert await left(real_redis, uids, keys.unread) == 0
 
 
 async def test_many_ids_in_many_channels_are_looked_at_in_small_steps(real_redis: Redis) -> None:
     """A step does no more for 2,000 channels than it does for a few, and empty channels are asked for nothing."""
-    world = OneReader(real_redis)
-    await world.begin()
-    empty = [f"c{number}" for number in range(2000)]
-    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(empty)])
+    world, empty = await crowd(real_redis, 2000)
     ids = [str(number) for number in range(1, 1001)]
-    pairs = [part for one in ids for part in (float(one), one)]
-    for key in (keys.posts(ANN, "home"), keys.unread(ANN, "home")):
-        await real_redis.command("ZADD", key, *pairs)
-    await real_redis.command("CONFIG", "RESETSTAT")
+    await put(real_redis, ["home"], range(1, 1001), keys.posts, keys.unread)
+    await calls(real_redis)
     assert await world.timelines.mark_read(ANN, "global", ids, NOW) == 1000
-    stats = (await real_redis.command("INFO", "commandstats")).decode()
-    assert int(re.search(r"cmdstat_zmscore:calls=(\d+)", stats)[1]) <= 10, "asked of channels that hold something"
+    assert (await calls(real_redis))["zmscore"] <= 10, "asked of channels that hold something"
     full = empty[:400]
-    await real_redis.pipeline([("ZADD", keys.posts(ANN, uid), *pairs[:20], 9999, "9999") for uid in full])
-    await real_redis.command("CONFIG", "RESETSTAT")
+    await put(real_redis, full, [*range(1, 21), 9999], keys.posts)
+    await calls(real_redis)
     assert await world.timelines.remove(ANN, "global", ids, NOW) == 1000
-    stats = (await real_redis.command("INFO", "commandstats")).decode()
-    assert int(re.search(r"cmdstat_evalsha:calls=(\d+)", stats)[1]) >= 1000 // (1000 // 401)
-    left = await real_redis.pipeline([("ZCARD", keys.posts(ANN, uid)) for uid in ("home", *full)])
-    assert left == [0] + [1] * len(full)
+    assert (await calls(real_redis))["evalsha"] >= 1000 // (1000 // 401)
+    assert await left(real_redis, ["home"], keys.posts) == 0
+    assert await left(real_redis, full, keys.posts) == len(full)
 
 
 @pytest.mark.parametrize("direction", ["after", "before"])
@@ -115,62 +124,43 @@ async def test_a_page_of_posts_that_stand_in_all_channels_takes_so_many_steps(
     real_redis: Redis, direction: str
 ) -> None:
     """It is shorter then, and the pages together have every item once, in order."""
-    world = OneReader(real_redis)
-    await world.begin()
-    uids = [f"c{number}" for number in range(400)]
-    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
-    await real_redis.pipeline([("HSET", keys.channel(ANN, uid), "name", uid) for uid in uids])
-    ids = [str(number) for number in range(100, 200)]
-    pairs = [part for one in ids for part in (float(one), one)]
-    await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in (keys.posts, keys.read)])
+    world, uids = await crowd(real_redis, 400)
+    await put(real_redis, uids, range(100, 200), keys.posts, keys.read)
     found: list[str] = []
     cursor = Cursor("1000", "1000") if direction == "after" else Cursor("1", "1")
     while cursor is not None:
-        await real_redis.command("CONFIG", "RESETSTAT")
+        await calls(real_redis)
         query = PageQuery(limit=100, after=cursor) if direction == "after" else PageQuery(limit=100, before=cursor)
         page = await world.timelines.page(ANN, "global", query, NOW)
-        stats = (await real_redis.command("INFO", "commandstats")).decode()
-        assert sum(map(int, re.findall(r"cmdstat_z\w+:calls=(\d+)", stats))) <= 16_000
+        assert sum(count for name, count in (await calls(real_redis)).items() if name.startswith("z")) <= 16_000
         listed = [row.id for row in page.rows]
         found = [*found, *listed] if direction == "after" else [*listed, *found]
         more = page.older if direction == "after" else bool(listed)
         edge = page.rows[-1 if direction == "after" else 0] if listed else None
         cursor = Cursor(edge.score, edge.id) if more and edge is not None else None
-    assert found == ids[::-1]
+    assert found == [str(number) for number in range(199, 99, -1)]
 
 
 @pytest.mark.parametrize("view", ["read", "unread"])
 async def test_views_go_on_behind_short_pages(real_redis: Redis, view: View) -> None:
     """Also upwards, where a short piece of the walk isn't its end."""
-    world = OneReader(real_redis)
-    await world.begin()
-    uids = [f"c{number}" for number in range(1200)]
-    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
-    await real_redis.pipeline([("HSET", keys.channel(ANN, uid), "name", uid) for uid in uids])
-    ids = [str(number) for number in range(100, 130)]
-    pairs = [part for one in ids for part in (float(one), one)]
-    state = keys.read if view == "read" else keys.unread
-    await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in (keys.posts, state)])
+    world, uids = await crowd(real_redis, 1200)
+    await put(real_redis, uids, range(100, 130), keys.posts, keys.read if view == "read" else keys.unread)
     page = await world.timelines.page(ANN, "global", PageQuery(limit=100, before=Cursor("1", "1"), view=view), NOW)
-    assert [row.id for row in page.rows] == (ids[::-1] if view == "read" else ids[8::-1])
+    newest = [str(number) for number in range(129, 99, -1)]
+    assert [row.id for row in page.rows] == (newest if view == "read" else newest[-9:])
 
 
 @pytest.mark.parametrize("channels", [1, 400])
 async def test_a_move_takes_items_out_of_so_many_places_at_a_time(real_redis: Redis, channels: int) -> None:
     """A step takes all items of few channels, and few items of many."""
-    world = OneReader(real_redis)
-    await world.begin()
-    uids = [f"c{number}" for number in range(channels)]
-    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(uids)])
-    ids = [str(number) for number in range(1, 101)]
-    pairs = [part for one in ids for part in (float(one), one)]
-    await real_redis.pipeline([("ZADD", key(ANN, uid), *pairs) for uid in uids for key in (keys.posts, keys.unread)])
-    await real_redis.command("CONFIG", "RESETSTAT")
-    assert await world.timelines.move(ANN, "home", ids, NOW) == 100
-    stats = (await real_redis.command("INFO", "commandstats")).decode()
-    calls = int(re.search(r"cmdstat_evalsha:calls=(\d+)", stats)[1])
-    assert calls <= 2 if channels == 1 else 100 / calls * 400 <= 1500
-    assert sum(await real_redis.pipeline([("ZCARD", keys.posts(ANN, uid)) for uid in uids])) == 0
+    world, uids = await crowd(real_redis, channels)
+    await put(real_redis, uids, range(1, 101), keys.posts, keys.unread)
+    await calls(real_redis)
+    assert await world.timelines.move(ANN, "home", [str(number) for number in range(1, 101)], NOW) == 100
+    steps = (await calls(real_redis))["evalsha"]
+    assert steps <= 2 if channels == 1 else 100 / steps * 400 <= 1500
+    assert await left(real_redis, uids, keys.posts) == 0
     assert await real_redis.command("ZCARD", keys.unread(ANN, "home")) == 100
 
 
