@@ -7,28 +7,24 @@ in a channel, and nothing unread that was read, removed or cleaned up there, unl
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from email.utils import formatdate
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import orjson
 import pytest
-import redis as redis_py
 import structlog
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, rule
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.delivery import Rebuilding
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
-from microsub.redis.multiplexer import Multiplexed
-from microsub.redis.protocol import Redis
 from microsub.timelines.retention import Retention
 from microsub.upkeep.sweep import GRACE, Sweeping
 from tests.support import examples
+from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import violations
 from tests.support.polling import World
 
@@ -64,15 +60,11 @@ class Publisher:
         return Fetched(request.url, request.url, 200, {}, body, "text/xml", None, None, None, None)
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(History):
     """One reader, two channels, two feeds, all stages."""
-
-    connect: Callable[[], Redis]
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.redis = type(self).connect()
         self.it = World(self.redis)
         self.site = Publisher()
         self.it.fetcher = self.site  # type: ignore[assignment]
@@ -81,16 +73,9 @@ class Machine(RuleBasedStateMachine):
         self.before: dict[str, dict[str, bool]] = {uid: {} for uid in UIDS}
         self.excused: dict[str, set[str]] = {uid: set() for uid in UIDS}
 
-    def run(self, call: Awaitable[T]) -> T:
-        async def wrapped() -> T:
-            return await call
-
-        return self.loop.run_until_complete(wrapped())
-
     def teardown(self) -> None:
         self.it.parser.close()
-        self.run(self.redis.aclose())
-        self.loop.close()
+        super().teardown()
 
     @initialize(first=st.sets(numbers, min_size=2))
     def begin(self, first: set[int]) -> None:
@@ -239,21 +224,5 @@ def url(feed: str) -> str:
 @pytest.mark.timeout(600)
 def test_nothing_that_a_reader_is_done_with_comes_back(redis_url: str) -> None:
     """Random histories on a real Redis."""
-
-    def connect() -> Redis:
-        with redis_py.Redis.from_url(redis_url) as client:
-            client.flushdb()
-        return Multiplexed(redis_url)
-
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())  # thousands of polls
-    machine: Any = type("Connected", (Machine,), {"connect": staticmethod(connect)})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=30,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-        ),
-    )
+    try_histories(Machine, emptied(redis_url), EXAMPLES, steps=30)

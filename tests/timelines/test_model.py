@@ -6,32 +6,27 @@ hold, and nothing that was read, removed, moved or cleaned up is unread again un
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 from unittest.mock import AsyncMock
 
 import orjson
 import pytest
-import redis as redis_py
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, rule
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.errors import QuotaReached
 from microsub.model.reader import SAVED, Cursor, Duplicate, PageQuery, Reason, TimelineItem
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
-from microsub.redis.multiplexer import Multiplexed
-from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.timelines import save, unsave
 from microsub.timelines.backlog import CatchUp, TimelineBacklog
 from microsub.timelines.rules import Rules
 from tests.conftest import fake_redis
 from tests.support import THOROUGH, examples
+from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, OneReader
 from tests.timelines.model import Model, ModelChannel
@@ -73,15 +68,11 @@ def universe() -> tuple[dict[str, TimelineItem], dict[str, str]]:
     return items, feed_of
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(History):
     """One reader, three channels, three feeds."""
-
-    connect: Callable[[], Redis]
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.redis = type(self).connect()
         self.world = OneReader(self.redis)
         self.rules = Rules(self.redis, self.world.items)
         self.now = START
@@ -96,16 +87,6 @@ class Machine(RuleBasedStateMachine):
         self.seen: dict[str, dict[str, bool]] = {uid: {} for uid in ALL}
         for one in items:
             self.say(one, WORDS[int(one) % len(WORDS)])
-
-    def run(self, call: Awaitable[T]) -> T:
-        async def wrapped() -> T:
-            return await call
-
-        return self.loop.run_until_complete(wrapped())
-
-    def teardown(self) -> None:
-        self.run(self.redis.aclose())
-        self.loop.close()
 
     def say(self, item: str, word: str) -> None:
         self.model.words[item] = word
@@ -396,30 +377,9 @@ class Machine(RuleBasedStateMachine):
         assert page.older == (len(shown) > len(newer) if before else len(older) > limit)
 
 
-def check(connect: Callable[[], Redis], examples: int) -> None:
-    machine: Any = type("Connected", (Machine,), {"connect": staticmethod(connect)})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-        ),
-    )
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["real", *(["fake"] if THOROUGH else [])])
 def test_any_history_ends_as_the_model_does(kind: str, redis_url: str) -> None:
     """Random histories keep every invariant and equal the model after every step."""
-
-    def connect() -> Redis:
-        if kind == "fake":
-            return fake_redis()
-        with redis_py.Redis.from_url(redis_url) as client:
-            client.flushdb()
-        return Multiplexed(redis_url)
-
-    check(connect, examples=EXAMPLES if kind == "real" else EXAMPLES // 3)
+    connect, count = (emptied(redis_url), EXAMPLES) if kind == "real" else (fake_redis, EXAMPLES // 3)
+    try_histories(Machine, connect, count, steps=40)

@@ -6,14 +6,11 @@ twice, works again.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import Bundle, initialize, invariant, rule
 
 from microsub.errors import Unauthorized
 from microsub.identity.limits import CODE, CODE_REPEAT, TOKEN_OVERLAP
@@ -21,6 +18,7 @@ from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
 from tests.conftest import fake_redis
 from tests.support import examples
+from tests.support.histories import History, try_histories
 from tests.support.invariants import assert_no_stray_keys
 
 T = TypeVar("T")
@@ -51,7 +49,7 @@ class Code:
     answer: Issued | None = None
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(History):
     """Two users, any number of codes and grants."""
 
     codes = Bundle("codes")
@@ -59,23 +57,14 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.redis = fake_redis()
         self.accounts, self.store, self.grants = Accounts(self.redis), Codes(self.redis), Grants(self.redis)
         self.now = START
         self.disabled: set[str] = set()
         self.families: list[Family] = []
 
-    def run(self, call: Awaitable[T]) -> T:
-        async def wrapped() -> T:
-            return await call
-
-        return self.loop.run_until_complete(wrapped())
-
     def teardown(self) -> None:
         self.run(assert_no_stray_keys(self.redis))
-        self.run(self.redis.aclose())
-        self.loop.close()
+        super().teardown()
 
     @initialize()
     def begin(self) -> None:
@@ -206,9 +195,4 @@ class Machine(RuleBasedStateMachine):
 
 def test_nothing_is_good_twice_and_nothing_revoked_works() -> None:
     """In any order of agreeing, redeeming, renewing, revoking, disabling and waiting."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        Machine,
-        settings=settings(
-            max_examples=EXAMPLES, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    try_histories(Machine, fake_redis, EXAMPLES, steps=30)
