@@ -66,6 +66,16 @@ def hosts_at_once(wanted: int, descriptors: int) -> int:
     return wanted if descriptors < 0 else max(1, min(wanted, (descriptors - _RESERVED) // _PER_HOST))
 
 
+def _hosts_allowed(wanted: int) -> int:
+    """`hosts_at_once` in this process; fewer than `wanted` are logged."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    many = hosts_at_once(wanted, limit)
+    if many < wanted:
+        text = "fewer hosts at once than MICROSUB_FETCH_CONCURRENCY says: the limit of file descriptors is low"
+        log.warning(text, hosts=many, wanted=wanted, limit=limit)
+    return many
+
+
 @contextlib.asynccontextmanager
 async def open_worker(
     settings: Settings,
@@ -125,14 +135,7 @@ async def open_worker(
         )
         try:
             turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
-            many = hosts_at_once(settings.fetch_concurrency, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-            if many < settings.fetch_concurrency:
-                log.warning(
-                    "fewer hosts at once than MICROSUB_FETCH_CONCURRENCY says: the limit of file descriptors is low",
-                    hosts=many,
-                    wanted=settings.fetch_concurrency,
-                    limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-                )
+            many = _hosts_allowed(settings.fetch_concurrency)
             yield Worker(stores.schedule, turn, stores.presence, stages, name=name, hosts_at_once=many)
         finally:
             parser.close()
