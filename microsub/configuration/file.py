@@ -136,7 +136,8 @@ def upgrade(path: Path, body: bytes) -> Path:
     real = path.resolve()
     old = real.with_name(real.name + ".old")
     with _beside(real, body) as temporary:
-        old.hardlink_to(real)
+        if not (old.exists() and old.samefile(real)):  # as an upgrade that broke off leaves it
+            old.hardlink_to(real)
         temporary.replace(real)
     _sync_folder(real.parent)
     return old

@@ -177,7 +177,7 @@ def test_config_upgrade_keeps_an_older_original(run: Run) -> None:
 
 
 def test_config_upgrade_that_breaks_off_leaves_the_old_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole: the new one takes its place in one step."""
+    """Whole: the new one takes its place in one step, and the next try does."""
 
     def full(_from: Path, _to: Path) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -189,6 +189,9 @@ def test_config_upgrade_that_breaks_off_leaves_the_old_file(run: Run, monkeypatc
     assert (refused.exit_code, "No space left" in refused.stderr) == (2, True)
     assert Path("old.json").read_text() == '{"Channels": {}, "Feeds": {}}'
     assert not [path for path in Path().iterdir() if path.suffix == ".new"]
+    assert run("config", "upgrade", "old.json", "--in-place").exit_code == 0
+    assert json.loads(Path("old.json").read_text()) != {"Channels": {}, "Feeds": {}}
+    assert Path("old.json.old").read_text() == '{"Channels": {}, "Feeds": {}}'
 
 
 def test_config_upgrade_tells_what_is_lost(run: Run) -> None:
