@@ -20,7 +20,6 @@ import os
 import random
 import re
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -45,7 +44,7 @@ from microsub.upkeep.sweep import Sweeping
 from tests.chaos.verdict import POISON, missing, outdated
 from tests.chaos.worker_process import BASE
 from tests.support.cluster import Node
-from tests.support.fork_server import Process
+from tests.support.fork_server import Process, fork_server
 from tests.support.polling import World, world
 from tests.support.process import Installation
 from tests.support.waiting import wait_until
@@ -138,7 +137,7 @@ class Storm:
     blogs: list[Blog] = field(default_factory=list)
     places: dict[tuple[str, str], set[int]] = field(default_factory=dict)
     # Each with the file of its log.
-    workers: dict[asyncio.subprocess.Process, Path] = field(default_factory=dict)
+    workers: dict[Process, Path] = field(default_factory=dict)
     started: int = 0
     marked: dict[str, bool] = field(default_factory=dict)
     # By id, the numbers of what Bob has removed, and of what he may have: the answer didn't arrive.
@@ -358,11 +357,10 @@ class Storm:
                     await process.wait()
             self.kills["from outside" if _signal(process, signal.SIGKILL) else "between commands"] += 1
             await process.wait()
-            # 255 is what asyncio makes of a child that was reaped before its watcher looked.
             said = self.workers[process].read_text()[-2000:]
-            assert process.returncode in {-signal.SIGKILL, 255}, f"worker {number}: {process.returncode}\n{said}"
+            assert process.returncode == -signal.SIGKILL, f"worker {number}: {process.returncode}\n{said}"
 
-    async def _freeze(self, process: asyncio.subprocess.Process) -> None:
+    async def _freeze(self, process: Process) -> None:
         """Stop the process in the middle of its work, and let it go on when that has been taken over by another."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.chance.random()):
@@ -371,22 +369,18 @@ class Storm:
             await asyncio.sleep(FROZEN_SECONDS)
             self.frozen += _signal(process, signal.SIGCONT)
 
-    async def _start(self, trips: int) -> asyncio.subprocess.Process:
+    async def _start(self, trips: int) -> Process:
         async with self.starting:
             return await self._started(trips)
 
-    async def _started(self, trips: int) -> asyncio.subprocess.Process:
+    async def _started(self, trips: int) -> Process:
         self.started += 1
         log = self.folder / f"worker{self.started}.log"
         with log.open("wb") as out:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.chaos.worker_process", self.redis_url, str(trips)),
-                stdout=out,
-                stderr=out,
-                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-            )
+            arguments = (self.redis_url, str(trips))
+            process = fork_server().start("tests.chaos.worker_process", arguments, os.environ, out, out)
         self.workers[process] = log
-        # Python takes a while; what is to be killed is a worker.
+        # To load it takes a while; what is to be killed is a worker.
         await wait_until(
             lambda: b"worker started" in log.read_bytes() or process.returncode is not None, timeout=_STARTED
         )
@@ -510,7 +504,7 @@ class Storm:
         await rebuilding.rebuild(user, uid, self.it.clock())
 
 
-def _signal(process: asyncio.subprocess.Process | Process, number: int) -> bool:
+def _signal(process: Process, number: int) -> bool:
     """Send a signal; False for a process that has ended, which may have happened at any moment before."""
     if process.returncode is not None:
         return False

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from microsub.redis import keys
 from microsub.search.index import Generation, Span
 from microsub.search.words import document
 from tests.search.conftest import FEED, QUICK, Replica
+from tests.support.fork_server import Process, fork_server
 from tests.support.posts import NOON, candidate
 from tests.support.waiting import wait_until
 from tests.support.world import World
@@ -261,8 +260,8 @@ async def test_a_writer_that_is_killed_at_any_moment_loses_nothing(
                 await change(kill * 60 + number)
             await asyncio.sleep(0.05 * kill)
         finally:
-            writer.send_signal(signal.SIGKILL)
-            await asyncio.to_thread(writer.wait)
+            writer.kill()
+            await writer.wait()
     replica.follow()
     await wait_until(lambda: _has(replica, "ferry", 40))
     for text in stored.values():
@@ -270,30 +269,11 @@ async def test_a_writer_that_is_killed_at_any_moment_loses_nothing(
     assert len(set(await replica.found("ferry"))) == 40
 
 
-_WRITER = """
-import asyncio, sys
-from pathlib import Path
-from microsub.feeds.events import Events
-from microsub.posts.items import Items
-from microsub.redis.multiplexer import Multiplexed
-from microsub.search.index_follower import FollowTiming, IndexFollower
-from microsub.search.replica import IndexFolder
-
-async def main(url, path):
-    redis = Multiplexed(url)
-    timing = FollowTiming(pause=0.001, busy=0.001, compare=0.01, attempt=0.01, failure=0.01)
-    follower = IndexFollower(redis, Items(redis), Events(redis), IndexFolder(Path(path)), timing=timing)
-    print("begun", flush=True)
-    await follower.run_for_ever()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-def _writer(url: str, path: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", _WRITER, url, str(path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
+def _writer(url: str, path: Path) -> Process:
+    read, write = os.pipe()
+    with open(read, "rb") as said, open(write, "wb") as out:
+        process = fork_server().start("tests.search.index_writer", (url, str(path)), os.environ, out, sys.__stderr__)
+        assert said.readline() == b"begun\n"
     return process
 
 
