@@ -31,6 +31,7 @@ from microsub.redis.scripts import load
 _BEGUN = "begun"
 _INSTANCE = "instance"
 _USER = "user:"
+_NOTHING_SET = UserSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class InForce:
 
     def of_user(self, name: str) -> UserSettings:
         """What is set for a user alone."""
-        return self.users.get(name, UserSettings())
+        return self.users.get(name, _NOTHING_SET)
 
 
 CHANGES_KEPT = 100

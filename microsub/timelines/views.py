@@ -103,10 +103,10 @@ class ReaderViews:
             if part is not None:
                 await part.aclose()
 
-    async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[int]]:
-        """All channels in order and their unread counts, in one round trip with the token's check.
+    async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[bytes]]:
+        """All channels in order and their unread counts as digits, with the token's check.
 
-        Where posts wait for timelines of a user who was away, these are filled first; so for pages.
+        One round trip. Where posts wait for timelines of a user who was away, these are filled first; so for pages.
         """
         found = await self._channels.counts_with_token(credential, now)
         if await self.has_caught_up(found[0], GLOBAL, now):

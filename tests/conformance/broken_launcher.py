@@ -79,7 +79,7 @@ def counts_off_by_one() -> None:
 
     async def counted(self: Channels, *arguments: Any) -> Any:
         grant, names, counts = await counts_with_token(self, *arguments)
-        return grant, names, [count + 1 for count in counts]
+        return grant, names, [b"%d" % (int(count) + 1) for count in counts]
 
     Channels.counts_with_token = counted  # type: ignore[method-assign]
 

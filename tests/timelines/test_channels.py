@@ -155,7 +155,7 @@ async def test_remembered_names_never_outlive_a_change(world: OneReader) -> None
         listed = await elsewhere.list(ANN)
         for _ in range(2):
             _, names, counts = await other.counts_with_token(credential, NOW)
-            assert listed == [replace(one, unread=n) for one, n in zip(names.channels, counts, strict=True)]
+            assert listed == [replace(one, unread=int(n)) for one, n in zip(names.channels, counts, strict=True)]
         return listed
 
     first = await agree()

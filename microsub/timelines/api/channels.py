@@ -51,13 +51,13 @@ def _made(names: ChannelNames, inherited: UnreadStyle) -> _Template:
     parts = []
     for channel, style in zip(names.channels, styles, strict=True):
         head = orjson.dumps({"uid": channel.uid, "name": channel.name})[:-1].replace(b"%", b"%%")
-        parts.append(head + (b"}" if style == "none" else b',"unread":%b}' if style == "boolean" else b',"unread":%d}'))
+        parts.append(head + (b"}" if style == "none" else b',"unread":%b}'))
     return b'{"channels":[' + b",".join(parts) + b"]}", () if set(styles) == {"count"} else styles
 
 
-_SHOWN: dict[UnreadStyle, Callable[[int], int | bytes]] = {
+_SHOWN: dict[UnreadStyle, Callable[[bytes], bytes]] = {
     "count": lambda count: count,
-    "boolean": lambda count: b"true" if count else b"false",
+    "boolean": lambda count: b"false" if count == b"0" else b"true",
 }
 
 

@@ -78,8 +78,8 @@ class Channels(Follows):
 
     async def counts_with_token(
         self, credential: Credential, now: float
-    ) -> tuple[Grant, ChannelNames, builtins.list[int]]:
-        """The unread counts of all channels of the token's user, of one moment, and the channels.
+    ) -> tuple[Grant, ChannelNames, builtins.list[bytes]]:
+        """The channels of the token's user, and their unread counts of one moment, as digits.
 
         One round trip that checks the token too. Raises Unauthorized.
         """
@@ -91,11 +91,11 @@ class Channels(Follows):
     async def counts(self, user: str) -> tuple[ChannelNames, builtins.list[int]]:
         """The unread counts of all channels, of one moment, and the channels: `list` for who asks often."""
         _, _, names, counts = await self._counted(user, [], 0)
-        return names, counts
+        return names, [*map(int, counts)]
 
     async def _counted(
         self, user: str, token: builtins.list[str], now: float
-    ) -> tuple[bytes, bool, ChannelNames, builtins.list[int]]:
+    ) -> tuple[bytes, bool, ChannelNames, builtins.list[bytes]]:
         """The token's scopes, whether posts wait, and the channels with their counts. Raises Unauthorized."""
         known = self._names.get(user)
         reply = await self._read(user, known.shape if known else b"", token, now)
@@ -107,7 +107,7 @@ class Channels(Follows):
             if len(self._names) >= _MOST_NAMES:
                 self._names.clear()
             self._names[user] = known
-        return scopes, bool(waiting), known, [*map(int, counts.split())]
+        return scopes, bool(waiting), known, counts.split()
 
     async def _read(self, user: str, shape: bytes, token: builtins.list[str], now: float) -> builtins.list[Any]:
         patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]
