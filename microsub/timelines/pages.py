@@ -375,7 +375,7 @@ async def mark(
     changed: set[str] = set()
     left = distinct(ids)
     while True:
-        (reply,) = await redis.scripts([_marking(user, uid, state, now, *left[: batch_for(uid)])])
+        reply = await redis.script(*_marking(user, uid, state, now, *left[: batch_for(uid)]))
         if reply == -1:
             raise await absent(redis, user, uid)
         changed.update(split(reply[0]))
@@ -479,7 +479,7 @@ async def _mark_until(
     changed: set[str] = set()
     looked_at, has_left = BATCH, 0
     while looked_at == BATCH:
-        (reply,) = await redis.scripts([_marking(user, uid, "until", now, item, score)])
+        reply = await redis.script(*_marking(user, uid, "until", now, item, score))
         if reply == -1:
             raise await absent(redis, user, uid)
         ids, looked_at, has_left = reply
