@@ -79,7 +79,8 @@ def _in_table(path: Path) -> Iterator[Text]:
     for row in tomllib.loads(path.read_text("utf-8")).values():
         if not isinstance(row, dict):  # no sentences, but a list of things
             continue
-        yield from ((row[column], "") for column in ("about", "text", "fix") if row.get(column))
+        said = "shown" if "shown" in row else "text"
+        yield from ((row[column], "") for column in ("about", said, "fix") if row.get(column))
 
 
 def _marked(node: ast.expr) -> str:

@@ -62,7 +62,7 @@ class CheckReport:
         """For people: a line per finding, then what was examined, then the result."""
         lines = [f"repaired  {one.area}: {one.subject}: {one.what}" for one in self.repaired]
         lines += [f"found   {one.area}: {one.subject}: {one.what}" for one in self.left]
-        lines.append("examined " + ", ".join(f"{count} {name}" for name, count in self.examined.items() if count))
+        lines.append("examined: " + ", ".join(f"{name} {count}" for name, count in self.examined.items() if count))
         left = len(self.left)
         if left:
             repairable = sum(one.remedy is not None for one in self.left)

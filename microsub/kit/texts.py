@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 
 
@@ -52,24 +52,25 @@ _UNITS = {"MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
 class SentenceTable:
     """English sentences that parts of the program say which know no translation, each a form with `{values}`.
 
-    What a value named `why` or `what` says is a sentence or a word of the table itself.
+    Each has the form in which a page shows it. What a value named `why` or `what` says is a sentence or a word of the
+    table itself.
     """
 
     LONGEST = 1000
     """Characters of what may be one of them."""
 
-    def __init__(self, forms: Iterable[str]) -> None:
-        self._patterns = {form: re.compile(_pattern(form), re.S) for form in forms}
+    def __init__(self, shown: Mapping[str, str]) -> None:
+        self._patterns = [(re.compile(_pattern(form), re.S), page) for form, page in shown.items()]
 
     def found(self, text: str) -> str:
         """`text` as a `Sentence` where it has one of the forms, else as it is."""
         if isinstance(text, Sentence) or len(text) > self.LONGEST:
             return text
-        for form, pattern in self._patterns.items():
+        for pattern, shown in self._patterns:
             if match := pattern.fullmatch(text):
                 said = match.groupdict()
                 inner = {name: self.found(said[name]) for name in said.keys() & {"why", "what"}}
-                return Sentence(form, **{**said, **inner})
+                return Sentence(shown, **{**said, **inner})
         return text
 
 

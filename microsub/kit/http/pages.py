@@ -134,7 +134,7 @@ class Templates:
 def _sentences() -> SentenceTable:
     """What parts of the program say that know no translation."""
     rows = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text("utf-8"))
-    return SentenceTable(row["text"] for row in rows.values())
+    return SentenceTable({row["text"]: row.get("shown", row["text"]) for row in rows.values()})
 
 
 _MONTHS = (
