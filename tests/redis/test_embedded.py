@@ -389,12 +389,28 @@ def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
         "[]",
         "7",
         "\x00",
+        "[" * 100_000,
+        '{"pid": 1, "version": "7.0", "socket": "a\\u0000b"}',
+        '{"pid": 1, "version": "7.0", "socket": "\\ud800"}',
+        '{"pid": 1, "version": "7.0", "socket": ""}',
+        '{"pid": 1, "version": "seven", "socket": "x"}',
+        '{"pid": 0, "version": "7.0", "socket": "x"}',
+        '{"pid": 1e400, "version": "7.0", "socket": "x"}',
+        '{"pid": 99999999999999999999, "version": "7.0", "socket": "x"}',
     ],
 )
 def test_a_record_that_is_not_ours_is_an_error(data_dir, record):
     """Better no server than one on somebody else's data."""
     data_dir.mkdir()
     (data_dir / "redis.json").write_text(record)
+    with pytest.raises(ConfigError, match="no record of ours"):
+        start_embedded(data_dir)
+
+
+def test_a_record_that_is_a_fifo_is_an_error(data_dir):
+    """It isn't waited for until somebody writes to it."""
+    data_dir.mkdir()
+    os.mkfifo(data_dir / "redis.json")
     with pytest.raises(ConfigError, match="no record of ours"):
         start_embedded(data_dir)
 

@@ -21,6 +21,7 @@ import fcntl
 import json
 import os
 import pwd
+import re
 import socket
 import stat
 import tempfile
@@ -69,12 +70,15 @@ class Folder:
         """The server that was started last, if any."""
         require_own(self._record)
         try:
-            record = Record(**json.loads(self._record.read_text()))
+            # A FIFO isn't waited for: it is empty, which no record is.
+            with open(self._record, "rb", opener=_at_once) as file:
+                record = Record(**json.loads(file.read(_MOST_RECORD)))
+            usable = _is_usable(record)
         except FileNotFoundError:
             return None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise self._no_record() from error
-        if not (type(record.pid) is int and isinstance(record.version, str) and isinstance(record.socket, str)):
+        if not usable:
             raise self._no_record()
         return record
 
@@ -95,6 +99,22 @@ class Folder:
     def _no_record(self) -> ConfigError:
         expected = "pid (a number), version and socket (texts); remove it where no redis-server runs on the folder"
         return ConfigError(file=str(self._record), path="", found="no record of ours", expected=expected)
+
+
+_MOST_RECORD = 64 * 1024
+_VERSION = re.compile(r"\d{1,9}(\.\d{1,9})+", re.ASCII)
+
+
+def _at_once(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NONBLOCK)
+
+
+def _is_usable(record: Record) -> bool:
+    """Whether it says what ours say. Raises TypeError and ValueError, as for a path that no file can have."""
+    if type(record.pid) is not int or not 0 < record.pid < 2**31:
+        return False
+    path = os.fsencode(record.socket)
+    return _VERSION.fullmatch(record.version) is not None and path != b"" and b"\0" not in path
 
 
 def private(path: Path) -> IO[bytes]:
