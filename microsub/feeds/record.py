@@ -21,7 +21,7 @@ from typing import Any
 
 from microsub.feeds import url_index
 from microsub.feeds.internal import InternalAddress
-from microsub.kit.urls import canonical_feed_url
+from microsub.kit.urls import canonical_feed_url, normalise_profile
 from microsub.redis import keys
 from microsub.redis.due import DueTimes
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
@@ -53,7 +53,13 @@ import knows posts of it that have left timelines (`keys.feed_departed`).
 """
 
 MOVED_FROM = "moved_from"
-"""The record's field with its former address, where a redirect led to one that no feed had."""
+"""The record's field with the address of its own, where a redirect, or a page, led to one that no feed had."""
+
+OTHERS = "others"
+"""The record's field with the feeds that a page named behind this one, best first."""
+
+PAGES = "pages"
+"""The record's field with the addresses through which it was found."""
 
 UNANNOUNCED = "untold"
 """The record's field with a note of changes that were not announced yet: a nonce, then the names of what changed."""
@@ -153,7 +159,7 @@ class Feeds:
                 return await self.ensure(url, now)
             known = address.feed
             record = await self.get(known)
-            if record is not None and MOVED_FROM in record.extra and record.url == canonical:
+            if record is not None and _is_of_others(record, canonical):
                 return await self._apart(record, address, now)
             if record is not None:
                 return record
@@ -297,9 +303,11 @@ class Feeds:
         await self.update(feed_id, {"url": canonical})
         return None
 
-    async def lead(self, url: str, feed_id: str) -> None:
-        """Let `url` lead to that feed from now on, whatever it led to before."""
-        await self._redis.command("HSET", keys.feeds_by_url(), canonical_feed_url(url), feed_id)
+    async def lead(self, url: str, feed_id: str, to: str) -> None:
+        """Let `url` lead to another feed, or with '' to none, as long as it leads to that one."""
+        address = await url_index.find(self._redis, canonical_feed_url(url))
+        if address is not None and address.feed == feed_id:
+            await url_index.lead(self._redis, address, to)
 
     async def subscribe(self, feed_id: str, user: str, uid: str) -> None:
         """Note that this channel follows the feed. Running it twice changes nothing."""
@@ -364,9 +372,12 @@ class Feeds:
     async def _apart(self, moved: FeedRecord, address: url_index.Address, now: float) -> FeedRecord:
         """The feed of an address to which `moved` has come, for whom follows that address itself.
 
-        What another publisher has said before its redirect is no post of this one. `Mover` brings the followers of
-        `moved` here; the posts that they had are known by `MERGED`.
+        What another publisher has said before its redirect is no post of this one, and what else a page has named is
+        nothing to go over to. `Mover` brings the followers of `moved` here; the posts that they had are known by
+        `MERGED`.
         """
+        if MOVED_FROM not in moved.extra:
+            await self.update(moved.id, {MOVED_FROM: pages_of(moved)[0]})
         feed_id = str(await self._redis.command("INCRBY", keys.feed_ids(), 1))
         await self._create(feed_id, address.url, now)
         await self.update(feed_id, {MERGED: moved.id})
@@ -377,6 +388,24 @@ class Feeds:
 
     async def _create(self, feed_id: str, url: str, now: float) -> None:
         await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
+
+
+def is_settled(feed: FeedRecord) -> bool:
+    """It has worked once, or programs save posts into it."""
+    return feed.last_success is not None or feed.kept
+
+
+def pages_of(feed: FeedRecord) -> list[str]:
+    """The addresses through which a feed was found."""
+    return feed.extra.get(PAGES, "").split()
+
+
+def _is_of_others(feed: FeedRecord, url: str) -> bool:
+    """Whether `url` has come to lead to `feed` by what others say, who don't speak for it."""
+    if MOVED_FROM in feed.extra:
+        own = (feed.extra[MOVED_FROM], *pages_of(feed))
+        return normalise_profile(url) not in map(normalise_profile, own)
+    return feed.url == url and OTHERS in feed.extra and PAGES in feed.extra and not is_settled(feed)
 
 
 def _asking_fingerprints(feed_id: str) -> Command:

@@ -70,7 +70,7 @@ async def spare(redis: Redis, address: Address) -> bool:
 
 
 async def lead(redis: Redis, address: Address, feed_id: str) -> bool:
-    """Let an address lead to another feed; False where the entry isn't as it was read."""
+    """Let an address lead to another feed, or with '' to none; False where the entry isn't as it was read."""
     return bool(await redis.script(_CHANGE, [keys.feeds_by_url()], [address.url, address.text, feed_id]))
 
 

@@ -16,7 +16,7 @@ import structlog
 
 from microsub.discovery.feedlinks import looks_like_feed
 from microsub.errors import NotFound
-from microsub.feeds.record import MERGED, MOVED_FROM
+from microsub.feeds.record import MERGED, MOVED_FROM, OTHERS, PAGES, is_settled, pages_of
 from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials, normalise_profile, with_credentials_of
 from microsub.timelines.follow import unsubscribe
 
@@ -74,15 +74,15 @@ class Mover:
         if owner is None:
             fields = dict.fromkeys(("moved_to", "moved_seen", "moved_since"))
             # What it has posts of stays apart from the new address, for whom follows that one from now on.
-            if _is_settled(feed) and normalise_profile(feed.url) != normalise_profile(url):
-                fields[MOVED_FROM] = feed.url
+            if is_settled(feed) and normalise_profile(feed.url) != normalise_profile(url):
+                fields[MOVED_FROM] = feed.extra.get(MOVED_FROM, feed.url)
             await self.feeds.update(feed.id, fields)
             return Moved(host_of(canonical_feed_url(url)))
-        known = await self.feeds.get(owner)
-        if known is None or known.gone:
+        known = await self.feeds.ensure(url, now)
+        if known.gone:
             return Moved(host_of(feed.url))  # its own redirect still brings news, that feed wouldn't
         await self._merge(feed, known, now)
-        return Moved(host_of(feed.url), owner)
+        return Moved(host_of(feed.url), known.id)
 
     async def from_page(self, page: FeedRecord, urls: Iterable[str], now: float) -> Moved | None:
         """Let who follows `page` follow the first usable feed of `urls`; None without one.
@@ -90,7 +90,7 @@ class Mover:
         No feed that is gone will do, nor an address at which this record was before: two pages that name each other
         would send it to and fro.
         """
-        here, passed = canonical_feed_url(page.url), _pages(page)
+        here, passed = canonical_feed_url(page.url), pages_of(page)
         if len(passed) >= MOST_PAGES:
             return None
         candidates = [url for url in dict.fromkeys(map(canonical_feed_url, urls)) if url not in {here, *passed}]
@@ -101,7 +101,9 @@ class Mover:
             # The page is noted first: after a crash, what was tried once isn't tried for ever.
             trail = dict.fromkeys([*passed, here])
             others = " ".join(candidates[place + 1 :][:MOST_PAGES]) or None
-            await self.feeds.update(page.id, {**_AS_NEW, "pages": " ".join(trail), "others": others})
+            if target in others_of(page):
+                await self.feeds.lead(here, page.id, "")  # it hasn't named the next one: that was the page before it
+            await self.feeds.update(page.id, {**_AS_NEW, PAGES: " ".join(trail), OTHERS: others})
             return await self.move(page, target, now)
         return None
 
@@ -125,8 +127,8 @@ class Mover:
         duplicates the feeds themselves have said by moving, so their hosts don't matter. Before all that the
         old addresses: who follows it from now on needs no merging, and who did a moment ago is found by the next poll.
         """
-        for url in (feed.url, *_pages(feed)):
-            await self.feeds.lead(url, owner.id)
+        for url in (feed.url, *pages_of(feed)):
+            await self.feeds.lead(url, feed.id, owner.id)
         merged = dict.fromkeys([*owner.extra.get(MERGED, "").split(), feed.id])
         await self.feeds.update(owner.id, {MERGED: " ".join([*merged][-_MOST_MERGED:])})
         await self.items.succeed(owner.id, feed.id, _MOST_ITEMS)
@@ -147,14 +149,9 @@ class Mover:
         return await self.items.timeline_items(await self.items.newest(feed_id, _MOST_ITEMS))
 
 
-def _pages(feed: FeedRecord) -> list[str]:
-    """The pages through which a feed was found."""
-    return feed.extra.get("pages", "").split()
-
-
 def others_of(feed: FeedRecord) -> list[str]:
     """The feeds that the page named after this one, best first."""
-    return feed.extra.get("others", "").split()
+    return feed.extra.get(OTHERS, "").split()
 
 
 _PATIENCE = 2
@@ -166,7 +163,7 @@ def instead_of_page(feed: FeedRecord, links: Sequence[FeedLink]) -> list[str]:
 
     What has the address of a feed stays until it has shown pages for a while.
     """
-    if _is_settled(feed) or (looks_like_feed(feed.url) and feed.failures < _PATIENCE):
+    if is_settled(feed) or (looks_like_feed(feed.url) and feed.failures < _PATIENCE):
         return []
     return [with_credentials_of(feed.url, link.url) for link in links]
 
@@ -177,9 +174,4 @@ def instead_of_failure(feed: FeedRecord, failure: FetchFailed | None) -> list[st
     `failure` None is a document that is no feed. What may be an hour's trouble gets a few more polls.
     """
     passing = failure is not None and not failure.lasting and feed.failures < _PATIENCE
-    return [] if _is_settled(feed) or passing else others_of(feed)
-
-
-def _is_settled(feed: FeedRecord) -> bool:
-    """It has worked once, or programs save posts into it."""
-    return feed.last_success is not None or feed.kept
+    return [] if is_settled(feed) or passing else others_of(feed)

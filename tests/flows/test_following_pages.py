@@ -448,3 +448,60 @@ async def test_of_the_feeds_of_a_page_three_are_tried(site: Publisher, it: World
         await settle(it)
     assert (await it.record(followed)).url == site.url("/3", "blog.test")
     assert site.count("/4") == 0
+
+
+async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Publisher, it: World) -> None:
+    """Else a page could name somebody's feed before it is there, and its own behind it, to be that feed for all."""
+    theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
+    site.serve("/feed", Answer(status=404))
+    site.serve("/page", page(theirs, own))
+    site.serve_document("/own", rss([("scandal", "Scandal", "02 Jan 2024 20:00:00 GMT")]))
+    through = await it.follow(site.url("/page", "elsewhere.test"))
+    for _ in range(3):
+        await it.poll(through)
+    assert (await it.record(through)).url == own
+    site.serve_document("/feed", rss(dated(1)))
+    feed = await it.follow(theirs, "bob")
+    await it.poll(feed)
+    assert (await it.record(feed)).url == theirs
+    assert '"name":"Post 1"' in "".join(await it.texts("bob"))
+    assert "Scandal" not in "".join(await it.texts("bob"))
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_who_follows_a_feed_itself_stays_when_a_page_leads_on(site: Publisher, it: World, known: bool) -> None:
+    """The page's other feeds are for who follows the page, whether they are followed already or not."""
+    theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
+    site.serve("/feed", Answer(status=503))
+    site.serve("/page", page(theirs, own))
+    site.serve_document("/own", rss([("scandal", "Scandal", "02 Jan 2024 20:00:00 GMT")]))
+    if known:
+        await it.poll(await it.follow(own, "carol"))
+    through = await it.follow(site.url("/page", "elsewhere.test"))
+    await it.poll(through)
+    assert (await it.record(through)).url == theirs
+    feed = await it.follow(theirs, "bob")
+    for _ in range(4):
+        await it.poll(feed)
+        await it.poll(through)
+    site.serve_document("/feed", rss(dated(1)))
+    await it.poll(feed)
+    assert (await it.record(feed)).url == theirs
+    assert await it.feeds.find(theirs) == feed.id
+    assert "Scandal" not in "".join(await it.texts("bob"))
+    assert "Scandal" in "".join(await it.texts("alice"))
+    assert "Post 1" not in "".join(await it.texts("alice"))
+
+
+async def test_who_follows_a_feed_itself_and_who_came_by_a_page_share_it(site: Publisher, it: World) -> None:
+    """Once it works, it is one feed again, which is asked once."""
+    theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
+    site.serve("/page", page(theirs, own))
+    site.serve_document("/feed", rss(dated(1)))
+    through = await it.follow(site.url("/page", "elsewhere.test"))
+    await it.poll(through)
+    feed = await it.follow(theirs, "bob")
+    await it.poll(feed)
+    await it.poll(through)
+    assert await it.feeds.subscribers(feed.id) == [("alice", "home"), ("bob", "home")]
+    assert len(await it.rows()) == 1

@@ -304,6 +304,53 @@ async def test_what_a_feed_said_before_it_moved_isnt_said_by_the_new_address(sit
     assert [title for title, read in zip(titles, again.values(), strict=True) if read] == ["Post 3"]
 
 
+async def _moved_to(site: Publisher, it: World, address: str) -> FeedRecord:
+    """A feed of somebody else that has said something, and redirects for good to an address that nobody follows."""
+    site.serve_document("/elsewhere", rss([("scandal", "Scandal", "02 Jan 2024 20:00:00 GMT")]))
+    moved = await it.follow(site.url("/elsewhere", "elsewhere.test"))
+    await it.poll(moved)
+    site.serve("/elsewhere", Answer(status=301, headers=[("Location", address)]))
+    await _poll_thrice_over_a_day(it, moved)
+    assert (await it.record(moved)).url == address
+    return moved
+
+
+async def test_who_comes_by_another_redirect_gets_the_new_addresses_posts_alone(site: Publisher, it: World) -> None:
+    """Else anybody who redirects to where a publisher is about to move has its followers when it does."""
+    new = site.url("/new", "new.test")
+    site.serve_document("/new", rss(dated(3)))
+    site.serve_document("/old", rss(dated(2)))
+    old = await it.follow(site.url("/old", "old.test"), "bob")
+    await it.poll(old)
+    moved = await _moved_to(site, it, new)
+    site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+    await _poll_thrice_over_a_day(it, old)
+    owner = await it.feeds.find(new)
+    assert owner not in {None, old.id, moved.id}
+    await it.poll_id(owner)
+    await it.poll(moved)
+    assert sorted(await _titles(it, "bob")) == ["Post 1", "Post 2", "Post 3"]
+    assert await it.feeds.subscribers(owner) == [("alice", "home"), ("bob", "home")]
+
+
+async def test_an_address_passed_on_the_way_is_its_publishers(site: Publisher, it: World) -> None:
+    """A feed has moved twice: who follows the address in the middle gets what stands behind it, and no more."""
+    middle, new = site.url("/middle", "new.test"), site.url("/new", "new.test")
+    site.serve_document("/middle", rss(dated(2)))
+    moved = await _moved_to(site, it, middle)
+    site.serve_document("/new", rss(dated(3)))
+    site.serve("/middle", Answer(status=301, headers=[("Location", new)]))
+    await _poll_thrice_over_a_day(it, moved)
+    assert (await it.record(moved)).url == new
+    other = await it.follow(middle, "bob")
+    await it.poll(other)
+    await _poll_thrice_over_a_day(it, other)
+    owner = await it.feeds.find(new)
+    assert owner not in {None, moved.id}
+    await it.poll_id(owner)
+    assert await _titles(it, "bob") == ["Post 3", "Post 2", "Post 1"]
+
+
 async def _titles(it: World, user: str) -> list[str]:
     return [text.partition('"name":"')[2].partition('"')[0] for text in await it.texts(user)]
 
