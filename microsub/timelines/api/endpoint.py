@@ -176,9 +176,10 @@ class MicrosubEndpoint(HttpEndpoint):
             grant, reply = await self._tried(entry, params, credential, now)
         except Unauthorized as error:
             grant = await self._credentials.asked(presented, error, now)
-            grant, reply = await self._tried(entry, params, Credential(grant.user, credential.digest), now)
+            credential = Credential(grant.user, credential.digest)
+            grant, reply = await self._tried(entry, params, credential, now)
         await quotas.count(grant.user, now)
-        self._note_use(Credential(grant.user, credential.digest), now)
+        self._note_use(credential, now)
         return reply
 
     async def _tried(
