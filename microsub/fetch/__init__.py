@@ -1,5 +1,6 @@
 """The only door out, guarded and limited: what lies behind it is chosen by others."""
 
+from microsub.fetch.body import holding_for
 from microsub.fetch.fetcher import Fetcher
 from microsub.fetch.headers import retry_after
 from microsub.fetch.network import Resolver, asking_for, out_of_descriptors, who_asks
@@ -54,6 +55,7 @@ __all__ = [
     "SentDocument",
     "SpacedFetcher",
     "asking_for",
+    "holding_for",
     "out_of_descriptors",
     "retry_after",
     "target_of",

@@ -7,13 +7,19 @@ import io
 import threading
 import time
 import zlib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
+from microsub.fetch.network import who_asks
 from microsub.fetch.transport import Reply
 from microsub.fetch.values import HopError
 
 _PIECE = 64 * 1024
+
+_COMPRESSED = 256
+"""Bytes that are decompressed at a time, to a quarter of a megabyte at most."""
 
 # Every chunk of a chunked body costs ten microseconds. A few bytes each would cost half a minute.
 _MANY_CRUMBS = 20_000
@@ -111,6 +117,11 @@ class Body:
         """How many pieces have arrived."""
         return self._parts
 
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What arrived, in pieces to be fed one by one: each of them, decompressed, is small beside a body."""
+        size = len(data) if self._decoder is None else _COMPRESSED
+        return (data[start : start + size] for start in range(0, len(data), size or 1))
+
     def feed(self, data: bytes) -> None:
         """Take what arrived. Raises HopError (`too_large`, `encoding`, `protocol`)."""
         self._received += len(data)
@@ -155,13 +166,29 @@ def _decoder(content_encoding: str | None) -> _Inflate | None:
 # the document is dropped, parsed and stored or not. Where there is no room, reading stops: the publisher's TCP window
 # fills, and nothing is lost.
 #
-# Bodies that wait for each other could wait for ever. So the oldest one that is still arriving may go beyond the bound
-# when nothing else will give room back, or doesn't soon; the bound is `total` plus one body, now and then more.
+# Who asks has half of the room at most: documents that take long to parse would keep it from everybody else.
+#
+# Bodies that wait for each other could wait for ever. So the oldest one that is still arriving may go beyond the bounds
+# when nothing else will give room back; and beyond `total` when others don't soon, within the half of who asks. The
+# bound is `total` plus one body, now and then more.
 
 FREE = 64 * 1024
 TOTAL = 16 * 1024 * 1024
 PATIENCE = 5.0
 """Seconds that the oldest body waits for documents that others hold for long."""
+
+
+_HOLDERS: ContextVar[Sequence[str]] = ContextVar("holders", default=())
+
+
+@contextmanager
+def holding_for(users: Sequence[str]) -> Iterator[None]:
+    """Count the bodies that arrive in the block for one of these users; without such a block, for who asks."""
+    token = _HOLDERS.set(users)
+    try:
+        yield
+    finally:
+        _HOLDERS.reset(token)
 
 
 class Room:
@@ -170,38 +197,53 @@ class Room:
     def __init__(self, total: int = TOTAL, free: int = FREE) -> None:
         self._total = total
         self._free = free
-        self._used = 0
-        self._arriving: dict[int, None] = {}
-        self._arrived = 0
+        self._used: Counter[str] = Counter()
+        self._arriving: dict[int, str] = {}
+        self._arrived: Counter[str] = Counter()
         self._lock = threading.RLock()  # a share may be dropped while another is being served
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     @property
     def used(self) -> int:
         """Bytes that are taken at present."""
-        return self._used
+        return self._used.total()
 
-    def share(self) -> Share:
-        """What one body takes; it is given back when the last reference to the share goes."""
-        return Share(self)
+    def share(self, keys: Sequence[str] = ("",)) -> Share:
+        """What one body takes, for that one of `keys` which has least; given back when its last reference goes."""
+        return Share(self, min(keys, key=self._used.__getitem__))
 
     def _may(self, share: Share, size: int) -> bool:
-        if self._used + size <= self._total:
+        if not self._arrived.total() and self._is_oldest(share):
             return True
-        return not self._arrived and self._is_oldest(share)
+        if self.used + size > self._total:
+            return False
+        if self._is_within_half(share.key, size):
+            return True
+        return not self._arrived[share.key] and self._is_oldest_of_its_user(share)
 
     def _is_oldest(self, share: Share) -> bool:
         return next(iter(self._arriving), None) == id(share)
+
+    def _is_oldest_of_its_user(self, share: Share) -> bool:
+        return next((one for one, key in self._arriving.items() if key == share.key), None) == id(share)
+
+    def _is_next(self, share: Share, size: int) -> bool:
+        """Whether no body waits for longer, but those of users who have their half."""
+        waiting = (one for one, key in self._arriving.items() if self._is_within_half(key))
+        return self._is_within_half(share.key, size) and next(waiting, None) == id(share)
+
+    def _is_within_half(self, key: str, size: int = 0) -> bool:
+        return self._used[key] + size <= self._total // 2
 
     async def _take(self, share: Share, size: int) -> None:
         loop = asyncio.get_running_loop()
         patient_until = loop.time() + PATIENCE
         with self._lock:
-            self._arriving.setdefault(id(share))
+            self._arriving.setdefault(id(share), share.key)
         while True:
             with self._lock:
-                if self._may(share, size) or (loop.time() >= patient_until and self._is_oldest(share)):
-                    self._used += size
+                if self._may(share, size) or (loop.time() >= patient_until and self._is_next(share, size)):
+                    self._used[share.key] += size
                     share.held += size
                     return
                 turn = asyncio.Event()
@@ -218,15 +260,18 @@ class Room:
         with self._lock:
             if id(share) in self._arriving:
                 del self._arriving[id(share)]
-                self._arrived += 1
+                self._arrived[share.key] += 1
                 share.settled = True
         self._wake()
 
     def _give_back(self, share: Share) -> None:
         with self._lock:
-            self._used -= share.held
+            self._used[share.key] -= share.held
             self._arriving.pop(id(share), None)
-            self._arrived -= share.settled
+            self._arrived[share.key] -= share.settled
+            for counts in (self._used, self._arrived):
+                if not counts[share.key]:
+                    del counts[share.key]
             share.held, share.settled = 0, False
         self._wake()
 
@@ -241,10 +286,11 @@ class Room:
 
 
 class Share:
-    """The room that one body takes."""
+    """The room that one body takes, for the user `key`."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, key: str) -> None:
         self._room = room
+        self.key = key
         self._size = 0
         self.held = 0
         self.settled = False
@@ -290,14 +336,15 @@ async def read_body(
     Raises HopError. While there is no room, `clock` stands still.
     """
     body = Body(fields.get("content-encoding"), limit)
-    share = room.share()
+    share = room.share(_HOLDERS.get() or (who_asks(),))
     try:
         async for part in reply.parts:
-            before = body.length
-            body.feed(part)
-            await _wait_for_room(share, body.length - before, clock)
-            if body.parts % _YIELD_EVERY == 0:
-                await asyncio.sleep(0)
+            for piece in body.pieces(part):
+                before = body.length
+                body.feed(piece)
+                await _wait_for_room(share, body.length - before, clock)
+                if body.parts % _YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
         share.settle()
         return body.finish(), share
     except BaseException:

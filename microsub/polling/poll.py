@@ -22,7 +22,7 @@ from microsub.discovery.sites import feeds_by_address
 from microsub.errors import ParseError, ParserUnavailable, ParsingStopped, StoreError
 from microsub.feeds.events import describe
 from microsub.feeds.record import UNANNOUNCED
-from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified
+from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, NotModified, holding_for
 from microsub.kit.urls import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.notices import FeedMoved
@@ -178,7 +178,7 @@ class Poller:
             try:
                 if self.mover is not None and (joined := await self.mover.join(feed, due.asked)) is not None:
                     return await self._passed(due, joined)
-                return await self._conclude(due, await self._fetch(feed, len(users)))
+                return await self._conclude(due, await self._fetch(due, len(users)))
             except ParserUnavailable as error:
                 return self.put_off(feed.id, str(error))
 
@@ -194,13 +194,16 @@ class Poller:
         """Leave the feed as it was, to be asked soon; what we lack isn't counted as its failure."""
         return PollResult(feed_id, "local", self.clock() + PUT_OFF_SECONDS, "", detail=detail)
 
-    async def _fetch(self, feed: FeedRecord, subscribers: int) -> FetchResult:
-        start = time.perf_counter()
+    async def _fetch(self, due: FeedDue, subscribers: int) -> FetchResult:
+        feed, start = due.feed, time.perf_counter()
         try:
-            # The record's own validators, never a copy's: a 304 says that what is in the store is complete.
-            return await self.fetcher.fetch(
-                FetchRequest(feed.url, feed.etag, feed.last_modified, subscribers=subscribers, since=last_looked(feed))
-            )
+            with holding_for([f"user {name}" for name in due.keys]):
+                # The record's own validators, never a copy's: a 304 says that what is in the store is complete.
+                return await self.fetcher.fetch(
+                    FetchRequest(
+                        feed.url, feed.etag, feed.last_modified, subscribers=subscribers, since=last_looked(feed)
+                    )
+                )
         finally:
             FETCH_SECONDS.observe(time.perf_counter() - start)
 

@@ -157,7 +157,7 @@ class PostSearch:
         finally:
             give_back()
 
-    def _turn_of(self, user: str) -> asyncio.Lock:
+    def _turn_of(self, user: str) -> asyncio.Semaphore:
         """Held during each question to SQLite, so that a user's slow ones take one thread at most."""
         return self._turns.of(user)
 

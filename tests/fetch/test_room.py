@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
 
-from microsub.fetch.body import Room, Share
+import pytest
+
+from microsub.fetch import body
+from microsub.fetch.body import Body, Room, Share
+from microsub.fetch.transport import Reply
+from tests.support.waiting import wait_until
 
 
 async def test_small_bodies_take_no_room() -> None:
@@ -68,15 +77,62 @@ async def test_the_bound_is_exceeded_by_one_body_at_most() -> None:
     """What has arrived and is being worked on leaves nobody beyond the bound: it will be dropped by itself."""
     room = Room(total=100, free=0)
     held: list[Share] = []
-    for _ in range(2):
-        share = room.share()
+    for user in ("ann", "bob"):
+        share = room.share([user])
         await share.grow(50)
         share.settle()
         held.append(share)
-    third = room.share()
+    third = room.share(["cat"])
     waiting = asyncio.create_task(third.grow(1))
     await asyncio.sleep(0)
     assert not waiting.done()
     held.pop().close()
     await asyncio.wait_for(waiting, 60)
     assert room.used <= 100
+
+
+async def test_who_has_half_of_the_room_leaves_the_rest_to_others() -> None:
+    """Documents that wait for a parser keep no other user's from arriving; a feed counts for who has least."""
+    room = Room(total=100, free=0)
+    heavy, further = room.share(["mal"]), room.share(["mal"])
+    await heavy.grow(40)
+    heavy.settle()
+    waiting = asyncio.create_task(further.grow(20))
+    await asyncio.sleep(0)
+    assert not further.fits(20)
+    shared = room.share(["mal", "bob"])
+    await asyncio.wait_for(shared.grow(50), 60)
+    shared.settle()
+    assert not waiting.done()
+    heavy.close()
+    await asyncio.wait_for(waiting, 60)
+    assert room.used == 70
+
+
+async def test_what_is_compressed_waits_for_room_before_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some kilobytes that become megabytes don't stand in memory while they wait."""
+    made: list[Body] = []
+
+    class Noted(Body):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield gzip.compress(bytes(8 * 1024 * 1024))
+
+    monkeypatch.setattr(body, "Body", Noted)
+    room = Room(total=1024 * 1024)
+    held = room.share(["ann"])
+    await held.grow(2 * 1024 * 1024)
+    held.settle()
+    reply = cast(Reply, SimpleNamespace(parts=parts()))
+    async with asyncio.timeout(None) as clock:
+        reading = asyncio.create_task(body.read_body(reply, {"content-encoding": "gzip"}, 1 << 24, room, clock))
+        await wait_until(lambda: made and made[0].length)
+        assert made[0].length <= 512 * 1024
+        held.close()
+        whole, share = await asyncio.wait_for(reading, 60)
+    assert len(whole) == 8 * 1024 * 1024
+    share.close()
+    assert room.used == 0

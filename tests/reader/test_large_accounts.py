@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from microsub.kit.http.pages import Templates
 from microsub.reader.reading import undo
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
+from microsub.timelines.channels import Channels
 from microsub.timelines.pages import mark_until
 from tests.reader.conftest import ADDRESS, reading
 from tests.support.one_reader import ANN, NOW, OneReader
@@ -122,3 +124,28 @@ async def test_long_lists_of_rules_and_channels_are_written_beside_the_loop(
         await ann.browser.aclose()
     assert len(threads) == 4
     assert threading.current_thread() not in threads
+
+
+async def test_few_pages_of_a_user_are_made_at_a_time(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen at once, with four thousand channels each, held up everybody for seconds."""
+    under_way: list[str] = []
+    most = 0
+    counts = Channels.counts
+
+    async def noting(channels: Channels, user: str) -> Any:
+        nonlocal most
+        under_way.append(user)
+        most = max(most, len(under_way))
+        try:
+            return await counts(channels, user)
+        finally:
+            under_way.remove(user)
+
+    async with instance(real_redis, base_url=ADDRESS) as server:
+        ann = await reading(server, "ann", "home")
+        await ann.get("/channels")
+        monkeypatch.setattr(Channels, "counts", noting)
+        replies = await asyncio.gather(*(ann.get("/channels") for _ in range(16)))
+        await ann.browser.aclose()
+    assert [reply.status for reply in replies] == [200] * 16
+    assert most == 2

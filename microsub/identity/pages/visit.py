@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -64,6 +64,8 @@ log = structlog.get_logger(__name__)
 _FRESH_FOR = CONFIRMATION // 60
 """Minutes."""
 FOLDER = Path(__file__).parent
+PAGES_AT_ONCE = 2
+"""Pages and forms of one user that are worked on at a time."""
 """Templates and files of these pages, and what the pages of other features share with them."""
 
 
@@ -86,13 +88,14 @@ class NavigationLink:
 class PageSite:
     """Services, templates, and the address under which people see them.
 
-    Who holds the lock of a user among `turns` may use a thread for that user.
+    Who holds the lock of a user among `turns` may use a thread for that user; `at_once` has those for a whole page.
     """
 
     services: Services
     address: PublicAddress
     pages: Templates
     turns: KeyedLocks = field(default_factory=KeyedLocks)
+    at_once: KeyedLocks = field(default_factory=partial(KeyedLocks, PAGES_AT_ONCE))
 
     @classmethod
     def at(
@@ -470,7 +473,24 @@ _FAILED = N_("This is a fault of the server, and its log has the details. You ma
 
 def page(site: PageSite, path: str, handler: Handler) -> Route:
     """A page that is shown by GET."""
+    return Route(path, _endpoint(site, _in_turn(handler)), methods=["GET"])
+
+
+def part(site: PageSite, path: str, handler: Handler) -> Route:
+    """What a page loads beside itself, by GET: any number at once."""
     return Route(path, _endpoint(site, handler), methods=["GET"])
+
+
+def _in_turn(handler: Handler) -> Handler:
+    """The handler, for few requests of a user at a time: a page with thousands of channels holds up everybody."""
+
+    async def handle(visit: PageVisit) -> Response:
+        if visit.session is None:
+            return await handler(visit)
+        async with visit.site.at_once.of(visit.session.user):
+            return await handler(visit)
+
+    return handle
 
 
 def public(site: PageSite, path: str, handler: Handler) -> Route:
@@ -496,7 +516,7 @@ def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None =
         visit.check()
         return await handler(visit)
 
-    return Route(path, _endpoint(site, _corrected(handle, again), is_form=True), methods=["POST"])
+    return Route(path, _endpoint(site, _in_turn(_corrected(handle, again)), is_form=True), methods=["POST"])
 
 
 def upload(site: PageSite, path: str, handler: Handler, again: ShownAgain) -> Route:
