@@ -98,14 +98,12 @@ class CopyLock(Lease):
 class RedisMapping(MutableMapping[str, bytes]):
     """The copies of `FeedCopies` as a plain mapping, for programs without an event loop.
 
-    Both may serve one database. Works over a `redis.Redis` that doesn't decode. Values expire `seconds` after they were
-    written.
+    Both may serve one database. Works over a `redis.Redis` that doesn't decode. Values expire `LONGEST_KEPT` seconds
+    after they were written.
     """
 
-    def __init__(self, client: redis.Redis, *, seconds: float = LONGEST_KEPT, lease: float = LEASE) -> None:
+    def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._seconds = seconds
-        self._lease = lease
 
     def __getitem__(self, key: str) -> bytes:
         found = self._client.get(_key(key))
@@ -114,7 +112,7 @@ class RedisMapping(MutableMapping[str, bytes]):
         return found
 
     def __setitem__(self, key: str, value: bytes) -> None:
-        self._run(_putting(key, value, self._seconds, time.time()))
+        self._run(_putting(key, value, LONGEST_KEPT, time.time()))
 
     def __delitem__(self, key: str) -> None:
         if not self._run(_removing(key))[0]:
@@ -129,7 +127,7 @@ class RedisMapping(MutableMapping[str, bytes]):
 
     def lock(self, key: str) -> RedisMappingLock:
         """A lock on that key among all processes, not taken yet."""
-        return RedisMappingLock(self._client, key, self._lease)
+        return RedisMappingLock(self._client, key)
 
     def _run(self, commands: list[Command]) -> list[Any]:
         with self._client.pipeline(transaction=False) as batch:
@@ -139,10 +137,10 @@ class RedisMapping(MutableMapping[str, bytes]):
 
 
 class RedisMappingLock(LeaseCommands):
-    """Ends by itself after `lease` seconds, unless it is renewed."""
+    """Ends by itself after `LEASE` seconds, unless it is renewed."""
 
-    def __init__(self, client: redis.Redis, key: str, lease: float) -> None:
-        super().__init__(f"copy:{_digest(key)}", lease)
+    def __init__(self, client: redis.Redis, key: str) -> None:
+        super().__init__(f"copy:{_digest(key)}", LEASE)
         self._run = client.execute_command
 
     def acquire(self) -> bool:

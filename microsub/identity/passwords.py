@@ -39,16 +39,16 @@ class Cost:
 
 
 class Hasher:
-    """Makes and checks hashes, `at_once` at the same time, while at most `waiting` others wait.
+    """Makes and checks hashes, one at a time, while at most `waiting` others wait.
 
     `turn` is how many attempts the same network has made of late, this one included: smaller numbers come first. All
     methods raise TooManyRequests where more of these wait than there are places.
     """
 
-    def __init__(self, cost: Cost = Cost(), *, at_once: int = 1, waiting: int = PASSWORDS_WAITING.most) -> None:
+    def __init__(self, cost: Cost = Cost(), *, waiting: int = PASSWORDS_WAITING.most) -> None:
         self._cost = cost
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="passwords")
-        self._free = at_once
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+        self._is_free = True
         self._most = waiting
         self._queue: list[_QueuePlace] = []
         self._asked = 0
@@ -60,9 +60,9 @@ class Hasher:
 
         return PasswordHasher(self._cost.passes, self._cost.memory_kib, 1, 32, 16, type=Type.ID)
 
-    async def hash(self, password: str, turn: int = 0) -> str:
+    async def hash(self, password: str) -> str:
         """The hash of a password, with parameters and a fresh salt."""
-        return await self._run(lambda: self._argon2.hash(password), turn)
+        return await self._run(lambda: self._argon2.hash(password), 0)
 
     async def check(self, hashed: str | None, password: str | None, turn: int = 0) -> bool:
         """Whether the password is the one of that hash.
@@ -76,7 +76,7 @@ class Hasher:
         return self._argon2.check_needs_rehash(hashed)
 
     def close(self) -> None:
-        """End the threads; what they have in hand is finished."""
+        """End the thread; what it has in hand is finished."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _check(self, hashed: str | None, password: str | None) -> bool:
@@ -92,8 +92,8 @@ class Hasher:
         return right and against is hashed
 
     async def _run(self, work: Callable[[], _Hashed], turn: int) -> _Hashed:
-        if self._free:
-            self._free -= 1
+        if self._is_free:
+            self._is_free = False
         else:
             await self._place(turn)
         job = self._threads.submit(work)
@@ -103,7 +103,7 @@ class Hasher:
         return await asyncio.wrap_future(job)
 
     async def _place(self, turn: int) -> None:
-        """Wait for a thread. A caller that is cancelled leaves its thread to the next."""
+        """Wait for the thread. A caller that is cancelled leaves it to the next."""
         if len(self._queue) >= self._most:
             last = max(self._queue, default=None)
             if last is None or last[0] <= turn:
@@ -130,7 +130,7 @@ class Hasher:
         if self._queue:
             heapq.heappop(self._queue)[2].set_result(None)
         else:
-            self._free += 1
+            self._is_free = True
 
 
 def _busy() -> TooManyRequests:

@@ -52,7 +52,6 @@ _SIMPLE = re.compile(
 )
 _SIMPLE_HOST = re.compile(r"https?://([a-z](?:[a-z0-9.-]*[a-z0-9])?)(?::[0-9]{1,5})?(?=[/?#]|\Z)")
 _SHORT = 2048
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Nothing to repair and nothing to fear: nearly all URLs.
 _PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::(?:[0-9]{1,4}|[1-5][0-9]{4}))?[/?][!#-;=?-\[\]_a-z~]*")
 # The same for a path from the root of the site or beside the page. What `urljoin` would do more than append for isn't

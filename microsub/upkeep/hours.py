@@ -87,10 +87,10 @@ class Hours:
         if adding:
             await self._redis.pipeline([*adding, ("EXPIRE", key, _KEPT)])
 
-    async def last(self, now: float, hours: int = SHOWN) -> list[HourFigures]:
-        """The last hours, the present one included, the oldest first. One round trip."""
+    async def last(self, now: float) -> list[HourFigures]:
+        """The hours that are shown, the present one included, the oldest first. One round trip."""
         newest = int(now // HOUR)
-        numbers = range(newest - hours + 1, newest + 1)
+        numbers = range(newest - SHOWN + 1, newest + 1)
         rows = await self._redis.pipeline([("HMGET", keys.hour(number), *_FIELDS) for number in numbers])
         return [
             HourFigures(number * HOUR, *(float(value or 0) for value in row))

@@ -31,7 +31,6 @@ class Follower:
     def __init__(self, installed: Installation, process: Process) -> None:
         self.process = process
         self._out = installed.folder / f"{len(installed.processes) - 1}.out"
-        self._log = installed.folder / f"{len(installed.processes) - 1}.log"
 
     @classmethod
     async def start(cls, installed: Installation, *flags: str) -> Follower:

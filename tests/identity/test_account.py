@@ -346,9 +346,9 @@ async def test_a_session_that_ended_meanwhile_sets_no_password(
     hasher = enrolled.identity.local._passwords._hasher
     hashed = hasher.hash
 
-    async def slowly(password: str, turn: int = 0) -> str:
+    async def slowly(password: str) -> str:
         await enrolled.identity.sessions.end_all("ann")
-        return await hashed(password, turn)
+        return await hashed(password)
 
     monkeypatch.setattr(hasher, "hash", slowly)
     assert (await changed(ann)).status == 401

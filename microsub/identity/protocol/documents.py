@@ -102,19 +102,19 @@ def secret_of(document: Document, name: str, url: str) -> str | None:
     return value
 
 
-def scopes_of(document: Document, url: str, name: str = "scope") -> frozenset[str]:
+def scopes_of(document: Document, url: str) -> frozenset[str]:
     """Scopes, as a text or, of some servers, a list; empty for none. Raises ParseError."""
-    value = document.get(name)
+    value = document.get("scope")
     if isinstance(value, list) and len(value) <= _MOST_FIELDS and all(isinstance(scope, str) for scope in value):
         value = " ".join(value)
     if value is None or value == "":
         return frozenset()
     if not isinstance(value, str) or len(value) > _MAX_TEXT or not _PRINTED.fullmatch(value):
-        raise ParseError(url, f"invalid value of '{name}', expected scopes separated by spaces")
+        raise ParseError(url, "invalid value of 'scope', expected scopes separated by spaces")
     try:
         return read_scopes(value) if value.strip() else frozenset()
     except InvalidRequest as problem:
-        raise ParseError(url, f"'{name}': {problem.description}") from None
+        raise ParseError(url, f"'scope': {problem.description}") from None
 
 
 def seconds_of(document: Document, name: str, url: str) -> float | None:

@@ -10,7 +10,6 @@ user's name, so they are never taken for a reader's token, nor the other way rou
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -358,7 +357,6 @@ def _token(digest: str, fields: Mapping[str, str]) -> Token:
 
 MARK = "~"
 _NOBODY = "0" * 64
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)

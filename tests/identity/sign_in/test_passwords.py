@@ -120,7 +120,7 @@ class Gated(Hasher):
     """Checks nothing before the `gate` is open; `order` says what was checked, `running` is set with the first."""
 
     def __init__(self, waiting: int) -> None:
-        super().__init__(CHEAP, at_once=1, waiting=waiting)
+        super().__init__(CHEAP, waiting=waiting)
         self.gate, self.running = threading.Event(), threading.Event()
         self.order: list[str] = []
         self.threads: set[threading.Thread] = set()
@@ -185,7 +185,7 @@ async def test_networks_take_turns(gated: Callable[[int], Gated]) -> None:
     await asyncio.gather(*tasks.values(), return_exceptions=True)
     assert hasher.order == ["running", "known", "first", "second", "third"]
     assert isinstance(tasks["last"].exception(), TooManyRequests)
-    assert hasher._free == 1
+    assert hasher._is_free
 
 
 async def test_who_goes_away_keeps_the_place_until_the_thread_is_done(gated: Callable[[int], Gated]) -> None:
@@ -199,7 +199,7 @@ async def test_who_goes_away_keeps_the_place_until_the_thread_is_done(gated: Cal
     with pytest.raises(TooManyRequests):
         await hasher.check("x", "y")
     hasher.gate.set()
-    while not hasher._free:
+    while not hasher._is_free:
         await asyncio.sleep(0)
     assert await hasher.check("x", "y")
 
