@@ -403,7 +403,7 @@ def pages_of(feed: FeedRecord) -> list[str]:
 def _is_of_others(feed: FeedRecord, url: str) -> bool:
     """Whether `url` has come to lead to `feed` by what others say, who don't speak for it."""
     if MOVED_FROM in feed.extra:
-        own = (feed.extra[MOVED_FROM], *pages_of(feed))
+        own = (feed.extra[MOVED_FROM], *pages_of(feed)[:1])  # further ones may have been passed on the way
         return normalise_profile(url) not in map(normalise_profile, own)
     return feed.url == url and OTHERS in feed.extra and PAGES in feed.extra and not is_settled(feed)
 

@@ -468,6 +468,26 @@ async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Pu
     assert "Scandal" not in "".join(await it.texts("bob"))
 
 
+async def test_a_feed_that_failed_is_nobodys_by_a_redirect_back_to_it(site: Publisher, it: World) -> None:
+    """The feed behind it on the page has said something meanwhile, and leads there for good."""
+    theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
+    site.serve("/feed", Answer(status=404))
+    site.serve("/page", page(theirs, own))
+    site.serve_document("/own", rss([("scandal", "Scandal", "02 Jan 2024 20:00:00 GMT")]))
+    through = await it.follow(site.url("/page", "elsewhere.test"))
+    for _ in range(3):
+        await it.poll(through)
+    site.serve_document("/feed", rss(dated(1)))
+    site.serve("/own", Answer(status=301, headers=[("Location", theirs)]))
+    for _ in range(3):
+        await it.poll(through)
+        it.clock.advance(13 * 3600)
+    assert (await it.record(through)).url == theirs
+    await it.poll(await it.follow(theirs, "bob"))
+    assert "Scandal" not in "".join(await it.texts("bob"))
+    assert len(await it.rows("bob")) == 1
+
+
 @pytest.mark.parametrize("known", [False, True])
 async def test_who_follows_a_feed_itself_stays_when_a_page_leads_on(site: Publisher, it: World, known: bool) -> None:
     """The page's other feeds are for who follows the page, whether they are followed already or not."""
