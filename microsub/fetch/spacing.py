@@ -118,12 +118,15 @@ class RestingServers:
         return max(0.0, self._until.get(_origin(url), 0.0) - self._clock())
 
 
-_Origin = tuple[str, str, int | None]
+_Origin = tuple[str, str, int]
 
 
 def _origin(url: str) -> _Origin:
     parts = web_parts(url)
-    return ("", "", None) if parts is None else (parts.scheme.lower(), host_of(url), parts.port)
+    if parts is None:
+        return "", "", 0
+    scheme = parts.scheme.lower()
+    return scheme, host_of(url), parts.port or (443 if scheme == "https" else 80)
 
 
 class SpacedFetcher:

@@ -139,8 +139,14 @@ def ascii_host(host: str) -> str:
 
 
 def asked_host(host: str) -> str:
-    """`ascii_host`, with an IPv4 address as what connects reads it: `127.1`, `0x7f.0.0.1` and `2130706433` are one."""
+    """`ascii_host`, with an IPv4 address as what connects reads it.
+
+    `127.1`, `0x7f.0.0.1`, `2130706433` and `::ffff:127.0.0.1` are one.
+    """
     host = ascii_host(host)
+    if host.startswith("::ffff:"):
+        with suppress(ValueError):
+            return str(IPv6Address(host).ipv4_mapped or host)
     if _NUMBERS.fullmatch(host):
         with suppress(OSError):
             return inet_ntoa(inet_aton(host))

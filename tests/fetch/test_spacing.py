@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from microsub.fetch import FetchFailed, FetchRequest, FetchResult, HostPace, SpacedFetcher, spacing
+from microsub.fetch import FetchFailed, FetchRequest, FetchResult, HostPace, RestingServers, SpacedFetcher, spacing
 
 
 class Hosts:
@@ -61,3 +61,12 @@ async def test_hosts_are_forgotten(monkeypatch) -> None:  # type: ignore[no-unty
         assert len(fetcher._pace._hosts) <= 6
     await fetcher.fetch(FetchRequest("https://11.example/again"))
     assert hosts.asked[-1][0] == hosts.asked[-2][0] + 12.0
+
+
+def test_a_server_rests_by_its_port_however_it_is_written() -> None:
+    """Where no port is written, it is the scheme's; other ports of the host are other servers."""
+    resting = RestingServers(lambda: 0.0)
+    resting.rest("https://push.example/a")
+    assert resting.left("https://Push.example:443/b") == resting.left("https://push.example:0443/") == spacing.REST
+    assert not resting.left("https://push.example:8443/a")
+    assert not resting.left("http://push.example/a")

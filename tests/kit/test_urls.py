@@ -136,6 +136,12 @@ def test_an_address_in_numbers_is_one_host(written: str) -> None:
     assert asked_host(written) == host_of(f"https://{written}/") == "127.0.0.1"
 
 
+@pytest.mark.parametrize("written", ["::ffff:127.0.0.1", "0:0:0:0:0:FFFF:7f00:0001"])
+def test_an_address_of_ipv4_within_ipv6_is_the_same_host(written: str) -> None:
+    """The connection ends there."""
+    assert asked_host(written) == host_of(f"https://[{written}]/") == "127.0.0.1"
+
+
 @pytest.mark.parametrize("host", ["127.0.0.256", "1.2.3.4.5", "08.1", "0x", "4294967296", "9to5.example", "1.example"])
 def test_what_is_no_address_in_numbers_stays(host: str) -> None:
     assert host_of(f"https://{host}/") == host
