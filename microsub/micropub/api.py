@@ -53,6 +53,7 @@ from microsub.kit.http.params import (
     wrong,
 )
 from microsub.kit.http.responses import CORS, JSON, METHODS, Header, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.rate_limits import RateLimiter, network_of, public_network
 from microsub.micropub.media import MOST_BYTES
 from microsub.micropub.media import PATH as MEDIA
@@ -112,6 +113,7 @@ class MicropubServices:
 
     services: Services
     limits: RateLimiter = field(default_factory=RateLimiter)
+    turns: KeyedLocks = field(default_factory=KeyedLocks)
 
     @property
     def base(self) -> str:
@@ -399,7 +401,7 @@ class MediaEndpoint(HttpEndpoint):
         is_endpoint = scope["path"].rstrip("/") in {MEDIA, f"{PATH}/media"}
         verb = scope["method"]
         if verb in {"GET", "HEAD"} and not is_endpoint:
-            return await self._serve(scope)
+            return await self._serve(exchange)
         if verb != "POST" or not is_endpoint:
             raise MethodNotAllowed(verb, "POST, OPTIONS" if is_endpoint else "GET, HEAD, OPTIONS")
         sender = await self._micropub.sender(scope)
@@ -430,10 +432,11 @@ class MediaEndpoint(HttpEndpoint):
             raise wrong("url", url, "the address of a file that was sent here") from None
         return HttpReply(b"", [*CORS], 204)
 
-    async def _serve(self, scope: Scope) -> HttpReply:
-        with _Guesses(self._micropub, scope):
-            found = await self._micropub.services.media.get(scope["path"])
+    async def _serve(self, exchange: HttpExchange) -> HttpReply:
+        with _Guesses(self._micropub, exchange.scope):
+            found = await self._micropub.services.media.get(exchange.scope["path"])
             await self._micropub.require_active(found.user)
+        exchange.user = found.user
         kind = b"inline" if found.is_shown else b"attachment"
         headers: list[Header] = [
             (b"content-type", found.type.encode()),
@@ -466,8 +469,9 @@ class PostEndpoint(HttpEndpoint):
         with _Guesses(self._micropub, scope):
             found = await self._micropub.services.posting.page(scope["path"])
             await self._micropub.require_active(found.user)
-        # In a thread: a long post takes a while to be written.
-        body = await asyncio.to_thread(write_post, found.entry, self._micropub.base + found.path, self._stylesheet)
+        # A long post takes a while to be written: in a thread, one page of each user at a time.
+        async with self._micropub.turns.of(found.user):
+            body = await asyncio.to_thread(write_post, found.entry, self._micropub.base + found.path, self._stylesheet)
         headers: list[Header] = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-security-policy", _PAGE_POLICY.encode()),

@@ -15,6 +15,7 @@ from typing import Literal
 
 from microsub.errors import NotFound, QuotaReached
 from microsub.kit.digests import sha256_hex
+from microsub.kit.locks import KeyedLocks
 from microsub.model.reader import NAME
 from microsub.posts.items import Items
 from microsub.redis import keys
@@ -85,6 +86,7 @@ class Media:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._turns = KeyedLocks()
 
     async def add(self, user: str, data: bytes, most: int = 0) -> str:
         """Keep a file, and return its path; the same bytes again have the path that they had.
@@ -107,9 +109,13 @@ class Media:
         return f"{PATH}/{user}.{text(reply)}" + (f".{ending}" if ending else "")
 
     async def get(self, path: str) -> MediaFile:
-        """The file at a path. Raises NotFound."""
+        """The file at a path. Raises NotFound.
+
+        All other requests to Redis wait while one is read, so it is one of each user at a time.
+        """
         user, token = _named(path)
-        data, kind = await self._redis.command("HMGET", keys.medium(user, token), "data", "type")
+        async with self._turns.of(user):
+            data, kind = await self._redis.command("HMGET", keys.medium(user, token), "data", "type")
         if data is None:
             raise _missing()
         return MediaFile(user, data, text(kind))

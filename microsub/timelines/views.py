@@ -12,6 +12,7 @@ import orjson
 from microsub.errors import NotFound
 from microsub.feeds.record import FeedRecord, Feeds
 from microsub.identity.store.accounts import ActivityNotes, grant
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.urls import mask_credentials
 from microsub.model.reader import (
     GLOBAL,
@@ -96,6 +97,7 @@ class ReaderViews:
         self._seen = seen
         self._splicer = Splicer()
         self._feed_of: dict[str, str] = {}
+        self._turns = KeyedLocks()
 
     async def aclose(self) -> None:
         """Break off what goes on behind replies; nothing is lost by it."""
@@ -156,8 +158,10 @@ class ReaderViews:
                 query = query._replace(source=current)
                 rows = await self.rows(user, uid, query, now)
             source = await self._source(current, subscription, query, rows)
-        data = await self._cache.get(rows.ids)
-        return self._splicer.page(rows, data, newer=query.before is not None, source=source)
+        # A hundred posts may be fifty megabytes, for which all other requests to Redis wait: one page of each user.
+        async with self._turns.of(user):
+            data = await self._cache.get(rows.ids)
+            return self._splicer.page(rows, data, newer=query.before is not None, source=source)
 
     async def arrivals_with_token(
         self, credential: Credential, uid: str, query: ArrivalQuery, now: float

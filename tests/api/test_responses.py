@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from starlette.types import Message
 
 from microsub import errors
-from microsub.kit.http.responses import error_reply
+from microsub.kit.http.responses import MIB, MIB_SENT_OF_USER, HttpEndpoint, HttpExchange, error_reply
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,52 @@ def test_a_missing_scope_is_named() -> None:
     reply = error_reply(errors.InsufficientScope("follow"))
     assert reply.content["scope"] == "follow"
     assert dict(reply.headers)[b"www-authenticate"] == b'Bearer error="insufficient_scope", scope="follow"'
+
+
+class OnePage(HttpEndpoint):
+    """Gives everybody the same page of a user, whom the path names."""
+
+    page = b"x" * 4 * MIB
+
+    async def answer(self, exchange: HttpExchange) -> bytes:
+        exchange.user = exchange.scope["path"]
+        return self.page
+
+
+class SlowClient:
+    """Takes the head and one piece of a reply, and then nothing until it is told to."""
+
+    def __init__(self, endpoint: HttpEndpoint, user: str) -> None:
+        self.status = 0
+        self.took: list[int] = []
+        self.go_on = asyncio.Event()
+        scope = {"type": "http", "method": "GET", "path": user, "headers": [], "query_string": b""}
+        self.served = asyncio.create_task(endpoint(scope, self._receive, self._send))
+
+    async def _receive(self) -> Message:
+        return {"type": "http.request"}
+
+    async def _send(self, message: Message) -> None:
+        self.status = message.get("status", self.status)
+        self.took.append(len(message.get("body", b"")))
+        if message.get("more_body"):
+            await self.go_on.wait()
+
+
+async def test_what_is_sent_to_readers_of_one_user_has_an_end() -> None:
+    """Pages of 16 MB for forty slow apps of one user filled 600 MB; they leave in pieces, as they are taken."""
+    endpoint = OnePage()
+    slow = [SlowClient(endpoint, "alice") for _ in range(40)]
+    await asyncio.sleep(0)
+    places = MIB_SENT_OF_USER.most * MIB // len(OnePage.page)
+    assert [client.status for client in slow] == [200] * places + [429] * (40 - places)
+    assert max(sum(client.took) for client in slow) < MIB
+    other = SlowClient(endpoint, "bob")
+    for client in (other, *slow):
+        client.go_on.set()
+    await asyncio.gather(other.served, *(client.served for client in slow))
+    assert [sum(client.took) for client in (other, *slow[:places])] == [len(OnePage.page)] * (places + 1)
+    again = SlowClient(endpoint, "alice")
+    again.go_on.set()
+    await again.served
+    assert again.status == 200, "what was sent, or refused, counts no more"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
+from microsub.timelines.pages import ItemCache
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
 from tests.support.world import World
@@ -92,3 +96,29 @@ async def test_last_read_entry(full: Reader) -> None:
         assert await full.post(**mark, last_read_entry=unknown) == {"result": "ok", "updated": 0}
     assert await full.post(**mark, last_read_entry="everything") == {"result": "ok", "updated": 10}
     assert await full.unread("home") == 0
+
+
+async def test_pages_of_one_user_are_read_one_after_the_other(
+    full: Reader, bob: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seventy of sixteen megabytes at once kept everybody else from Redis for two seconds."""
+    get, go_on, begun = ItemCache.get, asyncio.Event(), asyncio.Event()
+    under_way = most = 0
+
+    async def held(cache: ItemCache, ids: Sequence[str]) -> list[bytes | None]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        begun.set()
+        if ids:
+            await go_on.wait()
+        under_way -= 1
+        return await get(cache, ids)
+
+    monkeypatch.setattr(ItemCache, "get", held)
+    pages = [asyncio.create_task(full.timeline("home")) for _ in range(4)]
+    await begun.wait()
+    assert not (await bob.get(action="timeline", channel="home"))["items"], "others are served meanwhile"
+    go_on.set()
+    assert [len(page) for page in await asyncio.gather(*pages)] == [25] * 4
+    assert most == 2, "one of each user"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tests.conftest import fake_redis
 from tests.micropub.conftest import BASE, SourceClient, items, source_of
 from tests.support.reader import Reader
 from tests.support.readers import instance
+from tests.support.threads import HeldWork
 from tests.support.world import World
 
 JPEG = b"\xff\xd8\xff\xe0" + b"j" * 50
@@ -502,3 +504,18 @@ async def test_what_a_user_posts_in_an_hour_has_an_end_in_bytes(
     await other.note("y" * 6_000)
     await second.note("short")
     await sender.send(204, data={"action": "delete", "url": address})
+
+
+async def test_pages_of_one_users_posts_take_one_thread(
+    sender: SourceClient, alice: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many long posts at once left others' pages waiting for a thread for half a second each."""
+    address = await sender.note("x")
+    held = HeldWork(api.write_post)
+    monkeypatch.setattr(api, "write_post", held)
+    opened = [asyncio.create_task(sender.server.client.get(address)) for _ in range(4)]
+    await asyncio.to_thread(held.begun.wait, 30)
+    await items(alice)
+    held.go_on.set()
+    assert [page.status_code for page in await asyncio.gather(*opened)] == [200] * 4
+    assert (held.calls, held.together) == (4, 1)

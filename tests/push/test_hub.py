@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from urllib.parse import parse_qsl
 
 import pytest
 
+from microsub.formats.documents import FORMATS
+from microsub.push.hub import topics
 from microsub.push.hub.store import hub_status
 from microsub.push.hub.subscriptions import RETRIES
 from microsub.redis.protocol import Redis
 from tests.support.readers import FEED, OTHER, posts
 from tests.support.subscriber import BASE, HubClient, hub_client
+from tests.support.threads import HeldWork
 from tests.support.web import Answer
 
 HOUR, DAY = 3600, 86_400
@@ -40,6 +45,21 @@ async def test_a_verified_subscriber_is_sent_what_is_published(client: HubClient
     assert "x-hub-signature" not in sent.headers
     await client.work(3)
     assert len(app.deliveries) == 1
+
+
+async def test_documents_of_one_owner_are_written_one_at_a_time(
+    client: HubClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many at once left others' pages waiting for a thread for most of a second."""
+    reply = await client.alice.post(action="topics", method="create", channel="home")
+    held = HeldWork(FORMATS["json"].write)
+    monkeypatch.setattr(topics, "FORMATS", {"json": replace(FORMATS["json"], write=held)})
+    asked = [asyncio.create_task(client.get(reply["topic"])) for _ in range(4)]
+    await asyncio.to_thread(held.begun.wait, 30)
+    await client.alice.timeline("home")
+    held.go_on.set()
+    assert [got.status_code for got in await asyncio.gather(*asked)] == [200] * 4
+    assert (held.calls, held.together) == (4, 1)
 
 
 @pytest.mark.parametrize("form", ["rss", "atom", "json", "html"])

@@ -36,6 +36,7 @@ from microsub.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from microsub.kit.rate_limits import AT_ONCE, RateLimit, RateLimiter
 from microsub.model.plaintext import shown
 
 Header = tuple[bytes, bytes]
@@ -138,17 +139,25 @@ def log_error(error: Exception, reply: ErrorReply, path: str, verb: str, action:
         entry.info("request refused", code=reply.code)
 
 
+MIB = 1024 * 1024
+MIB_SENT_OF_USER = RateLimit("MiB of large replies that are being sent", "user", 64, AT_ONCE)
+"""A hundred posts may be fifty megabytes, which are in memory until their reader has taken them."""
+_PIECE = 64 * 1024
+
 SLOW_SECONDS = 1.0
 """A request that takes longer is worth a line in the log."""
 
 
 @dataclass(slots=True)
 class HttpExchange:
-    """A request under way. `action` names it in the log and in metrics, as soon as it is known."""
+    """A request under way. `action` names it in the log and in metrics, and `user` is whose data the reply has, as soon
+    as they are known.
+    """
 
     scope: Scope
     receive: Receive
     action: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +187,7 @@ class HttpEndpoint:
     def __init__(self) -> None:
         self._ids = itertools.count(1)
         self._process = secrets.token_hex(4)
+        self._sent = RateLimiter()
 
     async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
         """The reply to a request, or a JSON object alone. Raises what `error_reply` has replies for."""
@@ -200,8 +210,10 @@ class HttpEndpoint:
         request_id = f"{self._process}-{next(self._ids)}"
         bound = _request_id.set(request_id)
         exchange = HttpExchange(scope, receive)
+        leave: Callable[[], None] | None = None
         try:
             reply = await self.answer(exchange)
+            leave = self._place_of(exchange.user, reply)
         except Exception as error:
             failure = error_reply(error)
             log_error(error, failure, self.logged_path(scope["path"]), scope["method"], exchange.action)
@@ -215,9 +227,21 @@ class HttpEndpoint:
         try:
             await self.deliver(exchange, send, reply if isinstance(reply, HttpReply) else HttpReply(reply, JSON))
         finally:
+            if leave is not None:
+                leave()
             status = reply.status if isinstance(reply, HttpReply) else 200
             self._measure(exchange, status, time.perf_counter() - started)
             _request_id.reset(bound)
+
+    def _place_of(self, user: str, reply: HttpReply | bytes) -> Callable[[], None] | None:
+        """Count a large reply until it is sent; what ends that. Raises TooManyRequests."""
+        size = len(reply.body if isinstance(reply, HttpReply) else reply)
+        if not user or size < MIB:
+            return None
+        place = (MIB_SENT_OF_USER, user)
+        if not self._sent.has_room(*place):
+            raise TooManyRequests("too many large replies are being sent: try again in some seconds", RETRY_SECONDS)
+        return self._sent.take([place] * (size // MIB))
 
     def _measure(self, exchange: HttpExchange, status: int, seconds: float) -> None:
         action = exchange.action if not self.actions or exchange.action in self.actions else "other"
@@ -244,4 +268,8 @@ async def client_left(receive: Receive) -> None:
 async def _send(send: Send, reply: HttpReply) -> None:
     length = [] if reply.status in {204, 304} else [(b"content-length", str(len(reply.body)).encode())]
     await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, *length]})
-    await send({"type": "http.response.body", "body": reply.body})
+    # Of a large one the next piece follows when the one before was taken.
+    last = len(reply.body) // _PIECE * _PIECE if len(reply.body) >= MIB else 0
+    for start in range(0, last, _PIECE):
+        await send({"type": "http.response.body", "body": reply.body[start : start + _PIECE], "more_body": True})
+    await send({"type": "http.response.body", "body": reply.body[last:]})

@@ -143,6 +143,7 @@ class TopicEndpoint(HttpEndpoint):
         topic = None if topics is None else await topics.find_at(scope["path"] + (f"?{query}" if query else ""))
         if topics is None or topic is None:
             raise NotFound("there is no such topic")
+        exchange.user = topic.owner
         await topics.refresh(topic)
         document = await topics.document(topic)
         tag = f'"{short_digest(document.body, 12)}"'

@@ -24,6 +24,7 @@ from microsub.formats.documents import FORMATS
 from microsub.formats.documents.values import FeedDocument
 from microsub.identity.store import absent
 from microsub.kit.digests import new_secret, short_digest
+from microsub.kit.locks import KeyedLocks
 from microsub.outputs import HUB, FillTimelines, OutputContents, OutputFeed, OutputFeeds
 from microsub.outputs.values import PATH as OUTPUTS
 from microsub.outputs.values import OutputAddress
@@ -181,6 +182,7 @@ class Topics:
         self._fill = fill
         self._stored_feeds = stored_feeds
         self._clock = clock
+        self._turns = KeyedLocks()
 
     async def find(self, url: str) -> Topic | None:
         """The topic at `url`; None for what is none, or none any more."""
@@ -216,7 +218,14 @@ class Topics:
         return f"{feed.id} {feed.editions} {feed.changed}"
 
     async def document(self, topic: Topic) -> TopicDocument:
-        """The document of a topic, byte for byte as its address has it. Raises NotFound where it has gone."""
+        """The document of a topic, byte for byte as its address has it. Raises NotFound where it has gone.
+
+        Those of an owner are read and written one after the other: a hundred at once leave others a thread.
+        """
+        async with self._turns.of(topic.owner):
+            return await self._document(topic)
+
+    async def _document(self, topic: Topic) -> TopicDocument:
         version = await self.version(topic)
         if isinstance(topic, OutputTopic):
             feed = await self._outputs.get(topic.feed.user, topic.feed.name)

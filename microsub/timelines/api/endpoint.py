@@ -79,7 +79,7 @@ class MicrosubEndpoint(HttpEndpoint):
             raise MethodNotAllowed(verb, METHODS)
         params, grant = await self._parameters(scope, exchange.receive, verb)
         exchange.action = params.text("action") or ""
-        reply = await self._run(scope, params, grant, verb, exchange.action)
+        reply = await self._run(exchange, params, grant)
         return reply if isinstance(reply, HttpReply) else _encoded(reply)
 
     async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> tuple[Params, Grant | None]:
@@ -123,19 +123,20 @@ class MicrosubEndpoint(HttpEndpoint):
     async def _presented(self, scope: Scope, params: Params) -> PresentedToken:
         return await self._credentials.presented(scope, params, self._owner(scope["path"]))
 
-    async def _run(
-        self, scope: Scope, params: Params, grant: Grant | None, verb: str, action: str
-    ) -> Reply | HttpReply:
-        services = self._services
+    async def _run(self, exchange: HttpExchange, params: Params, grant: Grant | None) -> Reply | HttpReply:
+        services, scope = self._services, exchange.scope
+        verb, action = scope["method"], exchange.action
         now = services.clock()
         entry = self._table.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
         if grant is None:
             presented = await self._presented(scope, params)
+            exchange.user = presented.credential.user
             if isinstance(entry, FusedAction):
                 return await self._fused(entry, params, presented, now)
             if isinstance(entry, StreamAction):
                 return await self._stream(entry, scope, params, presented, now)
             grant = await self._checked(presented, now)
+        exchange.user = grant.user
         await services.identity.quotas.count(grant.user, now)
         if not isinstance(entry, Action):
             self._reject(verb, action, params)
