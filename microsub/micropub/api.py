@@ -463,15 +463,18 @@ class PostEndpoint(HttpEndpoint):
     async def answer(self, exchange: HttpExchange) -> HttpReply:
         """See `HttpEndpoint`."""
         exchange.action = "posts"
-        scope = exchange.scope
+        scope, turns = exchange.scope, self._micropub.turns
         if scope["method"] not in {"GET", "HEAD"}:
             raise MethodNotAllowed(scope["method"], "GET, HEAD, OPTIONS")
+        source, _, _ = scope["path"].partition(".")
+        # A long post takes a while to be read and written: one of each source, and in a thread one of each user.
         with _Guesses(self._micropub, scope):
-            found = await self._micropub.services.posting.page(scope["path"])
-            await self._micropub.require_active(found.user)
-        # A long post takes a while to be written: in a thread, one page of each user at a time.
-        async with self._micropub.turns.of(found.user):
-            body = await asyncio.to_thread(write_post, found.entry, self._micropub.base + found.path, self._stylesheet)
+            async with turns.of(source):
+                found = await self._micropub.services.posting.page(scope["path"])
+                await self._micropub.require_active(found.user)
+                async with turns.of(found.user):
+                    address = self._micropub.base + found.path
+                    body = await asyncio.to_thread(write_post, found.entry, address, self._stylesheet)
         headers: list[Header] = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-security-policy", _PAGE_POLICY.encode()),
