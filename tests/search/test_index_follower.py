@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,7 +253,7 @@ async def test_a_writer_that_is_killed_at_any_moment_loses_nothing(
     for number in range(40):
         await change(number)
     for kill in range(6):
-        writer = await asyncio.to_thread(_writer, redis_url, replica.path)
+        writer = await _writer(redis_url, replica.path)
         try:
             for number in range(60):
                 await change(kill * 60 + number)
@@ -269,11 +268,11 @@ async def test_a_writer_that_is_killed_at_any_moment_loses_nothing(
     assert len(set(await replica.found("ferry"))) == 40
 
 
-def _writer(url: str, path: Path) -> Process:
-    read, write = os.pipe()
-    with open(read, "rb") as said, open(write, "wb") as out:
-        process = fork_server().start("tests.search.index_writer", (url, str(path)), os.environ, out, sys.__stderr__)
-        assert said.readline() == b"begun\n"
+async def _writer(url: str, path: Path) -> Process:
+    log = path.with_name("writer.log")
+    with log.open("wb") as out:
+        process = fork_server().start("tests.search.index_writer", (url, str(path)), os.environ, out, out)
+    await wait_until(lambda: b"begun" in log.read_bytes())
     return process
 
 

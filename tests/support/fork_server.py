@@ -1,8 +1,8 @@
 """Processes of the product, forked from one that has loaded it: starting Python and loading it takes a second each.
 
 A fork server has no threads and has done nothing but import. A child has the arguments, environment and files that it
-is given, a session of its own, and runs a module as `python -m` does, to the normal end of an interpreter. The worker
-that a server has beside it is forked the same way.
+is given, a session of its own, and runs a module as `python -m` does. The worker that a server has beside it, and the
+processes in which it reads documents, are forked the same way.
 
 `python fork_server.py SOCKET MODULE ARGUMENTS…` has a fork server that is there run a module in its place.
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 TYPE_CHECKING = False  # what runs one command by a fork server loads little
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import IO, Any
+    from typing import IO, Any, NoReturn
 
 
 class Process:
@@ -240,10 +240,25 @@ def _run(request: dict[str, Any], address: str) -> None:
     time.tzset()
     _count_for_others()
     _fork_beside(address)
+    _fork_parsers(address)
     _stay_urgent()
     sys.argv[1:] = request["arguments"]
     sys.modules.pop(request["module"], None)
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+
+
+def _leave(code: int) -> NoReturn:
+    """Do what the normal end of an interpreter does, but for tidying up: to take apart all that is loaded copies the
+    memory that a fork shares, and takes longer than most commands.
+    """
+    import atexit
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _count_for_others() -> None:
@@ -281,6 +296,44 @@ def _fork_beside(address: str) -> None:
     asyncio.create_subprocess_exec = fork  # type: ignore[assignment]
 
 
+def _fork_parsers(address: str) -> None:
+    """Have processes that read documents forked too."""
+    import subprocess
+    from types import SimpleNamespace
+
+    from microsub.parsing import process
+
+    def fork(arguments: Sequence[str], *, env: dict[str, str], stdin: int, stdout: int, **_others: Any) -> _Parser:
+        with open(os.devnull, "wb") as nothing:
+            return _Parser(forked(address, process.__name__, arguments[4:], env, [stdin, stdout, nothing.fileno()]))
+
+    process.subprocess = SimpleNamespace(Popen=fork, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
+
+
+class _Parser:
+    """As much of `subprocess.Popen` as the hold on a parser process takes; several threads may ask."""
+
+    def __init__(self, process: Process) -> None:
+        import threading
+
+        self.pid = process.pid
+        self._poll = process.poll
+        self._one = threading.Lock()
+
+    def kill(self) -> None:
+        with self._one:
+            if self._poll() is None:
+                os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        while True:
+            with self._one:
+                code = self._poll()
+            if code is not None:
+                return code
+            time.sleep(0.002)
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         _process = forked(sys.argv[1], sys.argv[2], sys.argv[3:], os.environ, [0, 1, 2])
@@ -293,4 +346,10 @@ if __name__ == "__main__":
         _load()
         print("ready", flush=True)
         _todo = _serve(_listener)
-    _run(_todo, sys.argv[1])
+    try:
+        _run(_todo, sys.argv[1])
+    except SystemExit as _end:
+        if _end.code is not None and not isinstance(_end.code, int):
+            raise
+        _leave(_end.code or 0)
+    _leave(0)
