@@ -13,8 +13,8 @@ from benchmarks.load import Load
 from benchmarks.report import Round, line, updated
 
 
-def load(rate: float, counted: int = 0) -> Load:
-    return Load(rate=rate, p50=1.0, p99=2.0, requests=int(rate), counted=counted)
+def load(rate: float) -> Load:
+    return Load(rate=rate, p50=1.0, p99=2.0, requests=int(rate), counted=0)
 
 
 def test_a_ratio_is_the_median_of_each_rounds_own_ratio() -> None:

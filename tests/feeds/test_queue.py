@@ -29,8 +29,8 @@ async def poll(schedule: Schedule, lease, now: float, interval: float = 3600.0) 
     return feeds[0] if feeds else None
 
 
-async def hosts(schedule: Schedule, now: float, count: int = 100) -> list[str]:
-    return [lease.host for lease in await schedule.take(now, count, LEASE)]
+async def hosts(schedule: Schedule, now: float) -> list[str]:
+    return [lease.host for lease in await schedule.take(now, 100, LEASE)]
 
 
 async def test_each_feed_is_polled_once_by_many_workers(schedule):

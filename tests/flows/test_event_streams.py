@@ -88,8 +88,8 @@ class Maker:
                 self.made.append(reply.json()["uid"])
             await asyncio.sleep(0.02)
 
-    async def more(self, count: int = ENOUGH) -> None:
-        wanted = len(self.made) + count
+    async def more(self) -> None:
+        wanted = len(self.made) + ENOUGH
         await wait_until(lambda: len(self.made) >= wanted)
 
 

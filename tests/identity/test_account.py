@@ -204,11 +204,11 @@ async def changed(visitor: Visitor, password: str = NEW) -> Shown:
     return await visitor.submit(await visitor.get(PAGE), f"{PAGE}/password", password=password, again=password)
 
 
-async def added(visitor: Visitor, device: Authenticator, name: str = "Stick") -> Shown:
+async def added(visitor: Visitor, device: Authenticator) -> Shown:
     page = await visitor.get(PAGE)
     asked = await options_from(visitor, page, f"{PAGE}/passkeys/begin")
     answer = json.dumps(device.make(asked["options"]))
-    return await visitor.submit(page, f"{PAGE}/passkeys", secret=asked["secret"], answer=answer, name=name)
+    return await visitor.submit(page, f"{PAGE}/passkeys", secret=asked["secret"], answer=answer, name="Stick")
 
 
 def later(server: World) -> None:

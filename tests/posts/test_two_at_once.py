@@ -40,8 +40,8 @@ def message(feed: str, place: int, *texts: str, **changes: Any) -> EntriesFound:
     return EntriesFound(feed, NOON, posts, NOON + place / 1000)
 
 
-async def text_of(it: World, feed: str, name: str = "post0") -> str:
-    found = await it.items.by_guid(feed, f"https://blog.example/{name}")
+async def text_of(it: World, feed: str) -> str:
+    found = await it.items.by_guid(feed, "https://blog.example/post0")
     assert found is not None
     return str(orjson.loads(found["Data"])["content"]["text"])
 

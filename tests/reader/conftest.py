@@ -44,10 +44,10 @@ class ReadingVisitor:
     async def publish(self, *names: str, feed: str = FEED, at: float = NOON, **more: Any) -> None:
         await self.server.publish(feed, *posts(*names, at=at, **more))
 
-    async def publish_entry(self, entry: Entry, feed: str = FEED, at: float = NOON) -> str:
+    async def publish_entry(self, entry: Entry, at: float = NOON) -> str:
         """Publish one post with these properties; its id."""
         guid = entry.guid or entry.url or "post"
-        await self.server.publish(feed, candidate(guid.rpartition("/")[2], at=at, wire=dump(to_wire(entry))))
+        await self.server.publish(FEED, candidate(guid.rpartition("/")[2], at=at, wire=dump(to_wire(entry))))
         return (await self.reader.ids("home"))[0]
 
 

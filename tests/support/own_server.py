@@ -20,14 +20,13 @@ from tests.support.raw_http import Listening, Reply, Request, html_reply, listen
 PASSWORD = "four words beside the harbour"
 
 
-def links(url: str, user: str | None = None, *, microsub: str | None = None) -> dict[str, str]:
+def links(url: str, *, microsub: str | None = None) -> dict[str, str]:
     """What the page of somebody names whose provider is the instance at `url`, for newer and older apps alike."""
-    endpoint = microsub or (f"{url}/microsub/{user}" if user else f"{url}/microsub")
     return {
         "indieauth_metadata": f"{url}/.well-known/oauth-authorization-server",
         "authorization_endpoint": f"{url}/auth",
         "token_endpoint": f"{url}/token",
-        "microsub": endpoint,
+        "microsub": microsub or f"{url}/microsub",
         "micropub": f"{url}/micropub",
     }
 
@@ -39,10 +38,10 @@ async def enrolled(installed: Installation, url: str, *users: str) -> None:
     await asyncio.gather(*(_use(url, link) for link in links))
 
 
-async def _use(url: str, link: str, password: str = PASSWORD) -> None:
+async def _use(url: str, link: str) -> None:
     async with Surfer() as surfer:
         await surfer.goto(f"{url}{urlsplit(link).path}")
-        await surfer.submit(code=urlsplit(link).fragment, password=password, again=password)
+        await surfer.submit(code=urlsplit(link).fragment, password=PASSWORD, again=PASSWORD)
         assert surfer.title == "Welcome", surfer.text
 
 

@@ -128,10 +128,10 @@ def json_reply(value: Mapping[str, Any], status: int = 200, *headers: tuple[str,
     return Reply(json.dumps(value).encode(), status, fields)
 
 
-def form_reply(value: Mapping[str, Any], status: int = 200) -> Reply:
+def form_reply(value: Mapping[str, Any]) -> Reply:
     """The same as an urlencoded form, as older servers answer."""
     fields = [("Content-Type", "application/x-www-form-urlencoded"), ("Cache-Control", "no-store")]
-    return Reply(urlencode({name: str(v) for name, v in value.items()}).encode(), status, fields)
+    return Reply(urlencode({name: str(v) for name, v in value.items()}).encode(), 200, fields)
 
 
 def html_reply(text: str, status: int = 200, *headers: tuple[str, str]) -> Reply:

@@ -137,9 +137,9 @@ async def options_from(visitor: Visitor, page: Shown, begin: str, **fields: str)
     return found
 
 
-async def with_passkey(visitor: Visitor, device: Authenticator, path: str = SIGN_IN, **lies: Any) -> Shown:
+async def with_passkey(visitor: Visitor, device: Authenticator, **lies: Any) -> Shown:
     """Sign in by passkey."""
-    page = await visitor.get(path)
+    page = await visitor.get(SIGN_IN)
     asked = await options_from(visitor, page, "/sign-in/passkey/begin")
     answer = json.dumps(device.use(asked["options"], **lies))
     return await visitor.submit(page, "/sign-in/passkey", secret=asked["secret"], answer=answer)

@@ -460,9 +460,9 @@ class World(Stores):
         assert found is not None
         return found
 
-    async def filter(self, filters: dict[str, object], user: str = "alice", uid: str = "home") -> None:
-        """Let a channel take what these filters let through."""
-        await self.channels.set_settings(user, uid, OwnChannelSettings(filters=Filters.of(filters)), self.clock())
+    async def filter(self, filters: dict[str, object], user: str = "alice") -> None:
+        """Let the channel `home` take what these filters let through."""
+        await self.channels.set_settings(user, "home", OwnChannelSettings(filters=Filters.of(filters)), self.clock())
 
     async def rows(self, user: str = "alice", uid: str = "home", limit: int = 100) -> list[Row]:
         page = await self.timelines.page(user, uid, PageQuery(limit=limit), self.clock())

@@ -33,11 +33,11 @@ async def accounts(redis: Redis) -> Accounts:
     return made
 
 
-async def is_good(accounts: Accounts, token: str, now: float = NOW) -> bool:
+async def is_good(accounts: Accounts, token: str) -> bool:
     credential = accounts.credential(token)
     assert credential is not None
     try:
-        await accounts.verify(credential, now)
+        await accounts.verify(credential, NOW)
     except Unauthorized:
         return False
     return True

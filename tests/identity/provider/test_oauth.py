@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl
 import pytest
 
 from microsub.identity.limits import ACCESS_TOKEN, CODE
-from microsub.identity.protocol.clients import pkce_challenge
 from microsub.identity.store.grants import Codes, Consent
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance
@@ -29,10 +28,9 @@ async def server(real_redis: Redis) -> AsyncIterator[World]:
         yield made
 
 
-async def code(server: World, scope: str = "read follow profile", verifier: str = "", user: str = "ann") -> str:
+async def code(server: World, scope: str = "read follow profile") -> str:
     """What ann's browser brings to the app."""
-    scopes = frozenset(scope.split())
-    consent = Consent(user, APP, "An app", BACK, scopes, pkce_challenge(verifier) if verifier else "")
+    consent = Consent("ann", APP, "An app", BACK, frozenset(scope.split()), "")
     return await Codes(server.redis).create(consent, server.now)
 
 

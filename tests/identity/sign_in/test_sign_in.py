@@ -69,9 +69,9 @@ async def answered(location: str) -> str:
     return target.removeprefix(ADDRESS)
 
 
-async def through(visitor: Visitor, me: str, next_: str = "") -> Shown:
+async def through(visitor: Visitor, me: str) -> Shown:
     """The whole way, to the reply that the browser gets back from us."""
-    return await visitor.get(await answered(await sent(visitor, me, next_)))
+    return await visitor.get(await answered(await sent(visitor, me)))
 
 
 async def is_signed_in(visitor: Visitor) -> bool:
