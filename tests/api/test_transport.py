@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from microsub.errors import StoreFull, StoreUnavailable
 from microsub.identity.store.accounts import Accounts
-from microsub.kit.http.params import UNCHECKED_BODY, UNCHECKED_PARTS
+from microsub.kit.http.params import UNCHECKED_BODY, UNCHECKED_PARTS, Pairs, RequestBody, body_pairs
 from microsub.model.reader import Credential, Grant
 from microsub.timelines.api import endpoint
 from tests.support.readers import ENDPOINT, Reader, posts
@@ -208,3 +209,30 @@ async def test_unknown_actions_and_methods(alice: Reader, params: dict[str, str]
     for reply in (await alice.get(400, **params), await alice.post(400, **params)):
         assert reply["error"] == "not_implemented"
         assert f"found '{params.get('method', params['action'])}', {expected}" in reply["error_description"]
+
+
+async def test_large_bodies_of_one_user_are_taken_apart_one_after_the_other(
+    alice: Reader, bob: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seventy at once left no thread for the pages of others for a second and a half."""
+    go_on, begun = asyncio.Event(), asyncio.Event()
+    under_way = most = 0
+
+    async def held(body: RequestBody) -> Pairs:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        begun.set()
+        if len(body.content) > UNCHECKED_BODY:
+            await go_on.wait()
+        under_way -= 1
+        return await body_pairs(body)
+
+    monkeypatch.setattr(endpoint, "body_pairs", held)
+    large = {"action": "channels", "name": "Large", "padding": "x" * UNCHECKED_BODY}
+    sent = [asyncio.create_task(alice.client.post(ENDPOINT, data=large, headers=alice.headers)) for _ in range(4)]
+    await begun.wait()
+    await bob.post(action="channels", name="Other")
+    go_on.set()
+    assert {reply.status_code for reply in await asyncio.gather(*sent)} == {200}
+    assert most == 2, "one of each user"

@@ -38,6 +38,7 @@ from microsub.kit.http.params import (
     urlencoded,
 )
 from microsub.kit.http.responses import METHODS, HttpEndpoint, HttpExchange, HttpReply
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.rate_limits import RateLimiter
 from microsub.model.plaintext import shown
 from microsub.model.reader import READ, Credential, Grant
@@ -70,6 +71,7 @@ class MicrosubEndpoint(HttpEndpoint):
         self._credentials = RequestCredentials(services.accounts, services.identity.verification)
         self._path = path
         self._limiter = RateLimiter()
+        self._turns = KeyedLocks()
 
     async def answer(self, exchange: HttpExchange) -> HttpReply | bytes:
         """The path may name the user, and may end with a slash."""
@@ -97,10 +99,13 @@ class MicrosubEndpoint(HttpEndpoint):
         body = await read_body(scope, receive)
         if time.monotonic() - began >= SLOW_BODY:
             grant = None
-        if len(body.content) > (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
-            # As much work as a hundred pages. What the body says of the token is still to be compared.
-            self._count(body, (grant or await self._verify(scope, collect(urlencoded(query)))).user)
-        return collect(urlencoded(query), await body_pairs(body)), grant
+        if len(body.content) <= (UNCHECKED_PARTS if is_multipart(body) else UNCHECKED_BODY):
+            return collect(urlencoded(query), await body_pairs(body)), grant
+        # As much work as a hundred pages. What the body says of the token is still to be compared.
+        user = (grant or await self._verify(scope, collect(urlencoded(query)))).user
+        self._count(body, user)
+        async with self._turns.of(user):
+            return collect(urlencoded(query), await body_pairs(body)), grant
 
     def _count(self, body: RequestBody, user: str) -> None:
         """Count a large body for the user: the thread that takes it apart leaves less to all others."""
