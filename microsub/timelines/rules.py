@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from microsub.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.identity.store import absent
+from microsub.kit.locks import KeyedLocks
 from microsub.kit.urls import normalise_profile
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.posts.items import Items
@@ -46,11 +47,14 @@ class Rules:
 
     They hold everywhere but in `saved`: what was saved by hand stays there whatever becomes of its author. So writes
     raise InvalidRequest for a rule of that channel alone.
+
+    A user's items move for one write after the other: each looks at all posts of each channel that it is for.
     """
 
     def __init__(self, redis: Redis, items: Items) -> None:
         self._redis = redis
         self._items = items
+        self._turns = KeyedLocks()
 
     async def muted(self, user: str, uid: str) -> list[str]:
         """The muted URLs as they were given, in alphabetical order."""
@@ -152,10 +156,15 @@ class Rules:
             raise QuotaReached("mutes and blocks", reply - 2, most)
         if reply < 0:
             raise await absent(self._redis, user, uid if uid != GLOBAL else None)
+        async with self._turns.of(user):
+            return await self._apply(user, uid, url, now, mute=key is keys.muted, on=on)
+
+    async def _apply(self, user: str, uid: str, url: str, now: float, *, mute: bool, on: bool) -> int:
+        """Move what a rule has come to hold for, or holds for no longer; how many items."""
         parts = [
             (channel, part)
             for channel in await self._channels(user, uid)
-            for part in _touched(user, channel, mute=key is keys.muted, on=on)
+            for part in _touched(user, channel, mute=mute, on=on)
         ]
         # Most of thousands of channels may be empty: asked together, they cost no round trip each.
         there = await self._redis.pipeline([("EXISTS", part) for _, part in parts])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -64,6 +66,26 @@ async def test_rules_cover_more_items_than_one_batch(world: Muting) -> None:
     await world.add("home", *(by(ALICE if n % 2 else BOB, n) for n in range(1, 2501)))
     assert await world.rules.mute(ANN, "home", ALICE, NOW) == 1250
     assert await world.unread("home") == 1250
+
+
+async def test_rules_of_a_user_move_posts_one_after_the_other(world: Muting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen at once that looked at thousands of channels held up everybody for seconds."""
+    under_way = most = 0
+    apply = Rules._apply
+
+    async def noting(rules: Rules, *given: Any, **named: Any) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await apply(rules, *given, **named)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(Rules, "_apply", noting)
+    await asyncio.gather(*(world.rules.mute(ANN, "global", f"https://m{n}.example/", NOW) for n in range(16)))
+    assert most == 1
+    assert len(await world.rules.muted(ANN, "global")) == 16
 
 
 async def test_rules_are_counted_once_however_many_channels_there_are(world: Muting) -> None:
