@@ -19,7 +19,9 @@ from typing import Any
 import redis as redis_py
 
 from microsub.cache import BlockingFeedCache, DirectoryMapping, FeedCache, Fetcher, FetchError, FetchSettings
+from microsub.cache.desk import Desk
 from microsub.cache.redis_storage import FeedCopies, RedisMapping
+from microsub.cache.storage import UrlLock
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.redis.multiplexer import Multiplexed
 from tests.support.polling import dated, rss
@@ -151,13 +153,14 @@ def work(kind: str, folder: str, redis_url: str, task: str, *urls: str) -> None:
     """Use the cache in a process of its own, `python -m tests.support.feed_cache KIND FOLDER REDIS_URL TASK URL…`.
 
     It says `ready`, waits for a line on standard input, works, and prints what came. Tasks: `fetch` prints the source
-    of each URL; `write` stores two documents in turns until it is killed; `die` is killed when the new file stands
+    of each URL, and `waits` before it where another process has the lock; `write` stores two documents in turns until it is killed; `die` is killed when the new file stands
     beside the old one.
     """
     place = Place(kind, Path(folder), redis_url)
     print("ready", flush=True)
     sys.stdin.readline()
     if task == "fetch":
+        _tell_of_waits()
         settings = FetchSettings("tests/1", "", allow_private_networks=(ip_network("127.0.0.0/8"),))
         with place.blocking(fetcher=Fetcher(settings)) as cache:
             print("asking", flush=True)
@@ -179,6 +182,16 @@ def work(kind: str, folder: str, redis_url: str, task: str, *urls: str) -> None:
         web.serve(two_documents()[1], etag='"2"')
         with place.blocking(fetcher=web) as cache:
             cache.fetch(urls[0], force=True)
+
+
+def _tell_of_waits() -> None:
+    acquire = Desk._acquire
+
+    async def told(desk: Desk, lock: UrlLock, key: str) -> bool:
+        print("waits", flush=True)
+        return await acquire(desk, lock, key)
+
+    Desk._acquire = told  # type: ignore[method-assign]
 
 
 def two_documents() -> tuple[bytes, bytes]:
