@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from microsub.discovery.search import Search
 from microsub.kit.http.pages import Templates
 from microsub.reader.reading import undo
 from microsub.redis import keys
@@ -149,3 +150,24 @@ async def test_few_pages_of_a_user_are_made_at_a_time(real_redis: Redis, monkeyp
         await ann.browser.aclose()
     assert [reply.status for reply in replies] == [200] * 16
     assert most == 2
+
+
+async def test_slow_feeds_leave_a_user_their_other_pages(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than pages are made at a time."""
+    asked, answered = asyncio.Semaphore(0), asyncio.Event()
+
+    async def waiting(*_: Any) -> Any:
+        asked.release()
+        await answered.wait()
+        return []
+
+    monkeypatch.setattr(Search, "preview", waiting)
+    async with instance(real_redis, base_url=ADDRESS) as server:
+        ann = await reading(server, "ann", "home")
+        slow = [asyncio.create_task(ann.get("/follow/preview?url=https://slow.example/feed")) for _ in range(3)]
+        for _ in slow:
+            await asked.acquire()
+        assert (await ann.get("/channels")).status == 200
+        answered.set()
+        assert [page.status for page in await asyncio.gather(*slow)] == [200] * 3
+        await ann.browser.aclose()

@@ -282,7 +282,7 @@ async def test_pages_of_one_user_take_one_thread(ann: ReadingVisitor, monkeypatc
     monkeypatch.setattr(PostForms, "views", views)
     opened = [asyncio.create_task(ann.get(f"/post/{id_}")) for _ in range(4)]
     await asyncio.to_thread(held.begun.wait, 30)
-    await ann.get("/settings")
+    await ann.get("/health")
     held.go_on.set()
     assert [page.status for page in await asyncio.gather(*opened)] == [200] * 4
     assert (held.calls, held.together) == (4, 1)

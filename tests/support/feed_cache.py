@@ -153,8 +153,8 @@ def work(kind: str, folder: str, redis_url: str, task: str, *urls: str) -> None:
     """Use the cache in a process of its own, `python -m tests.support.feed_cache KIND FOLDER REDIS_URL TASK URL…`.
 
     It says `ready`, waits for a line on standard input, works, and prints what came. Tasks: `fetch` prints the source
-    of each URL, and `waits` before it where another process has the lock; `write` stores two documents in turns until it is killed; `die` is killed when the new file stands
-    beside the old one.
+    of each URL, and `waits` before it where another process has the lock; `write` stores two documents in turns until
+    it is killed; `die` is killed when the new file stands beside the old one.
     """
     place = Place(kind, Path(folder), redis_url)
     print("ready", flush=True)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyRequests
 from microsub.identity.clients import App
-from microsub.identity.pages.visit import PageSite, PageVisit, form, page
+from microsub.identity.pages.visit import PageSite, PageVisit, form, slow_page
 from microsub.identity.protocol.clients import (
     AuthorizationRequest,
     ClientInfo,
@@ -150,7 +150,7 @@ _FIELDS = (
 
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
-    return [page(site, AUTHORIZATION_PATH, _ask), form(site, CONSENT, _answer)]
+    return [slow_page(site, AUTHORIZATION_PATH, _ask), form(site, CONSENT, _answer)]
 
 
 async def _ask(visit: PageVisit) -> Response:

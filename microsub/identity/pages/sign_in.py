@@ -19,7 +19,16 @@ from starlette.routing import Route
 from microsub.errors import NotFound, RequestError, SignInFailed
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 from microsub.identity.pages.consent import app_behind
-from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page, passkey_question, public
+from microsub.identity.pages.visit import (
+    PageSite,
+    PageVisit,
+    form,
+    has_lent_page,
+    page,
+    passkey_question,
+    public,
+    slow_page,
+)
 from microsub.identity.protocol.documents import microsub_line
 from microsub.identity.sign_in import CALLBACK_PATH, CLIENT_PATH, client_document
 from microsub.identity.store.credentials import InvitationSpent
@@ -41,7 +50,7 @@ def routes(site: PageSite) -> list[Route]:
     return [
         page(site, SIGN_IN_PATH, _ask),
         form(site, SIGN_IN_PATH, _begin, _ask_again),
-        page(site, CALLBACK_PATH, _finish),
+        slow_page(site, CALLBACK_PATH, _finish),
         page(site, PASSWORD_PATH, _former_address),
         form(site, PASSWORD_PATH, _by_password, _ask_again),
         form(site, f"{PASSKEY_PATH}/begin", _begin_passkey),

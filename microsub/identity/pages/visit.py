@@ -64,9 +64,9 @@ log = structlog.get_logger(__name__)
 _FRESH_FOR = CONFIRMATION // 60
 """Minutes."""
 FOLDER = Path(__file__).parent
-PAGES_AT_ONCE = 2
-"""Pages and forms of one user that are worked on at a time."""
 """Templates and files of these pages, and what the pages of other features share with them."""
+PAGES_AT_ONCE = 2
+"""Pages of one user that are made at a time."""
 
 
 def passkey_question(asked: PasskeyQuestion) -> Response:
@@ -472,25 +472,20 @@ _FAILED = N_("This is a fault of the server, and its log has the details. You ma
 
 
 def page(site: PageSite, path: str, handler: Handler) -> Route:
-    """A page that is shown by GET."""
-    return Route(path, _endpoint(site, _in_turn(handler)), methods=["GET"])
+    """A page that is shown by GET: few of a user at a time, as one with thousands of channels holds up everybody."""
 
-
-def part(site: PageSite, path: str, handler: Handler) -> Route:
-    """What a page loads beside itself, by GET: any number at once."""
-    return Route(path, _endpoint(site, handler), methods=["GET"])
-
-
-def _in_turn(handler: Handler) -> Handler:
-    """The handler, for few requests of a user at a time: a page with thousands of channels holds up everybody."""
-
-    async def handle(visit: PageVisit) -> Response:
+    async def in_turn(visit: PageVisit) -> Response:
         if visit.session is None:
             return await handler(visit)
-        async with visit.site.at_once.of(visit.session.user):
+        async with site.at_once.of(visit.session.user):
             return await handler(visit)
 
-    return handle
+    return Route(path, _endpoint(site, in_turn), methods=["GET"])
+
+
+def slow_page(site: PageSite, path: str, handler: Handler) -> Route:
+    """What waits for other servers, by GET: any number at once, so that the user's other pages don't wait with it."""
+    return Route(path, _endpoint(site, handler), methods=["GET"])
 
 
 def public(site: PageSite, path: str, handler: Handler) -> Route:
@@ -516,7 +511,7 @@ def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None =
         visit.check()
         return await handler(visit)
 
-    return Route(path, _endpoint(site, _in_turn(_corrected(handle, again)), is_form=True), methods=["POST"])
+    return Route(path, _endpoint(site, _corrected(handle, again), is_form=True), methods=["POST"])
 
 
 def upload(site: PageSite, path: str, handler: Handler, again: ShownAgain) -> Route:

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError, SignInFailed
 from microsub.identity.pages.sign_in import next_path
-from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page
+from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page, slow_page
 from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
 from microsub.kit.digests import new_secret
 from microsub.kit.texts import N_
@@ -25,7 +25,7 @@ def routes(site: PageSite) -> list[Route]:
     return [
         page(site, ANSWER, _state),
         form(site, ANSWER, _allow, _state),
-        page(site, CALLBACK_OF_POSTING, _allowed),
+        slow_page(site, CALLBACK_OF_POSTING, _allowed),
         form(site, f"{ANSWER}/end", _end),
         form(site, f"{POST}/{{id}}/answer", _answer, post_page),
     ]

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from microsub.discovery.links import FeedLink
 from microsub.errors import NotFound, RequestError
-from microsub.identity.pages.visit import PageSite, PageVisit, page
+from microsub.identity.pages.visit import PageSite, PageVisit, slow_page
 from microsub.kit.texts import N_
 from microsub.kit.urls import mask_credentials
 from microsub.reader.reading.channel_list import ChannelLink, links
@@ -27,8 +27,8 @@ NEW = "+"
 def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     return [
-        page(site, FOLLOW, _found),
-        page(site, PREVIEW, _preview),
+        slow_page(site, FOLLOW, _found),
+        slow_page(site, PREVIEW, _preview),
         change(site, FOLLOW, _follow, _found),
         change(site, UNFOLLOW, _unfollow),
     ]

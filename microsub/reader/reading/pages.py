@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from microsub.errors import NotFound, RequestError, TooManyRequests
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
-from microsub.identity.pages.visit import Handler, PageSite, PageVisit, ShownAgain, form, has_lent_page, page, part
+from microsub.identity.pages.visit import Handler, PageSite, PageVisit, ShownAgain, form, has_lent_page, page, slow_page
 from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
@@ -51,7 +51,7 @@ def routes(site: PageSite) -> list[Route]:
         page(site, f"{POST}/{{id}}", post_page),
         page(site, NEWS, _news),
         page(site, LIVE, _live),
-        part(site, f"{IMAGE}/{{signature}}/{{address}}", _image),
+        slow_page(site, f"{IMAGE}/{{signature}}/{{address}}", _image),
         page(site, DISPLAY, _display),
         form(site, DISPLAY, _set_display, _display),
     ]
