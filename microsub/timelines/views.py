@@ -115,24 +115,24 @@ class ReaderViews:
             found = await self._channels.counts_with_token(credential, now)
         return found
 
-    async def page_with_token(
+    async def rows_with_token(
         self, credential: Credential, uid: str, query: PageQuery, now: float
-    ) -> tuple[Grant, bytes]:
-        """A page as the bytes of the reply.
+    ) -> tuple[Grant, PageRows]:
+        """The rows of a page, which `shown` makes the reply of.
 
-        One round trip with the token's check when all items are cached.
+        One round trip with the token's check.
         """
         granted, rows = await self._page(credential, uid, query, now)
         if await self.has_caught_up(granted, uid, now):
             granted, rows = await self._page(credential, uid, query, now)
-        return granted, await self._shown(granted.user, uid, query, rows, now)
+        return granted, rows
 
     async def page(self, user: str, uid: str, query: PageQuery, now: float) -> bytes:
-        """A page as `page_with_token` gives it, of a user whose session was checked."""
+        """A page as the bytes of the reply, of a user whose session was checked."""
         if self._seen is not None:
             self._seen.note(user, now)
         await self.fill(user, uid, now)
-        return await self._shown(user, uid, query, await self.rows(user, uid, query, now), now)
+        return await self.shown(user, uid, query, await self.rows(user, uid, query, now), now)
 
     async def rows(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
         """The rows of a page alone, as the timeline is."""
@@ -149,8 +149,11 @@ class ReaderViews:
             query = query._replace(after=end) if page.older and end is not None else None
         return found
 
-    async def _shown(self, user: str, uid: str, query: PageQuery, rows: PageRows, now: float) -> bytes:
-        """The reply with these rows; where the source was replaced by another feed, with those of that one."""
+    async def shown(self, user: str, uid: str, query: PageQuery, rows: PageRows, now: float) -> bytes:
+        """The bytes of the reply with these rows; of another feed where that replaced the source.
+
+        No round trip when all items are cached.
+        """
         source = None
         if query.source is not None:
             subscription, current = await self._followed(user, query.source)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from microsub.identity.quotas import UserQuotas
 from microsub.timelines.pages import ItemCache
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
@@ -122,3 +123,27 @@ async def test_pages_of_one_user_are_read_one_after_the_other(
     go_on.set()
     assert [len(page) for page in await asyncio.gather(*pages)] == [25] * 4
     assert most == 2, "one of each user"
+
+
+async def test_a_page_is_made_once_its_request_counts(full: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty of sixteen megabytes that waited to be counted took half a gigabyte."""
+    get, count, go_on, waits = ItemCache.get, UserQuotas.count, asyncio.Event(), asyncio.Event()
+    made = 0
+
+    async def making(cache: ItemCache, ids: Sequence[str]) -> list[bytes | None]:
+        nonlocal made
+        made += 1
+        return await get(cache, ids)
+
+    async def counting(quotas: UserQuotas, user: str, now: float) -> None:
+        waits.set()
+        await go_on.wait()
+        await count(quotas, user, now)
+
+    monkeypatch.setattr(ItemCache, "get", making)
+    monkeypatch.setattr(UserQuotas, "count", counting)
+    page = asyncio.create_task(full.timeline("home"))
+    await waits.wait()
+    assert made == 0
+    go_on.set()
+    assert (len(await page), made) == (25, 1)

@@ -394,7 +394,7 @@ def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
         '{"pid": 1, "version": "7.0", "socket": "\\ud800"}',
         '{"pid": 1, "version": "7.0", "socket": ""}',
         '{"pid": 1, "version": "seven", "socket": "x"}',
-        '{"pid": 0, "version": "7.0", "socket": "x"}',
+        '{"pid": -1, "version": "7.0", "socket": "x"}',
         '{"pid": 1e400, "version": "7.0", "socket": "x"}',
         '{"pid": 99999999999999999999, "version": "7.0", "socket": "x"}',
     ],

@@ -111,7 +111,7 @@ def _at_once(name: str, flags: int) -> int:
 
 def _is_usable(record: Record) -> bool:
     """Whether it says what ours say. Raises TypeError and ValueError, as for a path that no file can have."""
-    if type(record.pid) is not int or not 0 < record.pid < 2**31:
+    if type(record.pid) is not int or not 0 <= record.pid < 2**31:  # 0: the folder was restored
         return False
     path = os.fsencode(record.socket)
     return _VERSION.fullmatch(record.version) is not None and path != b"" and b"\0" not in path

@@ -167,6 +167,7 @@ def instant(seconds: float) -> str:
 Verb = Literal["GET", "POST"]
 Reply = Mapping[str, Any] | bytes
 """A JSON object, or its bytes where they were ready already."""
+LaterReply = Callable[[], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +197,13 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class FusedAction:
-    """A reading action that checks the token in its own round trip, because it is frequent."""
+    """A reading action that checks the token in its own round trip, because it is frequent.
+
+    A reply that may be large comes later: many that waited to be counted would fill memory.
+    """
 
     scope: str
-    run: Callable[[Services, Params, Credential, float], Awaitable[tuple[Grant, Reply]]]
+    run: Callable[[Services, Params, Credential, float], Awaitable[tuple[Grant, Reply | LaterReply]]]
 
 
 @dataclass(frozen=True, slots=True)

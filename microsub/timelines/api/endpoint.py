@@ -44,7 +44,17 @@ from microsub.model.plaintext import shown
 from microsub.model.reader import READ, Credential, Grant
 from microsub.surface import Services
 from microsub.timelines.api import channels, events, feeds, timeline
-from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, StreamAction, StreamCall, Table, Verb
+from microsub.timelines.api.arguments import (
+    Action,
+    Call,
+    FusedAction,
+    LaterReply,
+    Reply,
+    StreamAction,
+    StreamCall,
+    Table,
+    Verb,
+)
 
 TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **events.TABLE}
 """What readers do; other features bring further actions."""
@@ -186,11 +196,11 @@ class MicrosubEndpoint(HttpEndpoint):
             grant, reply = await self._tried(entry, params, credential, now)
         await quotas.count(grant.user, now)
         self._note_use(credential, now)
-        return reply
+        return await reply() if callable(reply) else reply
 
     async def _tried(
         self, entry: FusedAction, params: Params, credential: Credential, now: float
-    ) -> tuple[Grant, Reply]:
+    ) -> tuple[Grant, Reply | LaterReply]:
         services = self._services
         try:
             grant, reply = await entry.run(services, params, credential, now)

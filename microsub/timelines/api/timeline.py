@@ -15,7 +15,7 @@ from microsub.kit.http.params import Params, missing
 from microsub.model.reader import SAVED, Credential, Cursor, Grant, Reason
 from microsub.surface import Services
 from microsub.timelines.api import arguments
-from microsub.timelines.api.arguments import Action, Call, FusedAction, Reply, Table
+from microsub.timelines.api.arguments import Action, Call, FusedAction, LaterReply, Reply, Table
 from microsub.timelines.pages import mark, mark_all, mark_before
 from microsub.timelines.remove import Leaving, move_items, take_out
 from microsub.timelines.saved import move_to_saved
@@ -26,10 +26,11 @@ from microsub.timelines.sync.arrivals import Arrivals
 EVERYTHING = "everything"
 
 
-async def page(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
+async def page(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, LaterReply]:
     """One page of a channel, newest first."""
-    uid = arguments.channel(params)
-    return await services.reading.page_with_token(credential, uid, arguments.page_query(params), now)
+    uid, query = arguments.channel(params), arguments.page_query(params)
+    grant, rows = await services.reading.rows_with_token(credential, uid, query, now)
+    return grant, partial(services.reading.shown, grant.user, uid, query, rows, now)
 
 
 async def ids(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
