@@ -254,17 +254,18 @@ async def _live(visit: PageVisit) -> Response:
 async def _changes(listeners: Listeners, user: str, places: Sequence[Place]) -> AsyncIterator[bytes]:
     """A line for each time that something changed, for some minutes; then the browser asks again, with its session."""
     leave, until = listeners.limits.take(places), time.monotonic() + _LIVE_SECONDS
+    news = listeners.news(user)
     try:
         yield b": waiting\n\n"
         while not listeners.stopped and time.monotonic() < until:
-            news = listeners.news(user)
-            try:
-                await asyncio.wait([news], timeout=_PING_SECONDS)
-            finally:
-                listeners.forget(user, news)
-            yield b"data: changed\n\n" if news.done() else b": waiting\n\n"
+            await asyncio.wait([news], timeout=_PING_SECONDS)
+            changed = news.done()
+            if changed:  # what changes from here on is told after the rest
+                news = listeners.news(user)
+            yield b"data: changed\n\n" if changed else b": waiting\n\n"
             await asyncio.sleep(_REST_SECONDS)
     finally:
+        listeners.forget(user, news)
         leave()
 
 

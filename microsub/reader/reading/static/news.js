@@ -39,7 +39,7 @@ function listen() {
   } else if (!source) {
     source = new EventSource(feed.dataset.live);
     source.addEventListener("message", ask);
-    ask();
+    source.addEventListener("open", ask);
   }
 }
 
