@@ -450,8 +450,8 @@ async def test_of_the_feeds_of_a_page_three_are_tried(site: Publisher, it: World
     assert site.count("/4") == 0
 
 
-async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Publisher, it: World) -> None:
-    """Else a page could name somebody's feed before it is there, and its own behind it, to be that feed for all."""
+async def _named_behind_a_feed_that_fails(site: Publisher, it: World) -> tuple[str, str]:
+    """The address of a feed that fails, and the feed by which a page that names it leads to another, `/own`."""
     theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
     site.serve("/feed", Answer(status=404))
     site.serve("/page", page(theirs, own))
@@ -460,6 +460,12 @@ async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Pu
     for _ in range(3):
         await it.poll(through)
     assert (await it.record(through)).url == own
+    return theirs, through
+
+
+async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Publisher, it: World) -> None:
+    """Else a page could name somebody's feed before it is there, and its own behind it, to be that feed for all."""
+    theirs, _ = await _named_behind_a_feed_that_fails(site, it)
     site.serve_document("/feed", rss(dated(1)))
     feed = await it.follow(theirs, "bob")
     await it.poll(feed)
@@ -470,13 +476,7 @@ async def test_a_feed_that_fails_is_led_nowhere_by_a_page_that_named_it(site: Pu
 
 async def test_a_feed_that_failed_is_nobodys_by_a_redirect_back_to_it(site: Publisher, it: World) -> None:
     """The feed behind it on the page has said something meanwhile, and leads there for good."""
-    theirs, own = site.url("/feed", "blog.test"), site.url("/own", "elsewhere.test")
-    site.serve("/feed", Answer(status=404))
-    site.serve("/page", page(theirs, own))
-    site.serve_document("/own", rss([("scandal", "Scandal", "02 Jan 2024 20:00:00 GMT")]))
-    through = await it.follow(site.url("/page", "elsewhere.test"))
-    for _ in range(3):
-        await it.poll(through)
+    theirs, through = await _named_behind_a_feed_that_fails(site, it)
     site.serve_document("/feed", rss(dated(1)))
     site.serve("/own", Answer(status=301, headers=[("Location", theirs)]))
     for _ in range(3):
