@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 
 from jinja2 import Environment
@@ -92,12 +93,21 @@ _READERS = {".html": _in_template, ".py": _in_module, ".toml": _in_table}
 
 def write(folder: Path, language: str) -> list[str]:
     """Bring a catalogue up to date and compile it; the texts that have no translation."""
+    path = folder / "texts" / f"{language}.po"
+    path.parent.mkdir(exist_ok=True)
+    edited, compiled, lacking = catalogue(folder, language)
+    path.write_bytes(edited)
+    path.with_suffix(".mo").write_bytes(compiled)
+    return lacking
+
+
+def catalogue(folder: Path, language: str) -> tuple[bytes, bytes, list[str]]:
+    """What the catalogue's two files have to hold, and the texts that have no translation; it writes nothing."""
     from babel.messages.catalog import Catalog
     from babel.messages.mofile import write_mo
     from babel.messages.pofile import read_po, write_po
 
     path = folder / "texts" / f"{language}.po"
-    path.parent.mkdir(exist_ok=True)
     known = read_po(path.open("rb"), locale=language) if path.exists() else Catalog(locale=language)
     header = f"# Texts of {folder.relative_to(PACKAGE)} in {language}; `python scripts/texts.py` adds what is new."
     about = {"project": "microsub-server", "version": "1", "msgid_bugs_address": "-", "last_translator": "-"}
@@ -107,11 +117,11 @@ def write(folder: Path, language: str) -> list[str]:
         before = known.get(one)
         said = before.string if before is not None else ""
         made.add((one, many) if many else one, said, locations=[(file, None) for file in files])
-    with path.open("wb") as file:
-        write_po(file, made, width=120, sort_output=True, omit_header=False)
-    with path.with_suffix(".mo").open("wb") as file:
-        write_mo(file, made)
-    return [str(message.id) for message in made if message.id and not _is_whole(message.string)]
+    edited, compiled = BytesIO(), BytesIO()
+    write_po(edited, made, width=120, sort_output=True, omit_header=False)
+    write_mo(compiled, made)
+    lacking = [str(message.id) for message in made if message.id and not _is_whole(message.string)]
+    return edited.getvalue(), compiled.getvalue(), lacking
 
 
 def _is_whole(said: object) -> bool:
@@ -121,12 +131,12 @@ def _is_whole(said: object) -> bool:
 def missing(folder: Path, language: str) -> list[str]:
     """The texts of a folder that the compiled catalogue doesn't have."""
     path = folder / "texts" / f"{language}.mo"
-    catalogue = gettext.NullTranslations()
+    known = gettext.NullTranslations()
     if path.exists():
         with path.open("rb") as file:
-            catalogue = gettext.GNUTranslations(file)
-    catalogue.add_fallback(_Missing())
-    said = {text: catalogue.ngettext(*text, 2) if text[1] else catalogue.gettext(text[0]) for text in texts(folder)}
+            known = gettext.GNUTranslations(file)
+    known.add_fallback(_Missing())
+    said = {text: known.ngettext(*text, 2) if text[1] else known.gettext(text[0]) for text in texts(folder)}
     return [one for (one, _), translated in said.items() if not translated]
 
 
