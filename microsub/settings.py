@@ -225,7 +225,8 @@ class Settings:
         "",
         "networks in CIDR form, separated by commas, such as 10.0.0.0/8,fd00::/8 (no host bits set)",
         "Private networks in which feeds may be fetched. By default none: loopback, private and link-local addresses "
-        "are refused.",
+        "are refused, and so are this machine's own public ones, but for the host of `MICROSUB_BASE_URL` and those of "
+        "users' pages at ports 80 and 443.",
     )
     trusted_proxies: tuple[Network, ...] = setting(
         "list of networks",

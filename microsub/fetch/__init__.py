@@ -3,7 +3,7 @@
 from microsub.fetch.body import holding_for
 from microsub.fetch.fetcher import Fetcher
 from microsub.fetch.headers import retry_after
-from microsub.fetch.network import Resolver, asking_for, out_of_descriptors, who_asks
+from microsub.fetch.network import IsOurs, Resolver, asking_for, out_of_descriptors, who_asks
 from microsub.fetch.spacing import REST, HostPace, RestingServers, SpacedFetcher
 from microsub.fetch.targets import target_of
 from microsub.fetch.values import (
@@ -45,6 +45,7 @@ __all__ = [
     "Hop",
     "HopError",
     "HostPace",
+    "IsOurs",
     "NotModified",
     "Reason",
     "Resolver",

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from microsub.fetch import headers
 from microsub.fetch.body import Room, read_body
-from microsub.fetch.network import Guard, Resolver, ThreadedResolver
+from microsub.fetch.network import Guard, IsOurs, Resolver, ThreadedResolver, nobodys
 from microsub.fetch.spacing import HostPace
 from microsub.fetch.targets import HopTarget, follow, target_of
 from microsub.fetch.transport import Carrier, Outgoing, Reply
@@ -59,13 +59,15 @@ class Fetcher:
         clock: Callable[[], float] = time.time,
         room: Room | None = None,
         pace: HostPace | None = None,
+        is_ours: IsOurs = nobodys,
     ) -> None:
-        """`pace` is for documents (`fetch`): each hop of a redirect counts for its own host."""
+        """`pace` is for documents (`fetch`): each hop of a redirect counts for its own host; `is_ours`: see `Guard`."""
         self._settings = settings
         self._pace = pace
         self._room = room if room is not None else Room()
         self._clock = clock
-        guard = Guard(resolver if resolver is not None else ThreadedResolver(), settings.allow_private_networks)
+        resolve = resolver if resolver is not None else ThreadedResolver()
+        guard = Guard(resolve, settings.allow_private_networks, is_ours)
         self._carrier = Carrier(guard, proxy=settings.proxy, ssl_context=ssl_context, limits=settings.limits)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:

@@ -20,6 +20,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from weakref import WeakKeyDictionary
 
 from microsub.fetch.values import HopError, Network, Reason
+from microsub.kit.urls import asked_host
 from microsub.logs import LibraryLogger
 
 log = LibraryLogger(__name__)
@@ -154,6 +155,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _MOST_ATTEMPTS = 4
 _WAIT_FOR_NAMES = 10.0
+_LISTED = "MICROSUB_ALLOW_PRIVATE_NETWORKS (in a program: FetchSettings.allow_private_networks)"
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -261,20 +263,27 @@ LOOK_UP_SECONDS = 10.0
 """For the look-up of one name."""
 
 
+IsOurs = Callable[[str], Awaitable[bool]]
+"""Whether a host, in comparison form, belongs to this server's people: it is read though it is on this machine."""
+
+
+async def nobodys(_host: str) -> bool:
+    """Of no host is anything known."""
+    return False
+
+
 class Guard:
     """Turns host names into addresses that may be connected to.
 
-    `own` tells this machine's own addresses. The ports of services are refused everywhere (`port_problem`). What holds
-    for public addresses beside that, doesn't hold in the networks that the admin lists: on this machine's own ones
-    nothing but 80 and 443 is asked, since what else listens there may be meant for the machine alone.
+    The ports of services are refused everywhere (`port_problem`). What holds for public addresses beside that, doesn't
+    hold in the networks that the admin lists: this machine's own ones are asked for the hosts that `is_ours` alone, at
+    80 and 443, since what else listens there may be meant for the machine.
     """
 
-    def __init__(
-        self, resolver: Resolver, allowed: tuple[Network, ...], own: Callable[[Address], bool] = is_own
-    ) -> None:
+    def __init__(self, resolver: Resolver, allowed: tuple[Network, ...], is_ours: IsOurs = nobodys) -> None:
         self._resolver = resolver
         self._allowed = allowed
-        self._own = own
+        self._is_ours = is_ours
         self._looked_up: Counter[str] = Counter()
 
     async def addresses(
@@ -297,16 +306,15 @@ class Guard:
             bad = next(address for address in found if address not in good)
             log.info("a forbidden address was not connected to", host=host, address=str(bad))
             raise _no_address("private" if literal is None else "blocked", host)
-        if port in WEB_PORTS:
-            return good[:_MOST_ATTEMPTS]
         strict = [address for address in good[:_MOST_ATTEMPTS] if not is_listed(address, self._allowed)]
-        if strict and web_ports:
+        if strict and web_ports and port not in WEB_PORTS:
             raise HopError("blocked", f"{host}: port {port} can't be used by strangers: expected 80 or 443")
-        if any(map(self._own, strict)):
+        if any(map(is_own, strict)) and not (port in WEB_PORTS and await self._is_ours(asked_host(host))):
+            log.info("this machine's own address was not connected to", host=host, port=port)
             raise HopError(
                 "blocked",
-                f"{host} is this machine, and port {port} can't be used here: expected 80 or 443, or its address in "
-                "MICROSUB_ALLOW_PRIVATE_NETWORKS",
+                f"{host} is on this server's own machine, where pages of its users alone are read; any other page "
+                f"or port needs its address in {_LISTED}",
             )
         return good[:_MOST_ATTEMPTS]
 
@@ -356,8 +364,7 @@ def _no_address(reason: Reason, host: str) -> HopError:
     found = "is no public address" if parse_address(host) is not None else "isn't known, or has no public address"
     return HopError(
         reason,
-        f"{host} {found}; private networks that are allowed stand in MICROSUB_ALLOW_PRIVATE_NETWORKS "
-        "(in a program: FetchSettings.allow_private_networks)",
+        f"{host} {found}; private networks that are allowed stand in {_LISTED}",
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 
 import structlog
@@ -25,7 +25,8 @@ from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.links import known_me, path_of_me, site_of_me
 from microsub.identity.store.accounts import Accounts, User
 from microsub.kit.texts import N_, Sentence
-from microsub.kit.urls import domain, parts_of, within
+from microsub.kit.ttl_cache import TtlCache
+from microsub.kit.urls import domain, host_of, parts_of, within
 from microsub.model.reader import NAME, RESERVED
 
 log = structlog.get_logger(__name__)
@@ -169,6 +170,13 @@ class Admission:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Addresses:
+    known: frozenset[str]
+    names: Mapping[str, str]
+    hosts: frozenset[str]
+
+
 class UserAddresses:
     """The addresses of all users, remembered for some seconds: asking is cheap, however often.
 
@@ -183,15 +191,18 @@ class UserAddresses:
     ) -> None:
         self._accounts = accounts
         self._lent = lent
-        self._clock = clock
-        self._known: frozenset[str] = frozenset()
-        self._names: dict[str, str] = {}
-        self._until = float("-inf")
+        self._read: TtlCache[_Addresses] = TtlCache(lifetime=USER_ADDRESSES, failures=0, most=1, clock=clock)
 
     async def has(self, me: str) -> bool:
         """Whether `me` (canonical) is written like that in some account."""
-        await self._read()
-        return me in self._known
+        return me in (await self._all()).known
+
+    async def has_host(self, host: str) -> bool:
+        """Whether the address of a user is at that host; of those alone whom the admin has let in.
+
+        Somebody who registers could have a name lead anywhere.
+        """
+        return host in (await self._all()).hosts
 
     async def meant(self, typed: str) -> str:
         """The name of the user who is meant by a name or an address, or something that is nobody's.
@@ -202,15 +213,15 @@ class UserAddresses:
         me = None if NAME.match(text) else known_me(text)
         if me is None:
             return text
-        await self._read()
-        return self._names.get(_schemeless(me), text)
+        return (await self._all()).names.get(_schemeless(me), text)
 
-    async def _read(self) -> None:
-        if self._clock() < self._until:
-            return
-        self._until = self._clock() + USER_ADDRESSES
+    async def _all(self) -> _Addresses:
+        return await self._read.get("", self._find)
+
+    async def _find(self) -> _Addresses:
         users = await self._accounts.users()
-        self._known = frozenset(me for user in users if (me := known_me(user.me)))
+        known = frozenset(me for user in users if (me := known_me(user.me)))
+        hosts = frozenset(host_of(user.me) for user in users if user.disabled is None and not user.registered)
         found: dict[str, str] = {}
         shared: set[str] = set()  # an address that several have stands for none of them
         for user in users:
@@ -218,7 +229,7 @@ class UserAddresses:
                 if _schemeless(me) in found:
                     shared.add(_schemeless(me))
                 found[_schemeless(me)] = user.name
-        self._names = {me: name for me, name in found.items() if me not in shared}
+        return _Addresses(known, {me: name for me, name in found.items() if me not in shared}, hosts)
 
 
 def _schemeless(me: str) -> str:

@@ -10,17 +10,34 @@ from pathlib import Path
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
 from microsub.cache.redis_storage import FeedCopies
 from microsub.delivery.look_ups import Completing
-from microsub.fetch import Fetcher, FetchSettings, HostPace, SpacedFetcher
+from microsub.fetch import Fetcher, FetchSettings, HostPace, IsOurs, SpacedFetcher
+from microsub.kit.urls import host_of
 from microsub.parsing.pool import ParsePool
 from microsub.settings import Settings
 from microsub.wiring.stores import Stores
 
 
+def _hosts_of_people(settings: Settings, stores: Stores | None) -> IsOurs:
+    """Whose hosts may be on this machine: the server's own, and those of the users in `stores`."""
+    here = host_of(settings.base_url or "")
+
+    async def is_ours(host: str) -> bool:
+        return host == here or (stores is not None and await stores.user_addresses.has_host(host))
+
+    return is_ours
+
+
 @contextlib.asynccontextmanager
-async def open_fetcher(settings: Settings, pace: HostPace | None = None) -> AsyncIterator[Fetcher]:
-    """The door to the web; `pace` bounds what one host is asked."""
+async def open_fetcher(
+    settings: Settings, stores: Stores | None = None, pace: HostPace | None = None
+) -> AsyncIterator[Fetcher]:
+    """The door to the web; `pace` bounds what one host is asked.
+
+    On this machine's own addresses it reads the pages of users in `stores`.
+    """
     plain = FetchSettings(allow_private_networks=settings.allow_private_networks, proxy=settings.http_proxy)
-    fetcher = Fetcher(replace(plain, about=settings.base_url) if settings.base_url else plain, pace=pace)
+    named = replace(plain, about=settings.base_url) if settings.base_url else plain
+    fetcher = Fetcher(named, pace=pace, is_ours=_hosts_of_people(settings, stores))
     try:
         yield fetcher
     finally:
@@ -46,7 +63,7 @@ async def open_caching_fetcher(
         from microsub.discovery.search import CopyShares  # with the parsers: only what answers people searches
 
         pace, copies = HostPace(), FeedCopies(stores.redis, may_keep=CopyShares(COPIES_KEPT))
-    async with open_fetcher(settings, pace) as fetcher:
+    async with open_fetcher(settings, stores, pace) as fetcher:
         yield CachingFetcher(copies, fetcher, keep=COPIES_KEPT)
 
 
@@ -62,7 +79,7 @@ async def open_completing(
     settings: Settings, parser: ParsePool, stores: Stores | None = None
 ) -> AsyncIterator[Completing]:
     """Look-ups for entries, with the server's copies of documents, else with copies of its own."""
-    async with open_fetcher(settings) as fetcher, contextlib.AsyncExitStack() as stack:
+    async with open_fetcher(settings, stores) as fetcher, contextlib.AsyncExitStack() as stack:
         copies: FeedCopies | MappingStorage = MappingStorage({}) if stores is None else FeedCopies(stores.redis)
         stack.push_async_callback(copies.aclose)
         yield Completing(CachingFetcher(copies, SpacedFetcher(fetcher), keep=COPIES_KEPT), parser)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.feeds.events import Events
     from microsub.feeds.queue import Schedule
     from microsub.feeds.record import Feeds
+    from microsub.identity.admission import UserAddresses
     from microsub.identity.store.accounts import Accounts
     from microsub.micropub.sources import Sources
     from microsub.model.settings import OwnChannelSettings
@@ -105,6 +106,13 @@ class Stores:
             return (await self.channels.get(user, uid)).settings
 
         return SettingsInForce(self.applied, own)
+
+    @cached_property
+    def user_addresses(self) -> UserAddresses:
+        """See `identity.admission`."""
+        from microsub.identity.admission import UserAddresses
+
+        return UserAddresses(self.accounts)
 
 
 @contextlib.asynccontextmanager

@@ -98,7 +98,7 @@ async def open_app(
 
     async with (
         open_caching_fetcher(settings, stores, shared=True) as fetcher,
-        open_fetcher(settings) as plain,
+        open_fetcher(settings, stores) as plain,
     ):
         identity = make_identity(settings, stores.redis, plain, parser, stores.in_force)
         reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)

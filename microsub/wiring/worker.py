@@ -243,7 +243,7 @@ async def open_subscriber(settings: Settings, stores: Stores) -> AsyncIterator[S
     from microsub.wiring.fetching import open_fetcher
 
     base = callback_base(settings)
-    async with open_fetcher(settings) as sender:
+    async with open_fetcher(settings, stores) as sender:
         hubs = None if base is None else Hubs(sender, base)
         yield Subscriber(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis), hubs)
 
@@ -257,7 +257,7 @@ async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[Men
     from microsub.wiring.fetching import open_fetcher
 
     parser = ParsePool(processes=1)
-    async with open_fetcher(settings) as sender:
+    async with open_fetcher(settings, stores) as sender:
         try:
             yield MentionVerifier(
                 MentionStore(stores.redis),
@@ -280,7 +280,7 @@ async def open_device_messages(settings: Settings, stores: Stores) -> AsyncItera
     from microsub.webpush.messages import DeviceMessages
     from microsub.wiring.fetching import open_fetcher
 
-    async with open_fetcher(settings) as sender:
+    async with open_fetcher(settings, stores) as sender:
         yield DeviceMessages(
             stores.redis,
             Sessions(stores.redis),
@@ -318,7 +318,7 @@ async def open_distribution(settings: Settings, stores: Stores) -> AsyncIterator
         if topics is None:
             yield None
             return
-        sender = await stack.enter_async_context(open_fetcher(settings))
+        sender = await stack.enter_async_context(open_fetcher(settings, stores))
         yield Distribution(stores.redis, topics, sender)
 
 

@@ -25,9 +25,8 @@ from microsub.fetch import (
 )
 from microsub.fetch.body import Room
 from microsub.fetch.fetcher import Answered, Sending
-from microsub.fetch.network import Address, Guard, ThreadedResolver
+from microsub.fetch.network import ThreadedResolver
 from microsub.fetch.transport import Wire
-from microsub.fetch.values import HopError
 from tests.support.web import Answer, Asked, Publisher, certificate, publisher
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -221,25 +220,6 @@ async def test_ports_of_services_are_asked_at_no_hop(site: Publisher, port: int)
         result = await failed(url)
         assert result.reason == "blocked"
         assert f"port {port} can't be used" in result.detail
-
-
-async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(site: Publisher) -> None:
-    """A public address of this machine's interfaces: 80 and 443, and other ports only where the admin lists it."""
-    mine = "8.8.4.4"
-
-    async def public(_host: str, _port: int) -> Sequence[str]:
-        return [mine]
-
-    def own(address: Address) -> bool:
-        return str(address) == mine
-
-    guard = Guard(public, (), own)
-    for port in (80, 443):
-        assert [str(address) for address in await guard.addresses("me.test", port)] == [mine]
-    with pytest.raises(HopError, match=r"me\.test is this machine, and port 8080 can't be used here"):
-        await guard.addresses("me.test", 8080)
-    assert await guard.addresses("8.8.8.8", 8080), "others' are asked"
-    assert await Guard(public, (ip_network("8.8.4.0/24"),), own).addresses("me.test", 8080)
 
 
 async def test_strangers_have_the_ports_of_websites_asked_alone(site: Publisher) -> None:

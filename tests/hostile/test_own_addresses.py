@@ -1,0 +1,85 @@
+"""This machine's own addresses are asked for the pages of its people alone: what else listens may be meant for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from ipaddress import ip_network
+
+import pytest
+
+from microsub.fetch import Answered, Fetched, FetchRequest, Sending, network
+from microsub.identity.limits import USER_ADDRESSES
+from microsub.redis.embedded.server import Watch
+from microsub.redis.protocol import Redis
+from microsub.settings import Settings
+from microsub.wiring.fetching import open_fetcher
+from microsub.wiring.stores import Stores
+from tests.support.web import Answer, Publisher, publisher
+
+
+@pytest.fixture
+async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Publisher]:
+    """A web server on an address of this machine, which is taken for a public one, and its port for 80."""
+    async with publisher() as made:
+        made.serve("/", Answer(b"x"))
+        monkeypatch.setattr(network, "is_public", lambda _: True)
+        monkeypatch.setattr(network, "WEB_PORTS", frozenset({made.port}))
+        yield made
+
+
+@pytest.fixture
+def stores(redis: Redis) -> Stores:
+    return Stores(redis, "", "", Watch())
+
+
+async def answer(settings: Settings, url: str, stores: Stores | None = None) -> str:
+    """What reading `url` comes to: `read`, or why not."""
+    async with open_fetcher(settings, stores) as door:
+        found = await door.fetch(FetchRequest(url))
+        sent = await door.send(Sending(url))
+    assert isinstance(found, Fetched) == isinstance(sent, Answered), "all doors are guarded by the same rule"
+    return "read" if isinstance(found, Fetched) else found.detail
+
+
+async def test_own_addresses_are_refused_by_default(site: Publisher) -> None:
+    """By name or number, at ports of the web; the error says what opens them. A listed network is open."""
+    for host in ("localhost", "127.0.0.1"):
+        refusal = await answer(Settings(), site.url("/", host))
+        assert refusal.startswith(f"{host} is on this server's own machine")
+        assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in refusal
+    assert not site.asked
+    listed = Settings(allow_private_networks=(ip_network("127.0.0.0/8"),))
+    assert await answer(listed, site.url("/", "localhost")) == "read"
+
+
+async def test_pages_of_the_servers_people_are_read_on_its_machine(site: Publisher, stores: Stores) -> None:
+    """At the hosts of the public address and of users in force, at ports of the web alone; nobody else's."""
+    mine = site.url("/", "localhost")
+    assert await answer(Settings(base_url="http://localhost"), mine) == "read"
+    assert "own machine" in await answer(Settings(base_url="http://other.test"), mine, stores)
+    await stores.accounts.add_user("ann", mine, 1.0)
+    assert "own machine" in await answer(Settings(), mine, stores), f"users are known after {USER_ADDRESSES:g} s"
+    fresh = Stores(stores.redis, "", "", Watch())
+    assert await answer(Settings(), mine, fresh) == "read"
+    async with publisher() as program:
+        program.serve("/", Answer(b"x"))
+        assert "any other page or port" in await answer(Settings(), program.url("/", "localhost"), fresh)
+        assert not program.asked
+    await stores.accounts.disable_user("ann", 2.0)
+    assert "own machine" in await answer(Settings(), mine, Stores(stores.redis, "", "", Watch()))
+
+
+async def test_who_registers_opens_no_address_of_this_machine(site: Publisher, stores: Stores) -> None:
+    """Their name could lead anywhere afterwards."""
+    await stores.accounts.register("eve", site.url("/", "localhost"), time.time())
+    assert "own machine" in await answer(Settings(), site.url("/", "localhost"), stores)
+
+
+async def test_a_redirect_from_somebodys_page_opens_nothing_else(site: Publisher, stores: Stores) -> None:
+    """Each hop counts for the host that is asked there."""
+    await stores.accounts.add_user("ann", site.url("/", "localhost"), 1.0)
+    site.serve("/away", Answer(status=302, headers=[("Location", site.url("/", "127.0.0.1"))]))
+    refusal = await answer(Settings(), site.url("/away", "localhost"), stores)
+    assert refusal.startswith("127.0.0.1 is on this server's own machine")
+    assert [asked.path for asked in site.asked] == ["/away", "/away"]
