@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import sys
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.refresh.processes import processor_seconds
 from benchmarks.scale.asking import Answers, ask, get, post
 from benchmarks.scale.costs import Work
 from benchmarks.scale.filling import Population, channel_name, is_read, new_post, post_template, user_name
@@ -80,6 +82,7 @@ async def reading(redis: Redis, url: str, there: Population, folder: Path) -> Re
         meter = Meter(redis, pid)
         places = _places(there)
         await ask(port, [get(there.tokens[0], "action=channels")] * 200)  # everything is loaded and compiled
+        await _started(pid)
         pages = [
             get(there.tokens[user], f"action=timeline&channel={channel_name(channel)}&limit={PAGE}")
             for user, channel in places
@@ -124,6 +127,13 @@ async def _web(url: str, folder: Path) -> AsyncIterator[tuple[int, int]]:
     command = [sys.executable, "-m", "microsub", "web"]
     with running(command, f"http://127.0.0.1:{port}/", folder / "web.log", environment) as process:
         yield port, process.pid
+
+
+async def _started(pid: int) -> None:
+    """Wait for what a web process does once, beside its first requests: it counts users and feeds."""
+    spent = -1.0
+    while spent < (spent := processor_seconds(pid)):
+        await asyncio.sleep(0.5)
 
 
 async def _measured(meter: Meter, port: int, requests: list[bytes]) -> tuple[Work, Answers]:

@@ -170,9 +170,9 @@ async def _run(settings: Settings, parts: Parts) -> None:
 
 async def _sizes(stores: wiring.stores.Stores) -> str:
     """How many users there are, and feeds that somebody follows."""
-    feeds = [feed async for feed in followed_feeds(stores.feeds)]
-    users = [user for user in await stores.accounts.users() if user.disabled is None]
-    return f"{counted(len(feeds), 'feed')}, {counted(len(users), 'user')}"
+    feeds = sum([1 async for _ in followed_feeds(stores.feeds)])
+    users = sum(user.disabled is None for user in await stores.accounts.users())
+    return f"{counted(feeds, 'feed')}, {counted(users, 'user')}"
 
 
 def _log_start(settings: Settings, sizes: str, parts: Parts) -> None:
