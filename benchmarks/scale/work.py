@@ -123,6 +123,7 @@ async def _web(url: str, folder: Path) -> AsyncIterator[tuple[int, int]]:
         "MICROSUB_HOST": "127.0.0.1",
         "MICROSUB_PORT": str(port),
         "MICROSUB_ITEM_CACHE_MB": "1000",
+        "MICROSUB_SEARCH": "0",  # a web process without a worker would build its index meanwhile
     }
     command = [sys.executable, "-m", "microsub", "web"]
     with running(command, f"http://127.0.0.1:{port}/", folder / "web.log", environment) as process:

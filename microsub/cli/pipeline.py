@@ -182,9 +182,11 @@ async def deadletter_retry(settings: Settings, stores: Stores, letter_ids: tuple
 
     Example: microsub deadletter retry --all
     """
+    from microsub.delivery.stage import retry
+
     dead = _dead_letters(stores)
     letters = await _chosen(dead, letter_ids, everything)
-    refused = await dead.retry(letters, wiring.stores.ingest(stores).add_found)
+    refused = await retry(dead, letters, wiring.stores.ingest(stores).add_found)
     for why in refused:
         say(f"microsub: {why}", err=True)
     say(f"{counted(len(letters) - len(refused), 'message')} put back")

@@ -9,7 +9,6 @@ from typing import Any
 
 import structlog
 
-from microsub.errors import StoreError
 from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
@@ -19,7 +18,7 @@ from microsub.redis.streams import FIRST_ID, Bounds, Message, Stream
 log = structlog.get_logger(__name__)
 
 _STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveries"
-"""Names that no message has itself. A stage is one of `keys.STAGES`, or `entries`: posts that could not be stored."""
+"""Names that no message has itself. A stage has a stream, or is `entries`: posts that could not be stored."""
 
 _BATCH = 100
 
@@ -92,47 +91,14 @@ class DeadLetters:
         """How many letters there are."""
         return (await self._stream.backlog()).messages
 
-    async def retry(self, letters: Sequence[DeadLetter], store: StorePosts) -> Sequence[str]:
-        """Put messages back into their streams, as new ones, and `store` posts; what failed, in sentences.
-
-        Added first, then deleted here: a crash in between leaves it twice, and all of it is idempotent. Letters that
-        fail again stay, and so do those that name no stage of ours: nobody would take them. Raises StoreError where
-        Redis doesn't serve us.
-        """
-        failed = []
-        for letter in letters:
-            try:
-                if letter.stage == "entries":
-                    await store(EntriesFound.of(letter.fields))
-                elif letter.stage in keys.STAGES:
-                    # As old as it was the first time: what came since isn't to be undone by it.
-                    first = {FIRST_ID: letter.message.encode()} if is_letter_id(letter.message) else {}
-                    await Stream(self._redis, letter.stage).add([first | dict(letter.fields)])
-                else:
-                    failed.append(_unknown_stage(letter))
-                    continue
-            except Exception as error:
-                if isinstance(error, StoreError) and error.passing:
-                    raise
-                failed.append(f"letter {letter.id} failed again: {type(error).__name__}: {error}")
-            else:
-                await self.drop([letter])
-        return failed
+    async def put_back(self, letter: DeadLetter) -> None:
+        """Put a message back into its stream, as old as it was the first time: it undoes nothing that came since."""
+        first = {FIRST_ID: letter.message.encode()} if is_letter_id(letter.message) else {}
+        await Stream(self._redis, letter.stage).add([first | dict(letter.fields)])
 
     async def drop(self, letters: Sequence[DeadLetter]) -> None:
         """Forget letters. What they said is lost."""
         await self._stream.done([Message(letter.id, _fields(letter)) for letter in letters])
-
-
-def _unknown_stage(letter: DeadLetter) -> str:
-    return (
-        f"letter {letter.id} can't be retried: it names the stage '{_printable(letter.stage[:80])}', expected one of "
-        f"{', '.join(('entries', *keys.STAGES))}; see it with 'deadletter show', let it go with 'deadletter drop'"
-    )
-
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def is_letter_id(text: str) -> bool:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.delivery.dead_letters import DeadLetters
+from microsub.delivery.dead_letters import DeadLetter, DeadLetters, StorePosts
 from microsub.delivery.look_ups import Populate
 from microsub.errors import StoreError
 from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
+from microsub.posts.values import EntriesFound
 from microsub.redis import keys
 from microsub.redis.streams import Bounds, Stream
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+STAGES = ("stored", "incomplete", "pushed")
+"""Streams with stages: ids for the timelines, ids to be completed, and deliveries of hubs."""
 
 Handler = Callable[["Message"], Awaitable[None]]
 """Has the effects of one message. Raises StoreError to be tried again later; all else is a failure of the message."""
@@ -389,5 +392,39 @@ async def forget_workers(redis: Redis, _now: float) -> None:
 
     A name that owns a message is kept.
     """
-    if forgotten := sum([await Stream(redis, name).forget_consumers(LONG_GONE) for name in keys.STAGES]):
+    if forgotten := sum([await Stream(redis, name).forget_consumers(LONG_GONE) for name in STAGES]):
         log.info("workers that are long gone were forgotten", names=forgotten)
+
+
+async def retry(dead: DeadLetters, letters: Sequence[DeadLetter], store: StorePosts) -> list[str]:
+    """Put messages of dead letters back into their streams, as new ones, and `store` posts; what failed, in sentences.
+
+    Added first, then deleted there: a crash in between leaves it twice, and all of it is idempotent. Letters that fail
+    again stay, and so do those that name no stage of ours: nobody would take them. Raises StoreError where Redis
+    doesn't serve us.
+    """
+    failed = []
+    for letter in letters:
+        try:
+            if letter.stage == "entries":
+                await store(EntriesFound.of(letter.fields))
+            elif letter.stage in STAGES:
+                await dead.put_back(letter)
+            else:
+                failed.append(_unknown(letter))
+                continue
+        except Exception as error:
+            if isinstance(error, StoreError) and error.passing:
+                raise
+            failed.append(f"letter {letter.id} failed again: {type(error).__name__}: {error}")
+        else:
+            await dead.drop([letter])
+    return failed
+
+
+def _unknown(letter: DeadLetter) -> str:
+    stage = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in letter.stage[:80])
+    return (
+        f"letter {letter.id} can't be retried: it names the stage '{stage}', expected one of "
+        f"{', '.join(('entries', *STAGES))}; see it with 'deadletter show', let it go with 'deadletter drop'"
+    )

@@ -325,10 +325,6 @@ def feed_copies() -> str:
 
 # --- the pipeline ------------------------------------------------------------------------------------------------
 
-STAGES = ("stored", "incomplete", "pushed")
-"""The streams that stages read: ids for the timelines, ids to be completed, and deliveries of hubs."""
-
-
 STREAM_PREFIX = "stream:{"
 
 

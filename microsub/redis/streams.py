@@ -84,7 +84,7 @@ class Bounds:
 
 
 class Stream:
-    """One queue. `name` is one of `keys.STAGES`, or `dead`, which has no group."""
+    """One queue. `name` is that of a stage, or `dead`, which has no group."""
 
     def __init__(self, redis: Redis, name: str) -> None:
         self.name = name

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from microsub.delivery.stage import STAGES
 from microsub.health import Health, HealthReport
 from microsub.identity.store.accounts import Accounts
-from microsub.redis import keys
 from microsub.redis.connect import RedisMemory, memory
 from microsub.redis.presence import TO_COME, Presence
 from microsub.redis.protocol import Redis
@@ -51,7 +51,7 @@ class ServerOverview:
             await self.health.check(now),
             await self.survey.recent(now),
             await memory(self.redis),
-            await backlogs(self.redis, keys.STAGES),
+            await backlogs(self.redis, STAGES),
             sum(not name.endswith(TO_COME) for name in alive),
             await self.accounts.count(),
             await self.hours.last(now),

@@ -30,6 +30,7 @@ from pathlib import Path
 import httpx
 
 from microsub.delivery.delivery import Rebuilding
+from microsub.delivery.stage import STAGES
 from microsub.errors import StoreError
 from microsub.kit.urls import host_of
 from microsub.push.agreement import Callback, Wish, address, new_callback
@@ -38,7 +39,6 @@ from microsub.push.hub.subscriptions import DAY, HubSubscription, subscription_i
 from microsub.push.hub.topics import ChannelTopics
 from microsub.push.store import callback_fields
 from microsub.redis.connect import connect
-from microsub.redis.keys import STAGES
 from microsub.redis.streams import Stream, backlogs
 from microsub.upkeep.sweep import Sweeping
 from tests.chaos.verdict import POISON, missing, outdated

@@ -13,7 +13,7 @@ import structlog.testing
 
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.delivery import Delivery
-from microsub.delivery.stage import Patience, Stage, Stages
+from microsub.delivery.stage import Patience, Stage, Stages, retry
 from microsub.errors import StoreDamaged, StoreUnavailable
 from microsub.feeds.events import Events
 from microsub.feeds.record import Feeds
@@ -281,7 +281,7 @@ async def test_a_dead_letter_can_be_tried_again_or_dropped(redis):
         await dead.add("stored", Message("1-1", {"name": name.encode()}, 5), "why", 5.0)
     again, never = await dead.list()
     assert await dead.get(again.id) == again
-    assert await dead.retry([again], nothing) == []
+    assert await retry(dead, [again], nothing) == []
     await dead.drop([never])
     assert await dead.count() == 0
     assert await dead.get(never.id) is None

@@ -12,6 +12,7 @@ import pytest
 import structlog.testing
 
 from microsub.delivery.dead_letters import DeadLetters
+from microsub.delivery.stage import retry
 from microsub.errors import InvalidRequest
 from microsub.fetch import Fetcher, FetchSettings, SendLimits
 from microsub.push import callbacks, hubs
@@ -89,7 +90,7 @@ async def test_a_dead_letter_that_is_tried_again_undoes_no_edit(push: Push) -> N
         await dead.add("pushed", message, "it failed", push.it.now)
         await stream.done([message])
         assert await push.deliver(first.replace(b"About second", b"About second, edited")) == [202]
-        assert await dead.retry(await dead.list(), push.it.ingest.add_found) == []
+        assert await retry(dead, await dead.list(), push.it.ingest.add_found) == []
     await push.it.stages.run_once()
     assert "edited" in (await push.it.texts())[0]
     assert await dead.count() == 0

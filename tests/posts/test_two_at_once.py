@@ -12,6 +12,7 @@ import pytest
 
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.look_ups import Completing, Populate
+from microsub.delivery.stage import retry
 from microsub.feeds.events import Events
 from microsub.fetch import FetchFailed, FetchRequest, FetchResult
 from microsub.posts.items import Items
@@ -187,7 +188,7 @@ async def test_a_dead_letter_that_is_tried_again_overwrites_no_later_edit(it):
     dead = DeadLetters(it.redis)
     await dead.add("entries", Message("", message(feed.id, 1, "first").to_fields()), "it failed", NOON)
     await storing(it)(message(feed.id, 2, "second"))
-    assert await dead.retry(await dead.list(), storing(it)) == []
+    assert await retry(dead, await dead.list(), storing(it)) == []
     assert await dead.count() == 0
     assert await text_of(it, feed.id) == "second"
 

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from microsub.configuration.model import encode
 from microsub.configuration.store import AppliedFile
 from microsub.delivery.dead_letters import DeadLetter, is_letter_id
+from microsub.delivery.stage import retry
 from microsub.errors import NotFound, RequestError
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page
 from microsub.identity.store.accounts import User
@@ -285,7 +286,7 @@ async def _letters(visit: PageVisit, failed: Sequence[str] = ()) -> Response:
 
 async def _retry(visit: PageVisit) -> Response:
     admin = visit.site.services.admin
-    failed = await admin.dead_letters.retry(await _chosen(visit), admin.store)
+    failed = await retry(admin.dead_letters, await _chosen(visit), admin.store)
     return await _letters(visit, failed) if failed else visit.go(f"{ADMIN}/letters", done="retried")
 
 
