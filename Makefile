@@ -54,8 +54,11 @@ check-fast: $(VENV)/.dev ## format, lint, types, layers: a minute, without the t
 check: $(VENV)/.dev ## format, lint, types, layers, tests: what CI runs
 	@scripts/check
 
-coverage: ## test, and say which lines no test has run; what runs in processes that the tests start isn't counted
-	@$(MAKE) test ARGS="--cov=microsub --cov-report=term:skip-covered --cov-fail-under=85 $(ARGS)"
+coverage: $(VENV)/.dev programs ## test, and say which lines and branches have not run, in the tests or in processes that they start
+	@rm -f .coverage*
+	@TEST_FILES=1 $(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage combine --quiet 2>/dev/null; rm -f .coverage.* # what was killed as it saved can't be read
+	@$(BIN)/coverage report --fail-under=85
 
 fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and keep what teaches something in tests/data/fuzz
 	@$(BIN)/python -W ignore -m tests.fuzz.fuzzer $(or $(SECONDS),600)
@@ -91,4 +94,4 @@ lock: ## write the lock files again (needs uv)
 	@scripts/lock
 
 clean: ## remove the environment and caches; data is kept
-	rm -rf $(VENV) $(VENV)-bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage
+	rm -rf $(VENV) $(VENV)-bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage*

@@ -21,7 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 TYPE_CHECKING = False  # what runs one command by a fork server loads little
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import IO, Any, NoReturn
+    from typing import IO, Any, ClassVar, NoReturn
+
+COUNTED = "COVERAGE_PROCESS_CONFIG" in os.environ
+"""Whether it is counted which lines run: `make coverage`."""
 
 
 class Process:
@@ -240,8 +243,10 @@ def _run(request: dict[str, Any], address: str) -> None:
     time.tzset()
     _count_for_others()
     _fork_beside(address)
-    _fork_parsers(address)
+    fork_parsers(address)
     _stay_urgent()
+    if COUNTED and request["module"] == "microsub.parsing.process":
+        signal.signal(signal.SIGTERM, _save_and_die)
     sys.argv[1:] = request["arguments"]
     sys.modules.pop(request["module"], None)
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
@@ -296,16 +301,18 @@ def _fork_beside(address: str) -> None:
     asyncio.create_subprocess_exec = fork  # type: ignore[assignment]
 
 
-def _fork_parsers(address: str) -> None:
+def fork_parsers(address: str) -> None:
     """Have processes that read documents forked too."""
     import subprocess
     from types import SimpleNamespace
 
     from microsub.parsing import process
 
+    made = CountedParser if COUNTED else _Parser
+
     def fork(arguments: Sequence[str], *, env: dict[str, str], stdin: int, stdout: int, **_others: Any) -> _Parser:
         with open(os.devnull, "wb") as nothing:
-            return _Parser(forked(address, process.__name__, arguments[4:], env, [stdin, stdout, nothing.fileno()]))
+            return made(forked(address, process.__name__, arguments[4:], env, [stdin, stdout, nothing.fileno()]))
 
     process.subprocess = SimpleNamespace(Popen=fork, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
 
@@ -321,17 +328,48 @@ class _Parser:
         self._one = threading.Lock()
 
     def kill(self) -> None:
-        with self._one:
-            if self._poll() is None:
-                os.kill(self.pid, signal.SIGKILL)
+        self._send(signal.SIGKILL)
 
-    def wait(self) -> int:
+    def wait(self, _seconds: float | None = None) -> int:
         while True:
             with self._one:
                 code = self._poll()
             if code is not None:
                 return code
             time.sleep(0.002)
+
+    def _send(self, number: int) -> None:
+        with self._one:
+            if self._poll() is None:
+                os.kill(self.pid, number)
+
+
+class CountedParser(_Parser):
+    """One that says which lines it has run before it is killed, unless it is too busy to hear that."""
+
+    begun: ClassVar[list[CountedParser]] = []
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(process)
+        self.begun.append(self)
+
+    def kill(self) -> None:
+        import threading
+
+        self._send(signal.SIGTERM)
+        late = threading.Timer(5, self._send, [signal.SIGKILL])
+        late.daemon = True
+        late.start()
+
+
+def _save_and_die(_number: int, _frame: object) -> None:
+    """What a counted parser process does when it is killed."""
+    from coverage import Coverage
+
+    current = Coverage.current()
+    assert current is not None
+    current.save()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+from collections.abc import Iterator
 
 from microsub.parsing.pool import ParsePool
+from tests.support.fork_server import COUNTED, CountedParser, fork_parsers, fork_server
 
 PARSER = ParsePool()
 atexit.register(PARSER.close)
+
+
+@contextlib.contextmanager
+def counted_parsers() -> Iterator[None]:
+    """Have `make coverage` count what this process has read by others."""
+    if not COUNTED:
+        yield
+        return
+    fork_parsers(fork_server().address)
+    yield
+    for parser in CountedParser.begun:
+        parser.kill()
+        parser.wait()
