@@ -73,6 +73,11 @@ PAGE_CHECKS_OF_NETWORK = RateLimit("page checks", "network", 6)
 PAGE_CHECKS_OF_SITE = RateLimit("page checks", "site", 12)
 PAGE_CHECKS_IN_ALL = RateLimit("page checks", "all together", 8, AT_ONCE)
 
+NEW_FOLLOWS = RateLimit("new follows", "user without a quota of feeds", 10_000, 86_400)
+"""Counted in Redis, by day. A feed that nobody follows any more leaves 5 KB for a month, so who follows and unfollows
+without end would fill the store; a list of some thousand feeds is ordinary.
+"""
+
 LISTS_OF_USER = RateLimit("lists of feeds imported", "user", 10)
 LISTS_SHARED = SharedPlaces(
     of_user=RateLimit("lists of feeds imported", "user", 1, AT_ONCE),

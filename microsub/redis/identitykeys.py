@@ -164,8 +164,8 @@ def grants(name: str) -> str:
 
 
 def follows(name: str, day: str) -> str:
-    """String: how many feeds the user has begun to follow in apps on that day (Unix time divided by 86,400), where that
-    is limited. Lifetime: two days. `timelines.channels`.
+    """String: how many feeds the user has begun to follow in apps on that day (Unix time divided by 86,400).
+    Lifetime: two days. `timelines.channels`.
     """
     return f"user:{{{name}}}:follows:{day}"
 

@@ -15,6 +15,7 @@ from microsub.errors import InvalidRequest, NotFound, QuotaReached
 from microsub.feeds.internal import InternalAddress
 from microsub.feeds.queue import Schedule
 from microsub.feeds.record import FeedRecord, Feeds
+from microsub.identity.limits import NEW_FOLLOWS
 from microsub.kit.urls import canonical_feed_url, host_of, mask_credentials
 from microsub.model.reader import GLOBAL, FeedMove, Subscription
 from microsub.model.settings import SettingsOf
@@ -37,9 +38,7 @@ _MOST_ITEMS = 5000
 """Most items of a feed that fill a timeline, whatever its own limit."""
 
 TIMES_A_DAY = 3
-"""How many times over somebody may fill their quota of feeds in a day (of Unix time). A feed that nobody follows any
-more leaves a record behind for a month, so who follows and unfollows without end would fill the store.
-"""
+"""How many times over somebody may fill their quota of feeds in a day (of Unix time); see `NEW_FOLLOWS`."""
 
 UNDER_WAY = 30.0
 """Seconds after which a change that was begun and isn't whole must have broken off; upkeep finishes it then."""
@@ -91,13 +90,14 @@ class Following:
         return [_followed(sub, records.get(sub.feed)) for sub in subscriptions]
 
     async def follow(
-        self, user: str, uid: str, url: str, now: float, name: str | None = None, *, most: int = 0
+        self, user: str, uid: str, url: str, now: float, name: str | None = None, *, most: int | None = None
     ) -> Followed:
         """Follow a feed in a channel, and fill the timeline with what the store has of it.
 
         Doesn't wait for the network: a feed that the store has nothing of is due at once. To follow what is followed
         already changes nothing. Raises QuotaReached where the user follows `most` feeds (0: any number), or has begun
-        to follow `TIMES_A_DAY` times as many since the day began, and InvalidRequest for another user's internal feed.
+        to follow `new_in_a_day` since the day began; without `most` the admin does it, who isn't limited. Raises
+        InvalidRequest for another user's internal feed.
 
         All that comes into an internal feed is unread, however old it is.
         """
@@ -106,13 +106,13 @@ class Following:
         if own is not None and own.user != user:
             raise InvalidRequest("'url' can't be followed: it is the internal address of another user")
         await self._channels.get(user, uid)
-        if most:
+        if most is not None:
             await self._check_room(user, uid, url, now, most)
         record = await self._feeds.ensure(url, now)
         await self._begin(user, now)
         since = 0.0 if own is not None else None
-        is_new = await self._channels.follow(user, uid, record.id, url, now, name, most=most, unread_from=since)
-        if is_new and most:
+        is_new = await self._channels.follow(user, uid, record.id, url, now, name, most=most or 0, unread_from=since)
+        if is_new and most is not None:
             await self._channels.followed_on(user, now, 1)
         if record.last_success is not None:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
@@ -142,13 +142,14 @@ class Following:
         """Raise QuotaReached as the store would, before a feed without followers is recorded."""
         count = await self._channels.count_feeds(user)
         begun = await self._channels.followed_on(user, now)
-        if max(count, begun // TIMES_A_DAY) < most:
+        is_full, is_over = 0 < most <= count, begun >= new_in_a_day(most)
+        if not is_full and not is_over:
             return
         if _named(await self._channels.subscriptions(user, uid), url, await self._feeds.find(url)):
             return
-        if count >= most:
+        if is_full:
             raise QuotaReached("feeds", count, most)
-        raise QuotaReached("new follows in a day", begun, TIMES_A_DAY * most)
+        raise QuotaReached("new follows in a day", begun, new_in_a_day(most))
 
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
         """Stop following. Unread items of the feed leave, read ones stay until retention takes them.
@@ -299,6 +300,11 @@ class Following:
     async def _one(self, user: str, uid: str, record: FeedRecord) -> Followed:
         found = await self._channels.subscription(user, uid, record.id)
         return _followed(found or Subscription(record.id, record.url, 0.0), record)
+
+
+def new_in_a_day(most: int) -> int:
+    """How many feeds a user may begin to follow in a day who may have `most` (0: any number)."""
+    return TIMES_A_DAY * most or NEW_FOLLOWS.most
 
 
 async def unsubscribe(channels: Channels, feeds: Feeds, user: str, uid: str, feed_id: str) -> None:

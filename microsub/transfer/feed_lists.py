@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from email.utils import formatdate
@@ -29,7 +28,7 @@ from microsub.model.reader import NAME, RESERVED, SAVED, STANDING
 from microsub.model.settings import Filters, OwnChannelSettings, stated
 from microsub.timelines.channels import LONGEST_NAME, MOST_OF_NAME, slug
 from microsub.timelines.channels.follows import in_turns
-from microsub.timelines.follow import TIMES_A_DAY
+from microsub.timelines.follow import new_in_a_day
 from microsub.transfer.outlines import MOST_OUTLINES, FeedList, ListProblem, OutlineFeed, OutlineFolder, write_list
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ class FeedLists:
         quotas: Quotas | None,
         progress: Progress,
     ) -> None:
-        most_channels, most_feeds = (quotas.channels or 0, quotas.feeds or 0) if quotas else (0, 0)
+        most_channels, most_feeds = (quotas.channels or 0, quotas.feeds or 0) if quotas else (0, None)
         for channel in planning.all:
             if channel.counted.made:
                 await self._make(user, channel, report, now, most_channels)
@@ -199,7 +198,7 @@ class FeedLists:
         else:
             wanted.uid = made.uid
 
-    async def _follow(self, user: str, uid: str, feed: OutlineFeed, at: float, most: int) -> ListProblem | None:
+    async def _follow(self, user: str, uid: str, feed: OutlineFeed, at: float, most: int | None) -> ListProblem | None:
         try:
             await self.following.follow(user, uid, feed.url, at, feed.name or None, most=most)
         except (QuotaReached, NotFound) as error:
@@ -293,7 +292,7 @@ class _Planning:
         self._problems: list[ListProblem] = []
         self._targets: dict[int, _Target] = {}
         self._channels_left = self._feeds_left = float("inf")
-        self._limits: Counter[str] = Counter()
+        self._reached: dict[str, str] = {}
         self.all: list[_Target] = []
 
     async def stand(
@@ -317,13 +316,21 @@ class _Planning:
             self._by_name.setdefault(channel.name, target)
         self._taken = {*self._there, *removed}
         self._may_filter = quotas is None
-        if quotas is not None and quotas.channels:
-            self._limits["channels"] = quotas.channels
-            self._channels_left = quotas.channels - sum(uid not in RESERVED for uid in self._there)
-        if quotas is not None and quotas.feeds:
-            self._limits["feeds"] = quotas.feeds
-            count = sum(map(len, followed.values()))
-            self._feeds_left = min(quotas.feeds - count, TIMES_A_DAY * quotas.feeds - begun)
+        if quotas is not None:
+            self._bound(quotas, sum(map(len, followed.values())), begun)
+
+    def _bound(self, quotas: Quotas, count: int, begun: int) -> None:
+        """Find how much there is room for where `count` feeds are followed, `begun` of them today."""
+        channels, feeds = quotas.channels or 0, quotas.feeds or 0
+        day = new_in_a_day(feeds)
+        self._feeds_left = day - begun
+        self._reached["feeds"] = f"the limit for new follows in a day is reached: {day} of {day}"
+        if feeds:
+            self._feeds_left = min(self._feeds_left, feeds - count)
+            self._reached["feeds"] = f"the limit for feeds is reached: {feeds} at most, and {day} new ones a day"
+        if channels:
+            self._channels_left = channels - sum(uid not in RESERVED for uid in self._there)
+            self._reached["channels"] = f"the limit for channels is reached: {channels} of {channels}"
 
     async def decide(self) -> None:
         """Find a channel for each folder, and what is to be followed in each."""
@@ -366,8 +373,7 @@ class _Planning:
         target = _Target(ListedChannel(uid or slug(name), name, made=True), folder.line, uid)
         target.refused = self._channels_left < 1
         if target.refused:
-            limit = self._limits["channels"]
-            self._problem(folder.line, name, f"the limit for channels is reached: {limit} of {limit}")
+            self._problem(folder.line, name, self._reached["channels"])
         else:
             self._channels_left -= 1
             self._taken.add(uid)
@@ -404,10 +410,7 @@ class _Planning:
         elif target.refused:
             self._problem(feed.line, shown, "there is no room for its channel")
         elif self._feeds_left < 1:
-            limit = self._limits["feeds"]
-            self._problem(
-                feed.line, shown, f"the limit for feeds is reached: {limit} at most, and {3 * limit} new ones a day"
-            )
+            self._problem(feed.line, shown, self._reached["feeds"])
         else:
             self._feeds_left -= 1
             target.counted.added += 1

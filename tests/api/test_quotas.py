@@ -9,6 +9,7 @@ import pytest
 
 from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
 from microsub.configuration.store import InForce
+from microsub.identity.limits import NEW_FOLLOWS
 from microsub.identity.quotas import RequestRate, UserQuotas, resolved
 from microsub.identity.store.credentials import AttemptCounts
 from tests.support.readers import Reader
@@ -63,11 +64,27 @@ async def test_feeds(server: World, alice: Reader) -> None:
     await alice.post(action="follow", channel="home", url=FEED.format(3))
 
 
-async def test_who_follows_and_unfollows_without_end_is_stopped(server: World, alice: Reader) -> None:
-    """Three times the quota of feeds may be begun in a day; what is followed already may be followed again.
+async def test_who_follows_and_unfollows_without_end_is_stopped_without_a_quota(server: World, alice: Reader) -> None:
+    """10,000 new feeds in a day for everybody. What is followed already may be again; the admin isn't limited.
 
-    Each leaves 5 KB for thirty days: without a bound that was 4 GiB a day.
+    Each leaves 5 KB for thirty days, which 600 requests a minute made 4 GiB a day. Now it is 50 MB.
     """
+    assert NEW_FOLLOWS.most == 10_000
+    await server.channels.followed_on("alice", server.now, NEW_FOLLOWS.most - 5)
+    for number in range(5):
+        await alice.post(action="follow", channel="home", url=FEED.format(number))
+        await alice.post(action="unfollow", channel="home", url=FEED.format(number))
+    await server.services.following.follow("alice", "home", FEED.format(50), server.now)
+    reply = await alice.post(403, action="follow", channel="home", url=FEED.format(99))
+    assert "new follows in a day is reached: 10000 of 10000" in reply["error_description"]
+    assert await server.feeds.find(FEED.format(99)) is None, "it leaves no record"
+    await alice.post(action="follow", channel="home", url=FEED.format(50))
+    server.now += 86_400
+    await alice.post(action="follow", channel="home", url=FEED.format(99))
+
+
+async def test_who_follows_and_unfollows_without_end_is_stopped(server: World, alice: Reader) -> None:
+    """Three times the quota of feeds may be begun in a day; what is followed already may be followed again."""
     allow(server, feeds=5)
     for number in range(15):
         await alice.post(action="follow", channel="home", url=FEED.format(number))

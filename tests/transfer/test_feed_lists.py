@@ -126,6 +126,17 @@ async def test_quotas_hold_and_what_exceeds_is_named(here: World) -> None:
     assert (await here.feed_lists.import_list("ann", body, here.now)).added == 2
 
 
+async def test_a_list_of_five_thousand_feeds_has_room_in_a_day(here: World) -> None:
+    """Who has begun with more than 5,000 others on that day imports the rest on the next one."""
+    body, quotas = opml(*map(feed, range(5000))), Quotas()
+    report = await here.feed_lists.import_list("ann", body, here.now, quotas=quotas, dry_run=True)
+    assert (report.added, report.problems) == (5000, [])
+    await here.channels.followed_on("ann", here.now, 5001)
+    report = await here.feed_lists.import_list("ann", body, here.now, quotas=quotas, dry_run=True)
+    assert report.added == 4999
+    assert [one.why for one in report.problems] == ["the limit for new follows in a day is reached: 10000 of 10000"]
+
+
 async def test_an_import_that_broke_off_is_finished_by_repeating_it(here: World, monkeypatch: Any) -> None:
     """What was followed is known, and the rest comes."""
     body, follow = opml(*map(feed, range(100))), here.following.follow
