@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import re
 import time
+import tomllib
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -24,7 +28,7 @@ from microsub.identity.limits import USER_ADDRESSES
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.links import known_me, path_of_me, site_of_me
 from microsub.identity.store.accounts import Accounts, User
-from microsub.kit.texts import N_, Sentence
+from microsub.kit.texts import Sentence
 from microsub.kit.ttl_cache import TtlCache
 from microsub.kit.urls import domain, host_of, parts_of, within
 from microsub.model.reader import NAME, RESERVED
@@ -72,9 +76,24 @@ class Refusal(SignInFailed):
     A `stranger` is no user, nor likely to be one whose address was written or has led elsewhere.
     """
 
-    def __init__(self, title: str, description: str, status: int = 403, *, stranger: bool = False) -> None:
-        super().__init__(title, description, status)
+    def __init__(self, name: str, /, *, stranger: bool = False, **values: object) -> None:
+        super().__init__(*_said(name, values))
         self.stranger = stranger
+
+
+def failed(name: str, /, **values: object) -> SignInFailed:
+    """The failure of that name in `refusals.toml`, with these values in its sentence."""
+    return SignInFailed(*_said(name, values))
+
+
+def _said(name: str, values: Mapping[str, object]) -> tuple[str, str, int]:
+    row = _sentences()[name]
+    return row["about"], Sentence(row["text"], **values), row.get("status", 400)
+
+
+@cache
+def _sentences() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("refusals.toml").read_text("utf-8"))
 
 
 async def no_registration() -> Registration:
@@ -108,8 +127,7 @@ class Admission:
         refusal = registration_refused(settings, person.me, users, private=self.private)
         if refusal is not None:
             return refusal
-        no_name = N_("Ask the admin of this server: there is no name left for you.")
-        return await self._register(person, users) or Refusal(N_("No account could be made"), no_name, 503)
+        return await self._register(person, users) or Refusal("no-name")
 
     async def _among(self, users: list[User], person: ConfirmedPerson) -> Admitted | Refusal:
         found = [user for user in users if is_named(user, person.names)] or await self._by_their_pages(users, person)
@@ -117,18 +135,10 @@ class Admission:
             case [user]:
                 return Admitted(user.name, user.me)
             case []:
-                return _disabled(person.me) if found else _none_of(users, person)
+                return Refusal("disabled", me=person.me) if found else _none_of(users, person)
             case several:
                 names = " and ".join(f"“{user.name}”" for user in several)
-                return Refusal(
-                    N_("That is more than one account"),
-                    Sentence(
-                        "The accounts {names} of this server have the same address, {me}. Ask its admin to give "
-                        "each user an address of their own.",
-                        names=names,
-                        me=person.me,
-                    ),
-                )
+                return Refusal("several-accounts", names=names, me=person.me)
 
     async def _by_their_pages(self, users: list[User], person: ConfirmedPerson) -> list[User]:
         """The users whose own page says that they are this person, as far as they may be."""
@@ -261,49 +271,16 @@ def bare(me: str) -> str:
     return re.sub(r"\Ahttps?://(www\.)?", "", me).removesuffix("/")
 
 
-def _disabled(me: str) -> Refusal:
-    return Refusal(
-        N_("Your account is disabled"),
-        Sentence("The account of {me} was disabled. Ask the admin of this server.", me=me),
-    )
-
-
 def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
     """Why somebody is none of the users: one may have moved, or be written in another way."""
     known = {me: user for user in users if (me := known_me(user.me)) is not None}
     me, account = person.me, person.entered
     if account in known and site_of_me(account) != site_of_me(me):
-        return Refusal(
-            N_("Your provider says that you are somebody else"),
-            Sentence(
-                "There is an account for {account}, but your provider says that you are {me}, and the "
-                "page of the account doesn't name that address. If both are yours, redirect {account} to "
-                "{me} for good, or link to {me} with rel=me in its head. To be {me}, begin with {me}.",
-                account=account,
-                me=me,
-            ),
-        )
+        return Refusal("another-person", account=account, me=me)
     alike = next((other for other in known if bare(other) == bare(me)), None)
     if alike is not None:
-        return Refusal(
-            N_("That is nearly the address of an account"),
-            Sentence(
-                "You have shown that you are {me}. There is an account for {alike}. The two count as one "
-                "if one redirects to the other for good. Sign in with the address of the account, or ask "
-                "the admin.",
-                me=me,
-                alike=alike,
-            ),
-        )
-    return Refusal(
-        N_("You have no account here"),
-        Sentence(
-            "You have shown that you are {me}, but this server has no account for that address. If "
-            "you should have one, ask the admin to add it, written exactly like that.",
-            me=me,
-        ),
-        stranger=True,
-    )
+        return Refusal("nearly-an-account", me=me, alike=alike)
+    return Refusal("no-account", me=me, stranger=True)
 
 
 def registration_refused(
@@ -314,29 +291,13 @@ def registration_refused(
     See `Admission`.
     """
     if not private and not me.startswith("https:"):
-        return Refusal(
-            N_("Your address isn't safe enough"),
-            Sentence(
-                "{me} is not reached by https, so anybody on the way could take your account. Begin with "
-                "the https address of your page.",
-                me=me,
-            ),
-        )
+        return Refusal("address-without-https", me=me)
     host = parts_of(me).hostname or ""
     allowed = settings.open == "everybody" or (settings.open == "domains" and _is_within(host, settings.domains))
     if not allowed or _is_within(host, settings.refuse) or _is_one_of(me, settings.refuse):
-        return Refusal(
-            N_("There is no account for you here"),
-            Sentence(
-                "You have shown that you are {me}. People may make accounts on this server, but not with that address.",
-                me=me,
-            ),
-        )
+        return Refusal("not-admitted", me=me)
     if settings.most and sum(user.registered for user in users) >= settings.most:
-        return Refusal(
-            N_("This server is full"),
-            Sentence("It has {most} people, the most it takes. Ask its admin for a place.", most=settings.most),
-        )
+        return Refusal("no-place", most=settings.most)
     return None
 
 

@@ -20,7 +20,7 @@ from microsub import metrics
 from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
 from microsub.fetch import Answered, FetchFailed, Sender, Sending
 from microsub.identity import limits
-from microsub.identity.admission import Admission, Refusal, UserAddresses, proven
+from microsub.identity.admission import Admission, Refusal, UserAddresses, failed, proven
 from microsub.identity.limits import PROFILE_RECENT, SIGN_IN
 from microsub.identity.profiles import Profile, Profiles
 from microsub.identity.protocol.clients import pkce_challenge
@@ -30,7 +30,7 @@ from microsub.identity.store.sessions import PendingStore, SignedInPerson, SignI
 from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.kit.identifiers import identifier
 from microsub.kit.rate_limits import Place, RateLimit, RateLimiter, is_public, network_of, wide_network_of
-from microsub.kit.texts import N_, Sentence
+from microsub.kit.texts import Sentence
 from microsub.kit.urls import parts_of
 
 log = structlog.get_logger(__name__)
@@ -83,14 +83,7 @@ class SignInClient:
         try:
             me = canonical_me(entered, private=self.private)
         except InvalidRequest:
-            raise SignInFailed(
-                N_("That is no web address to sign in with"),
-                Sentence(
-                    "“{text}” can't be used. Enter the address of your own site, such as "
-                    "https://your-name.example/, without a port, a user name or a “#” in it.",
-                    text=shown(entered),
-                ),
-            ) from None
+            raise failed("no-address", text=shown(entered)) from None
         profile = authorization = None
         if not is_own(me, base):
             await self.limits.enter(me, address)
@@ -121,18 +114,16 @@ class SignInClient:
         """What `user`, who has come back from their provider, lets this server post with. Raises SignInFailed."""
         asked, code, verifier = await self._returned(answer, browser, CALLBACK_OF_POSTING)
         if asked.user != user:
-            raise SignInFailed(N_("This was begun by another user"), N_("Sign in as that user, then start again."), 403)
+            raise failed("another-user")
         who = provider_name(asked.authorization_endpoint)
         async with self.limits.place(asked.me, address, who):
             given = await self._ask(asked.token_endpoint or "", _redemption(asked, code, verifier), who)
             found = self._understood(given, who, now)
             profile = await self._confirmed(asked, found.me, who)
         if asked.me not in profile.names and not alike(asked.me, profile.me):
-            text = Sentence("{who} says that you are {me}, and not {known}.", who=who, me=found.me, known=asked.me)
-            raise SignInFailed(N_("The provider spoke for somebody else"), text, 403)
+            raise failed("of-somebody-else", who=who, me=found.me, known=asked.me)
         if found.access_token is None or (found.scopes and found.scopes.isdisjoint(_POSTING)):
-            text = Sentence("{who} gave no permission to publish posts.", who=who)
-            raise SignInFailed(N_("Nothing can be posted"), text, 403)
+            raise failed("may-not-post", who=who)
         log.info("a user lets this server post on their site", user=user, provider=who)
         return PostingAccess(asked.micropub, found.access_token, found.expires, asked.revocation_endpoint, asked.next)
 
@@ -182,26 +173,17 @@ class SignInClient:
         state = said.get("state", "")
         sign_in = await self._taken(state, browser)
         if _callback(sign_in) != callback:
-            raise SignInFailed(N_("This sign-in is over"), N_("It was begun for something else. Start it again."))
+            raise failed("begun-for-something-else")
         who = provider_name(sign_in.authorization_endpoint)
         check_issuer(sign_in, said.get("iss"), who)
         if said.get("error") == "access_denied":
-            text = Sentence("You or {who} refused the sign-in. You can start again whenever you like.", who=who)
-            raise SignInFailed(N_("You were not signed in"), text, 403)
+            raise failed("refused", who=who)
         if "error" in said:
             reason = shown(said.get("error_description") or said["error"])
-            text = Sentence(
-                "{who} says: “{reason}”. Start the sign-in again. If it happens again, tell the people who run {who}.",
-                who=who,
-                reason=reason,
-            )
-            raise SignInFailed(N_("The provider did not sign you in"), text, 502)
+            raise failed("provider-says", who=who, reason=reason)
         code = said.get("code", "")
         if not _CODE.fullmatch(code):
-            raise SignInFailed(
-                N_("The provider sent no code"),
-                Sentence("{who} sent you back without the code it owes. Start the sign-in again.", who=who),
-            )
+            raise failed("no-code", who=who)
         return sign_in, code, _verifier(browser, state)
 
     async def _profile(self, me: str) -> Profile:
@@ -213,37 +195,18 @@ class SignInClient:
     def _authorization_of(self, profile: Profile) -> str:
         found = profile.authorization_endpoint
         if found is None:
-            raise SignInFailed(
-                N_("Your page names no provider to sign in with"),
-                Sentence(
-                    "{page} was read and names no authorization_endpoint. Add the links of your provider to "
-                    "the page, then try again.",
-                    page=profile.page,
-                ),
-            )
+            raise failed("no-provider", page=profile.page)
         if parts_of(found).scheme != "https" and not self.private:
-            raise SignInFailed(
-                N_("The provider isn't safe to use"),
-                Sentence(
-                    "{page} names the provider {provider} without https, so anybody on the way could sign in "
-                    "as you. Change the link on your page to one that begins with https.",
-                    page=profile.page,
-                    provider=provider_name(found),
-                ),
-            )
+            raise failed("provider-without-https", page=profile.page, provider=provider_name(found))
         return found
 
     def _micropub_of(self, profile: Profile, base: str) -> str:
         """Where the person's page says that they post, and which isn't here."""
         found = profile.endpoints.micropub
         if found is None or is_own(found, base) or profile.token_endpoint is None:
-            text = N_(
-                "{page} names no micropub endpoint of a site of yours, or no token_endpoint. Add its lines to the page."
-            )
-            raise SignInFailed(N_("Your page doesn't say where you post"), Sentence(text, page=profile.page))
+            raise failed("no-micropub", page=profile.page)
         if not self.private and not all(parts_of(url).scheme == "https" for url in (found, profile.token_endpoint)):
-            text = N_("What {page} names has to be https, so that nobody on the way can post as you.")
-            raise SignInFailed(N_("Your site isn't safe to post to"), Sentence(text, page=profile.page))
+            raise failed("micropub-without-https", page=profile.page)
         return found
 
     async def _taken(self, state: str, browser: str) -> SignInUnderWay:
@@ -251,30 +214,11 @@ class SignInClient:
         digest = sha256_hex(state)
         sign_in = await self.pending.look(digest) if state else None
         if sign_in is None:
-            raise SignInFailed(
-                N_("This sign-in is over"),
-                Sentence(
-                    "It was not begun here, took longer than {number} minutes, or was finished before. Start "
-                    "the sign-in again.",
-                    number=SIGN_IN // 60,
-                ),
-            )
+            raise failed("over", number=SIGN_IN // 60)
         if not browser or not is_same(sign_in.browser, sha256_hex(browser)):
-            raise SignInFailed(
-                N_("This sign-in was begun in another browser"),
-                Sentence(
-                    "For your safety it can only be finished where it was begun. If this is the browser, it "
-                    "keeps no cookies for {base}, or you have signed in or out in between. Start the sign-in "
-                    "again.",
-                    base=sign_in.base,
-                ),
-                403,
-            )
+            raise failed("another-browser", base=sign_in.base)
         if not await self.pending.take(digest):
-            raise SignInFailed(
-                N_("This sign-in is over"),
-                N_("It was finished before. Start the sign-in again."),
-            )
+            raise failed("finished")
         return sign_in
 
     async def _redeem(self, sign_in: SignInUnderWay, code: str, verifier: str, now: float) -> CodeAnswer:
@@ -301,29 +245,12 @@ class SignInClient:
         try:
             return read_code_answer(answer.body, answer.final_url, answer.content_type, now=now, private=self.private)
         except ParseError as problem:
-            raise SignInFailed(
-                N_("The provider's answer can't be read"),
-                Sentence(
-                    "{who} was asked who you are, and its answer makes no sense: {detail}. Tell the people "
-                    "who run {who}, or name another provider on your page.",
-                    who=who,
-                    detail=problem.detail,
-                ),
-                502,
-            ) from None
+            raise failed("unreadable", who=who, detail=problem.detail) from None
 
     async def _ask(self, url: str, form: Mapping[str, str], who: str) -> Answered:
         answer = await self.sender.send(Sending(url, "POST", form=form))
         if isinstance(answer, FetchFailed):
-            raise SignInFailed(
-                N_("The provider doesn't answer"),
-                Sentence(
-                    "{who} was asked who you are, and could not be reached: {detail}. Try again in a while.",
-                    who=who,
-                    detail=answer.detail,
-                ),
-                503,
-            )
+            raise failed("silent", who=who, detail=answer.detail)
         return answer
 
     async def _confirmed(self, sign_in: SignInUnderWay, returned: str, who: str) -> Profile:
@@ -332,16 +259,7 @@ class SignInClient:
                 sign_in.me, returned, authorization=sign_in.authorization_endpoint, issuer=sign_in.issuer
             )
         except ProfileMismatch:
-            raise SignInFailed(
-                N_("The provider spoke for somebody else"),
-                Sentence(
-                    "{who} says that you are {returned}, but that page does not name {who} as its provider. "
-                    "You are not signed in. If the page is yours, put the links of this provider on it.",
-                    who=who,
-                    returned=returned,
-                ),
-                403,
-            ) from None
+            raise failed("for-somebody-else", who=who, returned=returned) from None
         except (InvalidRequest, ProfileError) as problem:
             raise _profile_failed(problem, returned) from None
 
@@ -355,10 +273,7 @@ def answer_parameters(answer: Iterable[tuple[str, str]]) -> dict[str, str]:
     for name, value in answer:
         if name in _SINGLE:
             if name in found:
-                raise SignInFailed(
-                    N_("The provider's answer is ambiguous"),
-                    Sentence("It holds '{name}' twice. Start the sign-in again.", name=name),
-                )
+                raise failed("ambiguous", name=name)
             found[name] = value
     return found
 
@@ -374,15 +289,10 @@ def check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
     else:
         right = not sign_in.names_itself if iss is None else is_same(iss, sign_in.issuer)
     if not right:
-        raise SignInFailed(
-            N_("The answer is from another provider"),
-            Sentence(
-                "You were sent to {who}, and the answer that came back {what}. Somebody may have tried "
-                "to mix up two providers, so you are not signed in. Start the sign-in again.",
-                who=who,
-                what=Sentence("does not say whose it is") if iss is None else Sentence("is from {iss}", iss=shown(iss)),
-            ),
-            403,
+        raise failed(
+            "another-provider",
+            who=who,
+            what=Sentence("does not say whose it is") if iss is None else Sentence("is from {iss}", iss=shown(iss)),
         )
 
 
@@ -393,31 +303,10 @@ def _origin(url: str) -> str:
 
 def _profile_failed(problem: InvalidRequest | ProfileError, me: str) -> SignInFailed:
     if isinstance(problem, InvalidRequest):
-        return SignInFailed(
-            N_("The provider's answer can't be used"),
-            Sentence("{description}. Start the sign-in again.", description=problem.description),
-            502,
-        )
+        return failed("unusable", description=problem.description)
     if isinstance(problem, ProfileUnreachable):
-        return SignInFailed(
-            N_("Your page can't be reached"),
-            Sentence(
-                "To find your provider, {url} was asked: {detail}. Check the address that you entered; "
-                "if it is right, try again in a while.",
-                url=problem.url,
-                detail=problem.detail,
-            ),
-            503,
-        )
-    return SignInFailed(
-        N_("Your page doesn't say where you sign in"),
-        Sentence(
-            "To find the provider of {me}, {url} was read: {detail}. Correct that, then try again.",
-            me=me,
-            url=problem.url,
-            detail=problem.detail,
-        ),
-    )
+        return failed("page-unreachable", url=problem.url, detail=problem.detail)
+    return failed("page-unusable", me=me, url=problem.url, detail=problem.detail)
 
 
 def _is_beside(sign_in: SignInUnderWay) -> bool:
@@ -429,28 +318,11 @@ def _is_beside(sign_in: SignInUnderWay) -> bool:
 def _refused_code(answer: Answered, who: str) -> SignInFailed:
     said = read_error(answer.body, answer.final_url, answer.content_type)
     if answer.status >= 500 or answer.status == 429:
-        return SignInFailed(
-            N_("The provider has a problem"),
-            Sentence(
-                "{who} was asked who you are, and failed with status {status}. Try again in a while.",
-                who=who,
-                status=answer.status,
-            ),
-            503,
-        )
+        return failed("failing", who=who, status=answer.status)
     reason: str = Sentence("status {status}", status=answer.status)
     if said is not None:
         reason = f"“{said.description or said.error}”"
-    return SignInFailed(
-        N_("The provider does not confirm you"),
-        Sentence(
-            "{who} was asked who you are, and refused: {reason}. Its codes are good for a short time "
-            "and once. Start the sign-in again.",
-            who=who,
-            reason=reason,
-        ),
-        403,
-    )
+    return failed("not-confirmed", who=who, reason=reason)
 
 
 def provider_name(url: str) -> str:
@@ -545,27 +417,16 @@ class SignInLimits:
         known = await self._known.has(me)
         by_network = _of_network(address, limits.SIGN_INS_OF_NETWORK, limits.SIGN_INS_OF_WIDE_NETWORK)
         if not all(self._limiter.count(*place) for place in by_network):
-            raise SignInFailed(
-                N_("Too many sign-ins"),
-                N_("From your network many sign-ins were begun within a minute. Wait a minute, then try again."),
-                429,
-            )
+            raise failed("too-many-begun")
         if not self._limiter.count(limits.SIGN_INS_AT_SITE, site_of_me(me)) and not known:
-            raise SignInFailed(
-                N_("That site was asked too often"),
-                Sentence(
-                    "Too many people have begun to sign in with addresses at {site}. Wait a minute, then try again.",
-                    site=site_of_me(me),
-                ),
-                429,
-            )
+            raise failed("site-asked-too-often", site=site_of_me(me))
         if not self._limiter.count(limits.SIGN_INS_IN_ALL, _kind(known)):
-            raise _full()
+            raise failed("full")
 
     async def leave(self, me: str, size: int) -> None:
         """Count the bytes that a sign-in leaves in the store until the person is back."""
         if not await self._known.has(me) and not self._limiter.count(limits.SIGN_IN_BYTES, weight=size):
-            raise _full()
+            raise failed("full")
 
     @asynccontextmanager
     async def place(self, me: str, address: str, site: str) -> AsyncIterator[None]:
@@ -580,17 +441,9 @@ class SignInLimits:
             *_of_network(address, limits.WAITING_OF_NETWORK, limits.WAITING_OF_WIDE_NETWORK),
         ]
         if not all(self._limiter.has_room(*share) for share in shares):
-            raise SignInFailed(
-                N_("Too many sign-ins at once"),
-                Sentence(
-                    "Several sign-ins from your network, with your address or at {site} are under way and "
-                    "wait for an answer. Wait a few seconds, then start the sign-in again.",
-                    site=site,
-                ),
-                429,
-            )
+            raise failed("too-many-at-once", site=site)
         if not self._limiter.has_room(limits.WAITING_IN_ALL, kind):
-            raise _full()
+            raise failed("full")
         give_back = self._limiter.take([*shares, (limits.WAITING_IN_ALL, kind)])
         try:
             yield
@@ -608,9 +461,3 @@ def _of_network(address: str, narrow: RateLimit, wide: RateLimit) -> Iterable[Pl
 
 def _kind(known: bool) -> str:
     return "users" if known else "others"
-
-
-def _full() -> SignInFailed:
-    return SignInFailed(
-        N_("Too many people sign in just now"), N_("Wait a few seconds, then start the sign-in again."), 503
-    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import microsub.identity
 from microsub.configuration.model import Registration
 from microsub.errors import ProfileUnreachable
 from microsub.fetch import Hop
@@ -432,3 +437,11 @@ async def test_addresses_are_read_once_in_a_while(accounts: Accounts, monkeypatc
     assert await naming.meant("https://new.example/") == "new"
     assert await naming.meant("https://ann.example/") == "https://ann.example/"
     assert len(reads) == 2
+
+
+def test_every_refusal_has_its_sentence() -> None:
+    """Each name in the code has a row in `refusals.toml`, and each row is said by something."""
+    folder = Path(microsub.identity.__file__).parent
+    code = "".join((folder / name).read_text() for name in ("admission.py", "sign_in.py"))
+    rows = tomllib.loads((folder / "refusals.toml").read_text("utf-8"))
+    assert set(re.findall(r'(?:failed|Refusal)\(\s*"([a-z-]+)"', code)) == rows.keys()
