@@ -455,16 +455,14 @@ class Configuration:
             return False
         except ConfigError as error:
             # What the API allows and the file doesn't, such as a name of 300 characters: the file stays as it is.
-            self._notices.warn(
-                str(error), f"what was changed through the API can't be written into backend.json: {error}"
-            )
+            self._notices.warn(str(error), f"what users changed can't be written into backend.json: {error}")
             return False
         if written is None:
             return False  # somebody saves it right now
         if await self._remember(written, last):
             self._done = (written.digest, written.edited_at)
         self._notices.is_news("file", written.digest)  # it is our own work: nothing is to be said of it
-        log.info("changes made through the API written into backend.json", file=str(self.path))
+        log.info("what users changed is written into backend.json", file=str(self.path))
         return True
 
     async def _replace(self, document: BackendDocument, state: FileState, raw: Mapping[str, Any]) -> AppliedFile | None:

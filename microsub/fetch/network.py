@@ -155,7 +155,6 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _MOST_ATTEMPTS = 4
 _WAIT_FOR_NAMES = 10.0
-_LISTED = "MICROSUB_ALLOW_PRIVATE_NETWORKS (in a program: FetchSettings.allow_private_networks)"
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -314,7 +313,7 @@ class Guard:
             raise HopError(
                 "blocked",
                 f"{host} is on this server's own machine, where pages of its users alone are read; any other page "
-                f"or port needs its address in {_LISTED}",
+                "or port needs its address in MICROSUB_ALLOW_PRIVATE_NETWORKS",
             )
         return good[:_MOST_ATTEMPTS]
 
@@ -362,10 +361,7 @@ def _no_address(reason: Reason, host: str) -> HopError:
     They are shown to the user who gave the URL, who must not learn which names there are.
     """
     found = "is no public address" if parse_address(host) is not None else "isn't known, or has no public address"
-    return HopError(
-        reason,
-        f"{host} {found}; private networks that are allowed stand in {_LISTED}",
-    )
+    return HopError(reason, f"{host} {found}; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow a private one")
 
 
 def _seen(looking: asyncio.Future[Sequence[str]]) -> None:

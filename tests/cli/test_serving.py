@@ -184,6 +184,16 @@ def test_a_command_that_needs_data_makes_none(folder: Path) -> None:
         assert list(folder.iterdir()) == []
 
 
+def test_a_command_beside_the_demo_alone_says_how_to_ask_that(folder: Path) -> None:
+    """Its data lies within the folder where that of a server is looked for."""
+    demo = folder / "data" / "demo"
+    demo.mkdir(parents=True)
+    (demo / "redis.json").write_text("{}")
+    result = CliRunner().invoke(main, ["feed", "list"])
+    assert result.exit_code == 1
+    assert f"add --data-dir {demo}" in result.stderr
+
+
 async def test_a_program_that_needs_data_makes_none(folder: Path) -> None:
     """Nor does the post store as a library, unless it is asked to."""
     with pytest.raises(NotFound, match="there is no data of a server"):

@@ -46,7 +46,7 @@ def test_what_was_said_is_found_again(said: str, wanted: str) -> None:
 )
 def test_readers_learn_nothing_of_settings(found: str) -> None:
     """Only the admin can change which private networks are allowed."""
-    said = f"inside.example {found}; private networks that are allowed stand in MICROSUB_ALLOW_PRIVATE_NETWORKS"
+    said = f"inside.example {found}; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow a private one"
     assert TEMPLATES.translated(said, "en") == f"inside.example {found}"
     assert TEMPLATES.translated(said, "de").startswith("inside.example ")
     assert "MICROSUB" not in TEMPLATES.translated(said, "de")

@@ -210,14 +210,17 @@ def require_data(data_dir: Path) -> None:
     """Raises NotFound where no server has worked on the folder, ConfigError if it is closed."""
     path = data_dir.absolute()
     try:
-        found = has_data(path)
+        found, is_demo_there = has_data(path), has_data(path / "demo")
     except OSError as error:
         raise DataFolderUnusable("read", path, error) from error
-    if not found:
-        raise NotFound(
-            f"there is no data of a server in {path}. Name the server's data folder with --data-dir or "
-            "MICROSUB_DATA_DIR, or its settings with MICROSUB_ENV_FILE; `microsub serve` makes a new one"
-        )
+    if found:
+        return
+    if is_demo_there:
+        raise NotFound(f"there is no data of a server in {path}, but that of the demo: add --data-dir {path / 'demo'}")
+    raise NotFound(
+        f"there is no data of a server in {path}. Name the server's data folder with --data-dir or "
+        "MICROSUB_DATA_DIR, or its settings with MICROSUB_ENV_FILE; `microsub serve` makes a new one"
+    )
 
 
 # --- the socket ---------------------------------------------------------------------------------------------------
