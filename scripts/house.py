@@ -34,7 +34,7 @@ _OTHER_TEXTS = (
     *("tests/**/*.py", "benchmarks/**/*.py", "benchmarks/**/*.lua", "scripts/*.py"),
 )
 
-KEYS = ("keys.py", "identitykeys.py")
+KEYS = "keys.py"
 WRITING = re.compile(
     "APPEND|DEL|P?EXPIRE(AT)?|H(DEL|INCRBY|SET|SETNX)|INCR(BY)?|[LR](PUSH|TRIM)|PERSIST|P?SETEX|S(ADD|ET|REM)|UNLINK"
     "|X(ADD|DEL|TRIM)|Z(ADD|INCRBY|REM|REMRANGEBYRANK|REMRANGEBYSCORE)"
@@ -131,12 +131,13 @@ def _imported(module: ast.Module) -> Iterator[str]:
 
 def unread_keys(tree: Tree) -> list[str]:
     """Kinds of Redis keys that product code names in writing commands alone, or not at all."""
-    of_keys = [path for path in tree.sources if path.name in KEYS]
+    of_keys = [path for path in tree.sources if path.name == KEYS]
     kinds = {
-        node.name: tree.place(path, node.lineno)
+        node.targets[0].id: tree.place(path, node.lineno)
         for path in of_keys
         for node in tree.modules[path].body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name != "pattern"
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)
+        if isinstance(node.value.func, ast.Name) and node.value.func.id.startswith("key")
     }
     read = {name for path, module in tree.modules.items() if path not in of_keys for name in _keys_read(module)}
     return [f"{place}: {name}" for name, place in kinds.items() if name not in read]
@@ -148,9 +149,9 @@ def _keys_read(node: ast.AST, writing: bool = False) -> Iterator[str]:
     if parts and isinstance(parts[0], ast.Constant) and isinstance(parts[0].value, str) and parts[0].value.isupper():
         writing = bool(WRITING.fullmatch(parts[0].value))
     match node:
-        case ast.Attribute(value=ast.Name(id=module), attr=name) if f"{module}.py" in KEYS and not writing:
+        case ast.Attribute(value=ast.Name(id=module), attr=name) if f"{module}.py" == KEYS and not writing:
             yield name
-        case ast.ImportFrom(module=str(module), names=imported) if f"{module.rpartition('.')[2]}.py" in KEYS:
+        case ast.ImportFrom(module=str(module), names=imported) if f"{module.rpartition('.')[2]}.py" == KEYS:
             yield from (alias.name for alias in imported)
     for child in ast.iter_child_nodes(node):
         yield from _keys_read(child, writing)

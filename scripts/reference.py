@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from microsub import metrics
 from microsub.app import TABLE
-from microsub.check.keynames import key_functions
+from microsub.check.keynames import texts
 from microsub.cli import groups, main
 from microsub.configuration.model import adapter
 from microsub.model.reader import ALL_SCOPES, OTHER_NAMES
@@ -135,7 +134,7 @@ def scopes_table() -> str:
 
 
 def keys_page() -> str:
-    """Every Redis key with type, lifetime, writers and readers, from the docstrings of the key modules."""
+    """Every Redis key with type, lifetime, writers and readers, as `redis.keys` describes it."""
     lines = [
         MADE,
         "# Redis keys\n",
@@ -143,9 +142,9 @@ def keys_page() -> str:
         "| key | what it is |",
         "|---|---|",
     ]
-    for function in key_functions():
-        shown = function(*(f"<{parameter.replace('_', ' ')}>" for parameter in inspect.signature(function).parameters))
-        lines.append(f"| `{shown}` | {' '.join((function.__doc__ or '').split())} |")
+    for form, text in texts().values():
+        shown = re.sub("<[^>]+>", lambda value: value[0].replace("_", " "), form)
+        lines.append(f"| `{shown}` | {text} |")
     return "\n".join(lines) + "\n"
 
 

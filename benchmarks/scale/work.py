@@ -240,7 +240,7 @@ async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Popula
     if found[0] != RepairedFollows():
         raise WrongError(f"there was something to repair: {found[0]}")
     looked_at = [
-        await stores.redis.command("ZCOUNT", keys.due("retention", shard), now + SOONEST, "+inf")
+        await stores.redis.command("ZCOUNT", keys.due("retention", str(shard)), now + SOONEST, "+inf")
         for shard in range(SHARDS)
     ]
     if sum(looked_at) != (channels := there.size.all_channels):

@@ -21,12 +21,11 @@ from microsub.check.findings import Commands, Derive, Finding, InArrivals, InCha
 from microsub.check.keynames import Kind, kinds, looks_like_ours
 from microsub.check.seen import CLAIMED, INDEXED, SHOWN, Seen
 from microsub.feeds.record import KEEP_UNFOLLOWED
-from microsub.identity.store.accounts import USER_KEYS
 from microsub.kit.digests import sha256_hex
 from microsub.kit.urls import canonical_feed_url
 from microsub.model.reader import TimelineItem
 from microsub.posts import duplicates
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Command
 from microsub.timelines.sync.arrivals import disagreeing_arrivals
 from microsub.timelines.timelinekeys import urls
@@ -140,12 +139,12 @@ def copies_agree(seen: Seen) -> Iterator[Finding]:
     for handle, user in seen.handles.items():
         if seen.handle_index.get(handle) != user:
             # Without its line, no passkey of that user is recognised.
-            remedy = Commands((("HSET", identitykeys.handles(), handle, user),))
-            yield Finding("users", identitykeys.credentials(user), "a handle that doesn't lead to its user", remedy)
+            remedy = Commands((("HSET", keys.handles(), handle, user),))
+            yield Finding("users", keys.credentials(user), "a handle that doesn't lead to its user", remedy)
     for handle in seen.handle_index.keys() - seen.handles.keys():
         # A handle is never given out again, so it can't come to mean somebody meanwhile.
-        remedy = Commands((("HDEL", identitykeys.handles(), handle),))
-        yield Finding("users", f"{identitykeys.handles()} {handle}", "a handle of nobody", remedy)
+        remedy = Commands((("HDEL", keys.handles(), handle),))
+        yield Finding("users", f"{keys.handles()} {handle}", "a handle of nobody", remedy)
     for counter in seen.counters:
         if counter.newest > max(counter.first, counter.last):
             remedy = Commands((("INCRBY", counter.key, counter.newest - counter.last),))
@@ -156,7 +155,8 @@ def _users(seen: Seen) -> Iterator[Finding]:
     for user in sorted(seen.recorded - seen.listed):
         yield Finding("users", keys.user(user), "a user who isn't listed", Commands((("SADD", keys.users(), user),)))
     for user in sorted(seen.listed - seen.recorded):
-        remains = [key(user) for key in USER_KEYS if key.__name__ in seen.user_keys.get(user, ())]
+        there = [getattr(keys, kind) for kind in sorted(seen.user_keys.get(user, ()))]
+        remains = [key(user) for key in there if key in keys.USER_KEYS]
         commands = [("SREM", keys.users(), user), *(("DEL", key) for key in remains)]
         yield Finding("users", keys.user(user), "a listed user without a record", Commands(tuple(commands)))
 

@@ -1,24 +1,24 @@
-"""Keys read backwards: the function that names a key, its type, whether it may stay.
+"""Keys read backwards: what a key is called in `redis.keys`, its type, whether it may stay.
 
-The functions are those of `redis.keys` and `redis.identitykeys`.
-
-Type and lifetime are what the function's docstring says, which is the contract.
+Type and lifetime are what the text behind a key's form says, which is the contract.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 
 _TYPES = {"String": "string", "Hash": "hash", "Set": "set", "Sorted set": "zset", "Stream": "stream", "List": "list"}
 _TYPE = re.compile(rf"({'|'.join(sorted(_TYPES, key=len, reverse=True))})\b(?!, hash)")
 
-# What a docstring says where a key may stay until its owner goes, and where it must.
+# What the text says where a key may stay until its owner goes, and where it must.
 _MAY_STAY = re.compile(r"permanent|as `feed`|as long as a timeline|beyond the last follower", re.IGNORECASE)
 _STAYS = re.compile(r"permanent(?!, or until)|as long as a timeline", re.IGNORECASE)
 
@@ -32,7 +32,7 @@ _BUCKET = 4
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """All keys that one function names.
+    """All keys of one form.
 
     `type` is what the command TYPE must say, None for any. `may_stay`: no time to live is needed; `stays`: there must
     be none. `prefix` is what all of them begin with.
@@ -55,40 +55,40 @@ def kind_of(key: str) -> tuple[Kind, Mapping[str, str]] | None:
 
 
 def looks_like_ours(key: str) -> bool:
-    """Whether a key that no function names begins like one of ours: likely a mistake."""
+    """Whether a key of no known form begins like one of ours: likely a mistake."""
     return any(key.startswith(kind.prefix) for kind in kinds() if kind.name != "item")
 
 
-def key_functions() -> list[Callable[..., str]]:
-    """All functions that name keys, module by module in the order of the text."""
-    found = [
-        function
-        for module in (keys, identitykeys)
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and name != "pattern" and not name.startswith("_")
-    ]
-    return sorted(found, key=lambda function: (function.__module__ != keys.__name__, function.__code__.co_firstlineno))
+@cache
+def texts() -> Mapping[str, tuple[str, str]]:
+    """The form of each key and the text behind it, by its name in `redis.keys`."""
+    found = {}
+    for pair in itertools.pairwise(ast.parse(inspect.getsource(keys)).body):
+        match pair:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Constant(value=str(form))])),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = form, " ".join(text.split())
+    return found
 
 
 @cache
 def kinds() -> tuple[Kind, ...]:
     """All kinds of keys, those with most literal text first."""
     found = []
-    for function in key_functions():
-        parameters = list(inspect.signature(function).parameters)
-        example = function(*(f"\0{name}\0" for name in parameters))
-        literals = re.split(r"\0\w+\0", example)
-        pattern = re.escape(literals[0])
-        for name, literal in zip(parameters, literals[1:], strict=True):
-            pattern += f"(?P<{name}>{_VALUES.get(name, '.+')})" + re.escape(literal)
-        text = " ".join((function.__doc__ or "").split())
+    for name, (form, text) in texts().items():
+        first, *others = literals = re.split(r"<\w+>", form)
+        pattern = re.escape(first)
+        for value, literal in zip(re.findall(r"<(\w+)>", form), others, strict=True):
+            pattern += f"(?P<{value}>{_VALUES.get(value, '.+')})" + re.escape(literal)
         typed = _TYPE.match(text)
         kind = Kind(
-            function.__name__,
+            name,
             _TYPES[typed[1]] if typed else None,
-            bool(_MAY_STAY.search(text)) or not text,
+            bool(_MAY_STAY.search(text)),
             bool(_STAYS.search(text)),
-            literals[0],
+            first,
             re.compile(pattern + r"\Z"),
         )
         found.append((len("".join(literals)), kind))

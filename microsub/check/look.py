@@ -15,7 +15,7 @@ from microsub.feeds.record import Feeds, as_places
 from microsub.kit.urls import host_of
 from microsub.model.reader import GLOBAL
 from microsub.posts.items import Items
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.timelines.channels.follows import read_subscription
 from microsub.timelines.timelinekeys import rule_keys, set_keys
@@ -110,7 +110,7 @@ async def _items(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]
 async def _users(reader: Reader, seen: Seen, found: Findings) -> None:
     """Users, their channels and what these follow."""
     seen.listed = {name.decode() async for names in reader.stream("SSCAN", keys.users()) for name in names}
-    seen.handle_index = pairs((await reader.walk("HSCAN", [identitykeys.handles()]))[identitykeys.handles()])
+    seen.handle_index = pairs((await reader.walk("HSCAN", [keys.handles()]))[keys.handles()])
     for batch in batched(sorted(seen.listed | seen.user_keys.keys()), _AT_ONCE):
         commands: list[Command] = []
         for user in batch:
@@ -119,7 +119,7 @@ async def _users(reader: Reader, seen: Seen, found: Findings) -> None:
                 ("HEXISTS", keys.user(user), "disabled"),
                 ("ZRANGE", keys.channels(user), 0, -1),
                 ("ZRANGE", keys.removed_channels(user), 0, -1),
-                ("HGET", identitykeys.credentials(user), "handle"),
+                ("HGET", keys.credentials(user), "handle"),
             ]
         replies = await reader.ask(commands)
         for place, user in enumerate(batch):

@@ -79,7 +79,7 @@ class DueTimes:
             return await self._visit(shard, now, work) if mine else 0
 
     async def _visit(self, shard: int, now: float, work: Callable[[str], Awaitable[float | None]]) -> int:
-        key, count = keys.due(self._what, shard), 0
+        key, count = keys.due(self._what, str(shard)), 0
         while True:
             early, ahead = await self._redis.pipeline([self._asking(shard, now, _AT_ONCE, part) for part in (0, 1)])
             # A time for each, by which to see whether the entry was planned again during the work.
@@ -100,14 +100,14 @@ class DueTimes:
 
     def _asking(self, shard: int, now: float, most: int, ahead: int) -> Command:
         bounds: tuple[Arg, Arg] = (f"({now + FARTHEST:.3f}", "+inf") if ahead else ("-inf", f"{now:.3f}")
-        return ("ZRANGEBYSCORE", keys.due(self._what, shard), *bounds, "LIMIT", 0, most)
+        return ("ZRANGEBYSCORE", keys.due(self._what, str(shard)), *bounds, "LIMIT", 0, most)
 
     async def _add(self, times: Mapping[str, float], options: tuple[Arg, ...]) -> None:
         shards: defaultdict[int, dict[str, float]] = defaultdict(dict)
         for member, at in times.items():
             shards[zlib.crc32(member.partition(" ")[0].encode()) % self._shards][member] = at
         await self._redis.pipeline(
-            [("ZADD", keys.due(self._what, shard), *options, *_pairs(part)) for shard, part in shards.items()]
+            [("ZADD", keys.due(self._what, str(shard)), *options, *_pairs(part)) for shard, part in shards.items()]
         )
 
 

@@ -82,7 +82,7 @@ class Hours:
 
     async def add(self, more: Mapping[str, float], now: float) -> None:
         """Add what samples have grown by to the hour of that Unix time."""
-        key = keys.hour(int(now // HOUR))
+        key = keys.hour(str(int(now // HOUR)))
         adding: list[Command] = [("HINCRBYFLOAT", key, name, repr(value)) for name, value in tallied(more).items()]
         if adding:
             await self._redis.pipeline([*adding, ("EXPIRE", key, _KEPT)])
@@ -91,7 +91,7 @@ class Hours:
         """The hours that are shown, the present one included, the oldest first. One round trip."""
         newest = int(now // HOUR)
         numbers = range(newest - SHOWN + 1, newest + 1)
-        rows = await self._redis.pipeline([("HMGET", keys.hour(number), *_FIELDS) for number in numbers])
+        rows = await self._redis.pipeline([("HMGET", keys.hour(str(number)), *_FIELDS) for number in numbers])
         return [
             HourFigures(number * HOUR, *(float(value or 0) for value in row))
             for number, row in zip(numbers, rows, strict=True)

@@ -8,7 +8,7 @@ import pytest
 
 from microsub.identity.store.credentials import LocalCredentials, Passkey
 from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Command, Redis
 from tests.support.lived_in import LATER, LivedIn
@@ -86,13 +86,13 @@ async def test_credentials_are_sound(lived_in: LivedIn) -> None:
 async def test_a_handle_leads_to_its_user_again(lived_in: LivedIn) -> None:
     """What a death between two writes left out is made good; what it left over goes."""
     store, handle, _ = await credentials(lived_in)
-    await lived_in.redis.command("HDEL", identitykeys.handles(), handle)
-    await lived_in.redis.command("HSET", identitykeys.handles(), "00", "bob")
+    await lived_in.redis.command("HDEL", keys.handles(), handle)
+    await lived_in.redis.command("HSET", keys.handles(), "00", "bob")
     assert await store.user_of(handle) is None
     repaired = (await lived_in.check(repair=True)).repaired
     assert {one.what for one in repaired} == {"a handle that doesn't lead to its user", "a handle of nobody"}
     assert await store.user_of(handle) == "ann"
-    assert await lived_in.redis.command("HLEN", identitykeys.handles()) == 1
+    assert await lived_in.redis.command("HLEN", keys.handles()) == 1
     assert (await lived_in.check()).left == ()
 
 

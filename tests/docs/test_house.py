@@ -14,7 +14,7 @@ FILES = {
     "microsub/posts/b.py": "class Post: ...\n\nclass _Own: ...\n\ndef lonely(): ...\n",
     "microsub/posts/lua/add.lua": "-- what\n-- nobody has told\tof\nreturn 1\n",
     "microsub/demo/c.py": "class _Own: ...\n",
-    "microsub/redis/keys.py": 'def read(): return "r"\n\ndef written(): return "w"\n',
+    "microsub/redis/keys.py": 'read = key("r")\n\nwritten = key("w")\n',
     "microsub/redis/use.py": (
         "from microsub.redis import keys\n\n"
         'def use(redis): return redis([("SET", keys.written()), ("GET", keys.read())])\n\nuse(use)\n'

@@ -10,7 +10,7 @@ from microsub.identity.store import foreign
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.foreign import MOST_NETWORKS, ForeignTokens, Principal, Standing, TokenOrigin, Vouched
 from microsub.model.reader import Credential
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
 
@@ -51,7 +51,7 @@ async def test_the_token_itself_is_kept_nowhere(tokens: ForeignTokens, redis: Re
 async def test_it_lives_as_long_as_it_may_serve(tokens: ForeignTokens, redis: Redis) -> None:
     """Grace included, and no longer than the provider's own time of expiry."""
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
-    for key in (keys.token(ANN, DIGEST), identitykeys.foreign(ANN), identitykeys.foreign_owner(DIGEST)):
+    for key in (keys.token(ANN, DIGEST), keys.foreign(ANN), keys.foreign_owner(DIGEST)):
         assert 4190 <= await redis.command("TTL", key) <= 4200
     short = Vouched(GOOD.scopes, GOOD.client, NOW, NOW + 100)
     await tokens.remember(WHO, DIGEST, short, until=NOW + 100, grace=3600)
@@ -103,7 +103,7 @@ async def test_another_identity_drops_what_was_remembered(
     for number in range(3):
         with pytest.raises(Unauthorized):
             await accounts.verify(Credential(ANN, digest(number)), NOW)
-    assert not await redis.command("EXISTS", identitykeys.foreign(ANN))
+    assert not await redis.command("EXISTS", keys.foreign(ANN))
     assert own
     assert await accounts.verify(own, NOW)
     assert await accounts.verify(Credential("bob", DIGEST), NOW)
@@ -123,7 +123,7 @@ async def test_no_provider_fills_the_memory(
     monkeypatch.setattr(foreign, "MOST_REMEMBERED", 3)
     for number in range(6):
         await tokens.remember(WHO, digest(number), GOOD, until=NOW + 600 + number, grace=3600)
-    found = await redis.command("ZRANGE", identitykeys.foreign(ANN), 0, -1)
+    found = await redis.command("ZRANGE", keys.foreign(ANN), 0, -1)
     assert [one.decode() for one in found] == [digest(number) for number in (3, 4, 5)]
     assert [await redis.command("EXISTS", keys.token(ANN, digest(number))) for number in range(6)] == [0, 0, 0, 1, 1, 1]
 
@@ -133,7 +133,7 @@ async def test_a_refusal_forgets_what_was_known(tokens: ForeignTokens, redis: Re
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     await tokens.refuse(TOKEN, "invalid", 60)
     assert await tokens.standing(TOKEN) == Standing(WHO, refused="invalid")
-    assert 50 <= await redis.command("TTL", identitykeys.foreign_refused(ANN, DIGEST)) <= 60
+    assert 50 <= await redis.command("TTL", keys.foreign_refused(ANN, DIGEST)) <= 60
     await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
     assert await tokens.standing(TOKEN) == Standing(WHO, GOOD, NOW + 600)
 
@@ -173,9 +173,9 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
     assert [await counted("192.0.2.1") for _ in range(6)] == [True] * 4 + [False] * 2
     assert [await counted("192.0.2.2") for _ in range(4)] == [True] * 3 + [False]
     assert not await counted("192.0.2.3")
-    assert 0 < await redis.command("TTL", identitykeys.foreign_checks(ANN)) <= 60
+    assert 0 < await redis.command("TTL", keys.foreign_checks(ANN)) <= 60
     assert not await tokens.count("bob", TokenOrigin("192.0.2.1", "192.0.2.1"), SHARES, NOW)
-    assert b"192.0.2" not in b" ".join(await redis.command("HGETALL", identitykeys.foreign_checks(ANN)))
+    assert b"192.0.2" not in b" ".join(await redis.command("HGETALL", keys.foreign_checks(ANN)))
 
 
 async def test_known_networks_have_a_share_of_their_own(
@@ -193,6 +193,6 @@ async def test_known_networks_have_a_share_of_their_own(
     assert [await counted("n1"), await counted("n1"), await counted("n2"), await counted("n3")] == [
         *(True, False, True, False)
     ]
-    assert 0 < await redis.command("TTL", identitykeys.foreign_networks(ANN)) <= KNOWN_NETWORK
+    assert 0 < await redis.command("TTL", keys.foreign_networks(ANN)) <= KNOWN_NETWORK
     await accounts.set_me(ANN, "https://another.example/")
-    assert not await redis.command("EXISTS", identitykeys.foreign_networks(ANN))
+    assert not await redis.command("EXISTS", keys.foreign_networks(ANN))

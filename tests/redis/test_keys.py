@@ -1,6 +1,5 @@
 """The key module: names, slots, lifetimes."""
 
-import inspect
 import re
 from pathlib import Path
 
@@ -8,13 +7,13 @@ import pytest
 from redis.crc import key_slot
 
 import microsub
-from microsub.check.keynames import key_functions
-from microsub.redis import identitykeys, keys
+from microsub.check.keynames import texts
+from microsub.redis import keys
 from microsub.redis.scripts import script_files
 from tests.support.invariants import assert_no_stray_keys, named_keys
 
 ROOT = Path(microsub.__file__).parent
-FUNCTIONS = {function.__name__: function for function in key_functions()}
+TEXTS = texts()
 ARGUMENTS = {
     "name": "ann",
     "uid": "home",
@@ -26,20 +25,20 @@ ARGUMENTS = {
 
 
 def example(key: str, **changes: str) -> str:
-    parameters = inspect.signature(FUNCTIONS[key]).parameters
-    return FUNCTIONS[key](*({**ARGUMENTS, **changes}.get(parameter, "x") for parameter in parameters))
+    values = re.findall(r"<(\w+)>", TEXTS[key][0])
+    return getattr(keys, key)(*({**ARGUMENTS, **changes}.get(value, "x") for value in values))
 
 
 def test_no_two_keys_are_the_same():
-    """Every function names a key of its own."""
-    names = [example(name) for name in FUNCTIONS]
+    """Every form is a key of its own."""
+    names = [example(name) for name in TEXTS]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", TEXTS)
 def test_every_key_is_described(name):
-    """Its docstring says what it is, how long it lives, and who writes it."""
-    text = " ".join((FUNCTIONS[name].__doc__ or "").split())
+    """The text behind it says what it is, how long it lives, and who writes it."""
+    text = TEXTS[name][1]
     assert re.match(r"(String|Hash|Set|Sorted set|Stream|List)\b", text), text
     assert re.search(r"permanent|lifetime", text, re.IGNORECASE), text
     named = re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", text)
@@ -50,7 +49,7 @@ def test_every_key_is_described(name):
 @pytest.mark.parametrize(("owner", "parameter"), [("user:{", "name"), ("feed:{", "feed_id"), ("host:{", "host_name")])
 def test_an_owners_keys_share_a_slot(owner, parameter):
     """All keys of one user, one feed, one host can be used by one script; another owner's lie elsewhere."""
-    owned = [key for key in FUNCTIONS if example(key).startswith(owner)]
+    owned = [key for key in TEXTS if example(key).startswith(owner)]
     assert len(owned) > 1
     assert len({key_slot(example(key).encode()) for key in owned}) == 1
     assert key_slot(example(owned[0]).encode()) != key_slot(example(owned[0], **{parameter: "other"}).encode())
@@ -75,7 +74,7 @@ def test_nothing_else_builds_a_key():
     found = [
         f"{path.relative_to(root)}: {line.strip()}"
         for path in [*root.rglob("*.py"), *root.rglob("*.lua")]
-        if path.name not in {"keys.py", "identitykeys.py"}
+        if path.name != "keys.py"
         for line in path.read_text().splitlines()
         if prefix.search(line)
     ]
@@ -93,7 +92,7 @@ def test_scripts_open_with_their_contract():
 
 def test_patterns_tell_keys_apart():
     """The check that fixtures make finds the right line for each key."""
-    for name in FUNCTIONS:
+    for name in TEXTS:
         matches = [found for found, pattern, _ in named_keys() if pattern.match(example(name))]
         assert name in matches
         assert matches[0] == name, f"{example(name)} passes for {matches[0]}"
@@ -126,19 +125,10 @@ class TestStrayKeys:
 
 
 def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
-    """Each belongs to a channel, the user or a list of theirs, or is a token; the channels' lists go with the last."""
-    mine = {name for name in FUNCTIONS if example(name, name="ann").startswith(("user:{ann}", "events:{ann}"))}
-    listed = {
-        key.__name__
-        for key in (
-            *keys.CHANNEL_KEYS,
-            *keys.OUTPUT_KEYS,
-            *keys.USER_KEYS,
-            *identitykeys.USER_KEYS,
-            *keys.ENDING,
-            *identitykeys.ENDING,
-            keys.medium,  # by the list of the user's files
-        )
-    }
-    listed |= {member.__name__ for _, member in identitykeys.USER_LISTS}
-    assert mine == listed | {"token", "channels", "removed_channels"}
+    """Each belongs to a channel, an output feed, the user or a list of theirs; others end by themselves."""
+    mine = {example(name) for name in TEXTS if example(name).startswith(("user:{ann}", "events:{ann}"))}
+    listed = {key("ann") for key in keys.USER_KEYS}
+    listed |= {key("ann", "home") for key in keys.CHANNEL_KEYS} | {key("ann", "x") for key in keys.OUTPUT_KEYS}
+    listed |= {example(name) for name in ("channels", "removed_channels", "token", "session", "grant", "medium")}
+    ending = ("code", "confirmed", "deleted_post", "follows", "foreign_refused", "posted_lately")
+    assert mine == listed | {example(name) for name in ending}

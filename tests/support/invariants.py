@@ -56,7 +56,7 @@ async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violatio
 
 
 def named_keys() -> list[tuple[str, re.Pattern[str], bool]]:
-    """Name, pattern and licence of every key function, most literal text first."""
+    """Name, pattern and licence of every kind of key, most literal text first."""
     return [(kind.name, kind.pattern, kind.may_stay) for kind in kinds()]
 
 

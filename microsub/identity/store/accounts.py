@@ -27,7 +27,7 @@ from microsub.kit.digests import is_same, new_secret, sha256_hex
 from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import GLOBAL, MOVE, NAME, STANDING, Credential, FeedMove, Grant, read_moves
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import raw_fields, reading, text, texts
@@ -36,8 +36,7 @@ from microsub.redis.scripts import batches, load
 STANDING_NAMES = tuple(uid.title() for uid in STANDING)
 _LONGEST_CLIENT = 200
 _STEP = 500
-USER_KEYS = (*identitykeys.USER_KEYS, *keys.USER_KEYS)
-_LISTS = ((keys.tokens, keys.token), *identitykeys.USER_LISTS)
+_LISTS = ((keys.tokens, keys.token), (keys.sessions, keys.session), (keys.grants, keys.grant))
 _DELETED_LISTS = (*_LISTS, (keys.media, keys.medium))
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
@@ -207,7 +206,8 @@ class Accounts:
                 return False
         # Before the end, since a user made again may be given limits of their own.
         await redis.command("HDEL", keys.settings(), f"user:{name}")
-        if not await step("", keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)):
+        rules = keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL)
+        if not await step("", *rules, *(key(name) for key in keys.USER_KEYS)):
             return False
         # In another slot; and back in where somebody has made that user again meanwhile.
         await redis.command("SREM", keys.users(), name)
@@ -248,7 +248,7 @@ class Accounts:
             [keys.user(user), keys.token(user, digest), keys.tokens(user)],
             [
                 *(digest, " ".join(sorted(scopes)), client, now, "" if expires is None else expires),
-                *(mark, keys.token(user, "*"), identitykeys.foreign_refused(user, "*"), ENDED_TOKEN),
+                *(mark, keys.token(user, "*"), keys.foreign_refused(user, "*"), ENDED_TOKEN),
             ],
         )
         if not made:
@@ -307,7 +307,7 @@ class Accounts:
         return grant(credential.user, scope)
 
     async def _change(self, name: str, *pairs: Arg, forgets: bool = False) -> None:
-        theirs = (identitykeys.foreign(name), identitykeys.foreign_networks(name), keys.posting(name))
+        theirs = (keys.foreign(name), keys.foreign_networks(name), keys.posting(name))
         forgotten = theirs if forgets else ()
         args: list[Arg] = ["me", "", keys.token(name, "*") if forgets else "", *pairs]
         if not await self._redis.script(load("record_change"), [keys.user(name), *forgotten], args):
@@ -460,7 +460,7 @@ class TokenUse:
         key = keys.token(credential.user, credential.digest)
         foreign, grant = await self._redis.command("HMGET", key, "foreign", "grant")
         # Tokens of a grant come and go.
-        place, held = (key, "scope") if grant is None else (identitykeys.grant(credential.user, text(grant)), "refresh")
+        place, held = (key, "scope") if grant is None else (keys.grant(credential.user, text(grant)), "refresh")
         if foreign is None:
             await self._redis.script(load("record_change"), [place], [held, "", "", "used", f"{now:.0f}"])
 

@@ -24,7 +24,7 @@ from microsub.identity.store.grants import LONGEST_SECRET, owner_in
 from microsub.kit.digests import new_secret, sha256_hex
 from microsub.kit.texts import N_, Sentence
 from microsub.model.reader import NAME
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import reading, text
 from microsub.redis.replies import text as text_of
@@ -33,7 +33,7 @@ from microsub.redis.scripts import load
 MOST_DEVICES = 20
 MOST_PASSKEYS = 20
 _ANY_NUMBER = 1000
-_OWN_KEYS = (identitykeys.credentials, identitykeys.passkeys, identitykeys.invitation, identitykeys.devices)
+_OWN_KEYS = (keys.credentials, keys.passkeys, keys.invitation, keys.devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class LocalCredentials:
         """
         user = _name(user)
         hashed, disabled = await self._redis.pipeline(
-            [("HGET", identitykeys.credentials(user), "password"), ("HEXISTS", keys.user(user), "disabled")]
+            [("HGET", keys.credentials(user), "password"), ("HEXISTS", keys.user(user), "disabled")]
         )
         return text_of(hashed) if hashed is not None and not disabled else None
 
@@ -106,15 +106,15 @@ class LocalCredentials:
         Raises NotFound for an unknown or disabled user, InvitationSpent.
         """
         fields: list[Arg] = ["password", hashed, "changed", now]
-        await self._write(user, identitykeys.credentials(user), invitation, "", fields)
+        await self._write(user, keys.credentials(user), invitation, "", fields)
 
     async def rehash(self, user: str, former: str, hashed: str) -> None:
         """The same password in a newer form; nothing happens where it was changed meanwhile."""
-        names = [identitykeys.credentials(user), keys.user(user)]
+        names = [keys.credentials(user), keys.user(user)]
         await self._redis.script(load("compare_and_set"), names, ["password", former, hashed])
 
     async def _write(self, user: str, key: str, invitation: str | None, most: int | str, fields: list[Arg]) -> None:
-        names = [keys.user(user), key, identitykeys.invitation(user)]
+        names = [keys.user(user), key, keys.invitation(user)]
         args: list[Arg] = [sha256_hex(invitation) if invitation else "", most, "", "", *fields]
         reply = await self._redis.script(load("user_record"), names, args)
         if reply == 0:
@@ -128,7 +128,7 @@ class LocalCredentials:
     async def overview(self, user: str) -> Overview:
         """By what the user can sign in."""
         (password, changed), rows = await self._redis.pipeline(
-            [("HMGET", identitykeys.credentials(user), "password", "changed"), ("HGETALL", identitykeys.passkeys(user))]
+            [("HMGET", keys.credentials(user), "password", "changed"), ("HGETALL", keys.passkeys(user))]
         )
         found = [_passkey(user, text(one), row) for one, row in zip(rows[::2], rows[1::2], strict=True)]
         since = float(changed or 0) if password is not None else None
@@ -136,7 +136,7 @@ class LocalCredentials:
 
     async def handle(self, user: str) -> str:
         """The random handle that the user's passkeys give instead of the name. Raises NotFound."""
-        key = identitykeys.credentials(user)
+        key = keys.credentials(user)
         with suppress(PasskeyKnown):
             await self._write(user, key, None, _ANY_NUMBER, ["handle", secrets.token_hex(32)])
         held = await self._redis.command("HGET", key, "handle")
@@ -144,22 +144,22 @@ class LocalCredentials:
             raise await absent(self._redis, user)
         handle: str = text_of(held)
         # Another slot. Each time, so that what a crash left out is made good.
-        await self._redis.command("HSET", identitykeys.handles(), handle, user)
+        await self._redis.command("HSET", keys.handles(), handle, user)
         return handle
 
     async def user_of(self, handle: str) -> str | None:
         """Whose passkeys give this handle; None for nobody's."""
-        name = await self._redis.command("HGET", identitykeys.handles(), handle)
+        name = await self._redis.command("HGET", keys.handles(), handle)
         if name is None:
             return None
         user: str = text_of(name)
-        held = await self._redis.command("HGET", identitykeys.credentials(user), "handle")
+        held = await self._redis.command("HGET", keys.credentials(user), "handle")
         return user if held is not None and secrets.compare_digest(held, handle.encode()) else None
 
     async def passkey(self, user: str, credential_id: str) -> Passkey | None:
         """That passkey of the user; None where there is none, or the user is disabled."""
         row, disabled = await self._redis.pipeline(
-            [("HGET", identitykeys.passkeys(user), credential_id), ("HEXISTS", keys.user(user), "disabled")]
+            [("HGET", keys.passkeys(user), credential_id), ("HEXISTS", keys.user(user), "disabled")]
         )
         return _passkey(user, credential_id, row) if row is not None and not disabled else None
 
@@ -169,24 +169,24 @@ class LocalCredentials:
         Raises NotFound for an unknown or disabled user, InvitationSpent, InvalidRequest, PasskeyKnown.
         """
         fields: list[Arg] = [passkey.id, _row(passkey)]
-        await self._write(user, identitykeys.passkeys(user), invitation, MOST_PASSKEYS, fields)
+        await self._write(user, keys.passkeys(user), invitation, MOST_PASSKEYS, fields)
 
     async def change_passkey(self, user: str, former: Passkey, passkey: Passkey) -> bool:
         """Replace what is kept of a passkey; False: it isn't `former` any more, or user disabled."""
         args: list[Arg] = [former.id, _row(former), _row(passkey)]
-        names = [identitykeys.passkeys(user), keys.user(user)]
+        names = [keys.passkeys(user), keys.user(user)]
         return bool(await self._redis.script(load("compare_and_set"), names, args))
 
     async def remove_passkey(self, user: str, credential_id: str) -> bool:
         """Remove a passkey; whether there was one."""
-        return bool(await self._redis.command("HDEL", identitykeys.passkeys(user), credential_id))
+        return bool(await self._redis.command("HDEL", keys.passkeys(user), credential_id))
 
     # --- challenges
 
     async def begin_ceremony(self, about: Mapping[str, Any]) -> str:
         """Keep for five minutes what a passkey's answer is held against; the secret to find it by."""
         secret = new_secret()
-        key = identitykeys.ceremony(sha256_hex(secret))
+        key = keys.ceremony(sha256_hex(secret))
         await self._redis.command("SET", key, orjson.dumps(about), "EX", PASSKEY_CHALLENGE)
         return secret
 
@@ -194,30 +194,30 @@ class LocalCredentials:
         """What `begin_ceremony` kept, given out once; None where there is nothing."""
         if not secret or len(secret) > LONGEST_SECRET:
             return None
-        found = await self._redis.command("GETDEL", identitykeys.ceremony(sha256_hex(secret)))
+        found = await self._redis.command("GETDEL", keys.ceremony(sha256_hex(secret)))
         return None if found is None else dict(orjson.loads(found))
 
     # --- confirmations
 
     async def confirm(self, user: str, session: str, seconds: int) -> None:
         """The user has shown again who they are in that session, which holds for so many seconds."""
-        await self._redis.command("SET", identitykeys.confirmed(user, session), "", "EX", seconds)
+        await self._redis.command("SET", keys.confirmed(user, session), "", "EX", seconds)
 
     async def is_confirmed(self, user: str, session: str) -> bool:
         """Whether they have, as long as it holds."""
-        return bool(await self._redis.command("EXISTS", identitykeys.confirmed(user, session)))
+        return bool(await self._redis.command("EXISTS", keys.confirmed(user, session)))
 
     # --- invitations
 
     async def invite(self, user: str) -> str:
         """Make the code of a one-time link, good for a day; it takes the place of an earlier one."""
         code = f"{user}.{new_secret()}"
-        await self._redis.command("SET", identitykeys.invitation(user), sha256_hex(code), "EX", INVITATION)
+        await self._redis.command("SET", keys.invitation(user), sha256_hex(code), "EX", INVITATION)
         return code
 
     async def with_invitation(self, users: Sequence[str]) -> set[str]:
         """Those of the users who have a link that is still good. One round trip."""
-        found = await self._redis.pipeline([("EXISTS", identitykeys.invitation(user)) for user in users])
+        found = await self._redis.pipeline([("EXISTS", keys.invitation(user)) for user in users])
         return {user for user, there in zip(users, found, strict=True) if there}
 
     async def invited(self, code: str) -> str | None:
@@ -227,7 +227,7 @@ class LocalCredentials:
             return None
         held, disabled, there = await self._redis.pipeline(
             [
-                ("GET", identitykeys.invitation(user)),
+                ("GET", keys.invitation(user)),
                 ("HEXISTS", keys.user(user), "disabled"),
                 ("EXISTS", keys.user(user)),
             ]
@@ -240,7 +240,7 @@ class LocalCredentials:
     async def remember_device(self, user: str, now: float, former: str = "") -> str:
         """A cookie for a browser in which the user has signed in; the browser's former one ends."""
         cookie = f"{user}.{new_secret()}"
-        key = identitykeys.devices(user)
+        key = keys.devices(user)
         commands: list[Command] = [
             ("ZADD", key, now, sha256_hex(cookie)),
             ("ZREMRANGEBYRANK", key, 0, -1 - MOST_DEVICES),
@@ -254,12 +254,12 @@ class LocalCredentials:
 
     async def knows_device(self, user: str, cookie: str, now: float) -> bool:
         """Whether the user has signed in there within 400 days. Always asks, as `password` does."""
-        at = await self._redis.command("ZSCORE", identitykeys.devices(_name(user)), sha256_hex(cookie))
+        at = await self._redis.command("ZSCORE", keys.devices(_name(user)), sha256_hex(cookie))
         return owner_in(cookie) == user and at is not None and float(at) > now - KNOWN_BROWSER
 
     async def forget_devices(self, user: str) -> None:
         """No browser is known for that user any more."""
-        await self._redis.command("DEL", identitykeys.devices(user))
+        await self._redis.command("DEL", keys.devices(user))
 
     async def forget(self, user: str) -> None:
         """Remove all by which the user could sign in here."""
@@ -268,10 +268,10 @@ class LocalCredentials:
 
 async def forget_credentials(redis: Redis, user: str) -> None:
     """Remove all by which the user could sign in on our own pages. May be repeated."""
-    handle = await redis.command("HGET", identitykeys.credentials(user), "handle")
+    handle = await redis.command("HGET", keys.credentials(user), "handle")
     # The index first: what a crash leaves in the user's own keys is found again.
     if handle is not None:
-        await redis.command("HDEL", identitykeys.handles(), handle)
+        await redis.command("HDEL", keys.handles(), handle)
     await redis.pipeline([("DEL", key(user)) for key in _OWN_KEYS])
 
 
@@ -294,7 +294,7 @@ def _row(passkey: Passkey) -> bytes:
 
 
 def _passkey(user: str, credential_id: str, row: bytes) -> Passkey:
-    with reading(f"{identitykeys.passkeys(user)} {credential_id}"):
+    with reading(f"{keys.passkeys(user)} {credential_id}"):
         held = orjson.loads(row)
         return Passkey(
             credential_id,
@@ -330,7 +330,7 @@ class AttemptCounts:
 
     async def in_minute(self, subject: str, now: float, more: int = 1) -> int:
         """Count that many `more` in the minute of `now`; all that are counted in it then."""
-        key = identitykeys.in_minute(sha256_hex(subject), str(int(now // 60)))
+        key = keys.in_minute(sha256_hex(subject), str(int(now // 60)))
         total, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 120)])
         return int(total)
 
@@ -340,4 +340,4 @@ class AttemptCounts:
 
 
 def _key(subject: str) -> str:
-    return identitykeys.attempts(sha256_hex(subject))
+    return keys.attempts(sha256_hex(subject))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from microsub.identity.limits import KNOWN_NETWORK, UnknownTokens
 from microsub.kit.digests import sha256_hex
 from microsub.model.reader import Credential
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
@@ -87,7 +87,7 @@ class ForeignTokens:
             [
                 ("HMGET", keys.user(user), "me", "token_endpoint", "disabled"),
                 ("HMGET", keys.token(user, digest), "foreign", "scope", "client", "checked", "ends", "expires"),
-                ("GET", identitykeys.foreign_refused(user, digest)),
+                ("GET", keys.foreign_refused(user, digest)),
             ]
         )
         principal = None
@@ -116,8 +116,8 @@ class ForeignTokens:
             [
                 keys.user(user),
                 keys.token(user, digest),
-                identitykeys.foreign(user),
-                identitykeys.foreign_refused(user, digest),
+                keys.foreign(user),
+                keys.foreign_refused(user, digest),
             ],
             [
                 *(digest, principal.me, principal.token_endpoint or "", _text(vouched.scopes), vouched.client),
@@ -126,7 +126,7 @@ class ForeignTokens:
             ],
         )
         if kept:
-            await self._redis.command("SET", identitykeys.foreign_owner(digest), user, "EX", life)
+            await self._redis.command("SET", keys.foreign_owner(digest), user, "EX", life)
         return bool(kept)
 
     async def prolong(self, credential: Credential, until: float) -> bool:
@@ -141,11 +141,11 @@ class ForeignTokens:
         await self.note(credential, reason, seconds)
         # One process at a time asks about a token, so nobody else writes its record meanwhile; one of ours stays.
         if await self._redis.command("HEXISTS", key, "foreign"):
-            await self._redis.pipeline([("DEL", key), ("ZREM", identitykeys.foreign(user), digest)])
+            await self._redis.pipeline([("DEL", key), ("ZREM", keys.foreign(user), digest)])
 
     async def note(self, credential: Credential, reason: str, seconds: int) -> None:
         """For so long not ask anybody about the token, without having learnt anything of it."""
-        key = identitykeys.foreign_refused(credential.user, credential.digest)
+        key = keys.foreign_refused(credential.user, credential.digest)
         await self._redis.command("SET", key, reason, "EX", seconds)
 
     async def count(self, user: str, place: TokenOrigin, shares: UnknownTokens, now: float) -> int:
@@ -157,12 +157,12 @@ class ForeignTokens:
             *(sha256_hex(place.network), sha256_hex(place.site), now - KNOWN_NETWORK),
             *(shares.known, shares.of_known, shares.first, shares.of_first, shares.rest, shares.of_rest, PERIOD),
         )
-        script_keys = [identitykeys.foreign_checks(user), identitykeys.foreign_networks(user)]
+        script_keys = [keys.foreign_checks(user), keys.foreign_networks(user)]
         return int(await self._redis.script(load("foreign_count"), script_keys, args))
 
     async def know(self, user: str, place: TokenOrigin, now: float) -> None:
         """A good token of the user's provider has come from there."""
-        key = identitykeys.foreign_networks(user)
+        key = keys.foreign_networks(user)
         await self._redis.pipeline(
             [
                 ("ZADD", key, now, sha256_hex(place.network)),
@@ -177,7 +177,7 @@ class ForeignTokens:
 
     async def owner(self, digest: str) -> str | None:
         """The user whose provider vouched for the token last; that it still does is not said."""
-        found = await self._redis.command("GET", identitykeys.foreign_owner(digest))
+        found = await self._redis.command("GET", keys.foreign_owner(digest))
         return None if found is None else str(found.decode())
 
 

@@ -23,7 +23,7 @@ from microsub.identity.limits import ACCESS_TOKEN, CODE, CODE_KEPT, CODE_REPEAT,
 from microsub.identity.store import absent
 from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.model.reader import NAME
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, text, texts
@@ -131,8 +131,8 @@ class Grants:
         ]
         where = [
             keys.user(user),
-            identitykeys.grant(user, grant),
-            identitykeys.grants(user),
+            keys.grant(user, grant),
+            keys.grants(user),
             keys.token(user, sha256_hex(access)),
         ]
         renewed = Spent((await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode())
@@ -142,11 +142,11 @@ class Grants:
 
     async def all(self, user: str) -> list[AppGrant]:
         """The user's grants, newest first. Forgets the ids of those that have expired."""
-        ids = sorted(texts(await self._redis.command("SMEMBERS", identitykeys.grants(user))))
-        rows = await self._redis.pipeline([("HGETALL", identitykeys.grant(user, grant)) for grant in ids])
+        ids = sorted(texts(await self._redis.command("SMEMBERS", keys.grants(user))))
+        rows = await self._redis.pipeline([("HGETALL", keys.grant(user, grant)) for grant in ids])
         found = {grant: _grant(user, grant, fields_of(row)) for grant, row in zip(ids, rows, strict=True)}
         if gone := [grant for grant, one in found.items() if one is None]:
-            await self._redis.command("SREM", identitykeys.grants(user), *gone)
+            await self._redis.command("SREM", keys.grants(user), *gone)
         return sorted((one for one in found.values() if one), key=lambda one: (-one.created, one.id))
 
     async def end(self, user: str, grant: str) -> bool:
@@ -161,14 +161,14 @@ class Grants:
         return own + len(await self.all(user))
 
     async def _fields(self, user: str, grant: str) -> Mapping[str, str]:
-        return fields_of(await self._redis.command("HGETALL", identitykeys.grant(user, grant)))
+        return fields_of(await self._redis.command("HGETALL", keys.grant(user, grant)))
 
 
 async def end_grant(redis: Redis, user: str, grant: str) -> bool:
     """End a grant with all its tokens; whether there was one."""
     if not _ID.match(grant):
         return False
-    where = [identitykeys.grant(user, grant), identitykeys.grants(user), keys.tokens(user)]
+    where = [keys.grant(user, grant), keys.grants(user), keys.tokens(user)]
     return bool(await redis.script(load("grant_end"), where, [grant, keys.token(user, "*")]))
 
 
@@ -189,7 +189,7 @@ def _place(refresh: str) -> tuple[str, str] | None:
 def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
     if "refresh" not in fields:
         return None
-    with reading(identitykeys.grant(user, grant)):
+    with reading(keys.grant(user, grant)):
         renewed, used = (float(fields[name]) if name in fields else None for name in ("renewed", "used"))
         scopes = frozenset(fields["scope"].split())
         created, expires = float(fields["created"]), float(fields["expires"])
@@ -250,9 +250,7 @@ class OwnTokens:
     async def _source(self, user: str, grant: str | None, mark: str | None) -> str:
         if mark is not None and mark.startswith(SOURCE_MARK):
             return mark.removeprefix(SOURCE_MARK)
-        return (
-            text(await self._redis.command("HGET", identitykeys.grant(user, grant), "source") or b"") if grant else ""
-        )
+        return text(await self._redis.command("HGET", keys.grant(user, grant), "source") or b"") if grant else ""
 
     async def revoke(self, token: str) -> bool:
         """End an access token with all else of its grant, at once; whether there was one."""
@@ -284,8 +282,8 @@ async def end_source(redis: Redis, user: str, source: str) -> None:
     for digest, mark in zip(digests, marks, strict=True):
         if mark is not None and text(mark) == SOURCE_MARK + source:
             await revoke_token(redis, user, digest)
-    grants = texts(await redis.command("SMEMBERS", identitykeys.grants(user)))
-    sources = await redis.pipeline([("HGET", identitykeys.grant(user, grant), "source") for grant in grants])
+    grants = texts(await redis.command("SMEMBERS", keys.grants(user)))
+    sources = await redis.pipeline([("HGET", keys.grant(user, grant), "source") for grant in grants])
     for grant, posts_to in zip(grants, sources, strict=True):
         if posts_to is not None and text(posts_to) == source:
             await end_grant(redis, user, grant)
@@ -330,8 +328,8 @@ class Codes:
             *("seed", new_secret(), "expires", now + CODE),
             *(("source", consent.source) if consent.source else ()),
         )
-        user, record = consent.user, identitykeys.code(consent.user, sha256_hex(code))
-        where = [keys.user(user), record, identitykeys.invitation(user)]
+        user, record = consent.user, keys.code(consent.user, sha256_hex(code))
+        where = [keys.user(user), record, keys.invitation(user)]
         if not await self._redis.script(load("user_record"), where, ["", "", CODE_KEPT, "", *fields]):
             raise await absent(self._redis, consent.user)
         return code
@@ -378,7 +376,7 @@ class Codes:
             [
                 *(grant, sha256_hex(access), now + ACCESS_TOKEN),
                 *(sha256_hex(refresh), new_secret(), now + GRANT),
-                *(most, identitykeys.grant(user, "*")),
+                *(most, keys.grant(user, "*")),
             ],
         )
         issued = Issued(user, consent.client, access, refresh, consent.scopes, ACCESS_TOKEN)
@@ -390,9 +388,9 @@ class Codes:
         where = [
             *(
                 keys.user(user),
-                identitykeys.code(user, sha256_hex(code)),
-                identitykeys.grant(user, grant),
-                identitykeys.grants(user),
+                keys.code(user, sha256_hex(code)),
+                keys.grant(user, grant),
+                keys.grants(user),
             ),
             *(keys.token(user, access), keys.tokens(user)),
         ]
@@ -407,7 +405,7 @@ class Codes:
         if user is None:
             return None
         names = ("client", "title", "redirect", "scope", "challenge", "seed")
-        row = await self._redis.command("HMGET", identitykeys.code(user, sha256_hex(code)), *names)
+        row = await self._redis.command("HMGET", keys.code(user, sha256_hex(code)), *names)
         if row[0] is None:
             return None
         client, title, redirect, scope, challenge, seed = (part.decode() if part else "" for part in row)

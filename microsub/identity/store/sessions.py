@@ -20,7 +20,7 @@ from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SECRET, S
 from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.kit.texts import N_
 from microsub.model.reader import NAME
-from microsub.redis import identitykeys as keys
+from microsub.redis import keys
 from microsub.redis.keys import user as user_key
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, reading, texts

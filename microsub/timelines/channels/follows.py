@@ -16,7 +16,7 @@ import orjson
 from microsub.errors import InvalidRequest, QuotaReached
 from microsub.identity.store import absent
 from microsub.model.reader import MOVE, SAVED, STANDING, FeedMove, Subscription, read_moves
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as text_fields
 from microsub.redis.replies import raw_fields, reading, text, texts
@@ -84,7 +84,7 @@ class Follows:
 
         Those in `more` are counted from now on.
         """
-        key = identitykeys.follows(user, str(int(now // _DAY)))
+        key = keys.follows(user, str(int(now // _DAY)))
         if not more:
             return int(await self._redis.command("GET", key) or 0)
         count, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 2 * _DAY)])

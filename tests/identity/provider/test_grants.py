@@ -13,7 +13,7 @@ from microsub.errors import Unauthorized
 from microsub.identity.limits import GRANT
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 
@@ -90,7 +90,7 @@ async def test_all_of_a_code_lies_with_its_user(redis: Redis, accounts: Accounts
     (record,) = [name for name in await all_keys(redis) if b":code:" in name]
     assert 3000 < await redis.command("TTL", record) <= 3600
     (grant,) = await Grants(redis).all("ann")
-    assert await redis.command("TTL", identitykeys.grant("ann", grant.id)) > 0
+    assert await redis.command("TTL", keys.grant("ann", grant.id)) > 0
     (token,) = await accounts.tokens("ann")
     assert await redis.command("TTL", keys.token("ann", token.digest)) > 0
 
@@ -187,9 +187,9 @@ async def test_ids_of_grants_that_are_gone_leave_the_list(redis: Redis, accounts
     """As Redis forgets the grant itself by its time to live."""
     grants = Grants(redis)
     (grant,) = await grants.all("ann")
-    await redis.command("DEL", identitykeys.grant("ann", grant.id))
+    await redis.command("DEL", keys.grant("ann", grant.id))
     assert await grants.all("ann") == []
-    assert await redis.command("SCARD", identitykeys.grants("ann")) == 0
+    assert await redis.command("SCARD", keys.grants("ann")) == 0
 
 
 async def test_the_check_finds_nothing_wrong_with_grants(redis: Redis, accounts: Accounts, issued: Issued) -> None:
@@ -235,7 +235,7 @@ async def test_what_has_expired_doesnt_count(real_redis: Redis) -> None:
     await redeem(real_redis, await Codes(real_redis).create(CONSENT, NOW), 0)
     [grant] = await Grants(real_redis).all("ann")
     assert await Grants(real_redis).held("ann") == 1
-    await real_redis.command("DEL", identitykeys.grant("ann", grant.id))
+    await real_redis.command("DEL", keys.grant("ann", grant.id))
     for token in await Accounts(real_redis).tokens("ann"):
         await Accounts(real_redis).revoke("ann", token.digest)
     assert await Grants(real_redis).held("ann") == 0

@@ -17,7 +17,7 @@ from microsub.identity.store.credentials import (
     LocalCredentials,
     Passkey,
 )
-from microsub.redis import identitykeys, keys
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW
@@ -60,8 +60,8 @@ async def test_an_invitation_is_good_for_its_user_and_a_day(store: LocalCredenti
     assert await store.invited("bob." + newer.partition(".")[2]) is None
     for broken in ("", "ann", "ann.", newer + "x", "ann." + "x" * 600, "a b.c"):
         assert await store.invited(broken) is None
-    assert 86_000 < await redis.command("TTL", identitykeys.invitation(ANN)) <= 86_400
-    held = await redis.command("GET", identitykeys.invitation(ANN))
+    assert 86_000 < await redis.command("TTL", keys.invitation(ANN)) <= 86_400
+    held = await redis.command("GET", keys.invitation(ANN))
     assert newer.partition(".")[2].encode() not in held
 
 
@@ -91,7 +91,7 @@ async def test_a_handle_leads_to_its_user(store: LocalCredentials, redis: Redis)
     assert len(bytes.fromhex(handle)) == 32
     assert await store.user_of(handle) == ANN
     assert await store.user_of("00") is None
-    await redis.command("HSET", identitykeys.handles(), "00", "bob")
+    await redis.command("HSET", keys.handles(), "00", "bob")
     assert await store.user_of("00") is None
 
 
@@ -107,9 +107,9 @@ async def test_devices_are_known_by_their_cookie(store: LocalCredentials, redis:
     for number in range(MOST_DEVICES):
         await store.remember_device(ANN, NOW + 10 + number)
     assert not await store.knows_device(ANN, newer, NOW + 60)
-    assert await redis.command("ZCARD", identitykeys.devices(ANN)) == MOST_DEVICES
+    assert await redis.command("ZCARD", keys.devices(ANN)) == MOST_DEVICES
     await store.forget_devices(ANN)
-    assert not await redis.command("EXISTS", identitykeys.devices(ANN))
+    assert not await redis.command("EXISTS", keys.devices(ANN))
 
 
 async def test_who_is_disabled_has_no_credentials_any_more(store: LocalCredentials, redis: Redis) -> None:
@@ -120,8 +120,9 @@ async def test_who_is_disabled_has_no_credentials_any_more(store: LocalCredentia
     code = await store.invite(ANN)
     await store.remember_device(ANN, NOW)
     await Accounts(redis).disable_user(ANN, NOW)
-    assert await redis.command("HLEN", identitykeys.handles()) == 0
-    assert not await redis.command("EXISTS", *[key(ANN) for key in identitykeys.USER_KEYS])
+    assert await redis.command("HLEN", keys.handles()) == 0
+    theirs = (keys.credentials, keys.passkeys, keys.invitation, keys.devices)
+    assert not await redis.command("EXISTS", *[key(ANN) for key in theirs])
     await Accounts(redis).restore_user(ANN)
     assert await store.password(ANN) is None
     assert (await store.overview(ANN)).passkeys == ()

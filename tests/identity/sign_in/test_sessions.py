@@ -10,7 +10,7 @@ from microsub.errors import Unauthorized
 from microsub.identity.limits import SESSION_SECRET
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.sessions import Sessions, device
-from microsub.redis import identitykeys as keys
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.invariants import all_keys
 
