@@ -290,3 +290,13 @@ def test_what_only_looks_like_text_is_no_title(form: str) -> None:
     """Characters that XML forbids, alone in a title or a name: what a format requires is there all the same."""
     empty = Entry(guid="urn:uuid:9f2c6f2e-6f0f-4c62-9d0c-000000000002", name="\x00", author=Card(name="\x01 "))
     RULES[form](FORMATS[form].write(document(empty)))
+
+
+def test_what_an_owner_writes_is_no_markup_of_a_feed() -> None:
+    """RSS readers take title and description for HTML: both say what was typed, and make nothing of it."""
+    typed = "Mine <img src=x onerror=alert(1)> & yours"
+    for given in ({"title": typed}, {"description": typed}):
+        channel = ET.fromstring(FORMATS["rss"].write(replace(document(), **given))).find("channel")
+        assert channel is not None
+        assert html.escape(typed, quote=False) in {channel.findtext("title"), channel.findtext("description")}
+        assert typed not in {channel.findtext("title"), channel.findtext("description")}

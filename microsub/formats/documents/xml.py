@@ -51,7 +51,7 @@ def rss(document: FeedDocument) -> bytes:
         "<channel>",
         _element("title", _as_html(document.title)),
         _element("link", uri(document.addresses["html"])),
-        _element("description", document.description or document.title),
+        _element("description", _as_html(document.description or document.title)),
         _element("generator", _GENERATOR),
         _element("lastBuildDate", _rfc_822(document.updated)),
         *_relations(document, "rss", "atom:link"),
@@ -179,7 +179,7 @@ def _writer(author: Card | None) -> str:
 
 
 def _as_html(text: str) -> str:
-    """A title as RSS has it: readers take it for HTML where it looks so."""
+    """Plain text as RSS has it: readers take it for HTML where it looks so."""
     return escape(text, quote=False) if _MARKUP.search(text) else text
 
 
