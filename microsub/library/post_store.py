@@ -297,13 +297,13 @@ async def open_post_store(
 def post_store(stores: wiring.stores.Stores) -> PostStore:
     """The post store on stores that are open."""
     redis = stores.redis
-    events = Events(redis)
     return PostStore(
         redis,
         stores.feeds,
         stores.items,
         stores.accounts,
-        wiring.stores.ingest(stores, events),
-        events,
+        wiring.stores.ingest(stores),
+        stores.events,
         wiring.worker.sweeping(stores),
+        clock=stores.clock,
     )

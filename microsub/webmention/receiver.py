@@ -63,7 +63,6 @@ class MentionReceiver:
         *,
         lent: Callable[[str], str] = lambda _: "",
         own: str = "",
-        limiter: RateLimiter | None = None,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -73,7 +72,7 @@ class MentionReceiver:
         self._settings = settings
         self._lent = lent
         self._own = _origin(own)
-        self._limiter = limiter or RateLimiter()
+        self._limiter = RateLimiter(steady)
         self._clock = clock
         self._steady = steady
         self._pages: OwnPages = {}

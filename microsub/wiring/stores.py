@@ -55,6 +55,7 @@ _PARTS = {
     "adder": "timelines.add:Adder",
     "applied": "configuration.store:Applied",
     "channels": "timelines.channels:Channels",
+    "events": "feeds.events:Events",
     "feeds": "feeds.record:Feeds",
     "items": "posts.items:Items",
     "outputs": "outputs.store:OutputFeeds",
@@ -68,13 +69,15 @@ _PARTS = {
 class Stores:
     """One connection to the Redis at `url`, and its stores, each made when it is first used.
 
-    `where` tells people where the data is; `watch` is what is known of the life of an embedded Redis.
+    `where` tells people where the data is; `watch` is what is known of the life of an embedded Redis. `clock` gives the
+    Unix time in seconds to all that is built on them.
     """
 
     accounts: Accounts
     adder: Adder
     applied: Applied
     channels: Channels
+    events: Events
     feeds: Feeds
     items: Items
     outputs: OutputFeeds
@@ -87,6 +90,7 @@ class Stores:
         self.url = url
         self.where = where
         self.watch = watch
+        self.clock: Callable[[], float] = time.time
 
     def __getattr__(self, name: str) -> object:
         if name not in _PARTS:
@@ -102,10 +106,11 @@ class Stores:
         """See `configuration.store`."""
         from microsub.configuration.store import SettingsInForce
 
-        async def own(user: str, uid: str) -> OwnChannelSettings:
-            return (await self.channels.get(user, uid)).settings
+        return SettingsInForce(self.applied, self.own_settings)
 
-        return SettingsInForce(self.applied, own)
+    async def own_settings(self, user: str, uid: str) -> OwnChannelSettings:
+        """What a channel has of its own. Raises NotFound."""
+        return (await self.channels.get(user, uid)).settings
 
     @cached_property
     def user_addresses(self) -> UserAddresses:
@@ -226,7 +231,6 @@ def hub_topics(
     stores: Stores,
     contents: OutputContents,
     fill: FillTimelines | None = None,
-    clock: Callable[[], float] = time.time,
 ) -> Topics | None:
     """The topics of our hub; None where the world doesn't know the server's address."""
     if settings.base_url is None:
@@ -245,26 +249,23 @@ def hub_topics(
         stylesheet=Templates([FOLDER], urlsplit(settings.base_url).path).static("pages.css"),
         fill=fill,
         stored_feeds=settings.hub_feeds,
-        clock=clock,
+        clock=stores.clock,
     )
 
 
-def ingest(stores: Stores, events: Events | None = None, notify: Callable[[], object] = lambda: None) -> Ingest:
+def ingest(stores: Stores, notify: Callable[[], object] = lambda: None) -> Ingest:
     """The one way in for posts; `notify` is called when there is something to deliver."""
-    from microsub.feeds.events import Events
     from microsub.posts.ingest import Ingest
 
-    heard = events or Events(stores.redis)
-    return Ingest(stores.redis, stores.feeds, stores.items, heard, notify=notify)
+    return Ingest(stores.redis, stores.feeds, stores.items, stores.events, clock=stores.clock, notify=notify)
 
 
-def notifications(stores: Stores, taking_in: Ingest, events: Events | None = None) -> Notifications:
+def notifications(stores: Stores, taking_in: Ingest) -> Notifications:
     """What writes posts of this server into `notifications`."""
-    from microsub.feeds.events import Events
     from microsub.notices import Notifications
 
-    heard = events or Events(stores.redis)
-    return Notifications(stores.redis, stores.feeds, stores.items, following(stores), taking_in, heard)
+    parts = (stores.redis, stores.feeds, stores.items, following(stores), taking_in, stores.events)
+    return Notifications(*parts, clock=stores.clock)
 
 
 def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
@@ -284,6 +285,7 @@ def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
         stores.in_force.of_users,
         patient=patient,
         delivered=delivered,
+        clock=stores.clock,
     )
 
 

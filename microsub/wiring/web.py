@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,6 @@ from microsub.configuration.sync import Configuration, Status
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
-from microsub.feeds.events import Events
 from microsub.fetch import Fetcher
 from microsub.health import Health, PushState
 from microsub.identity.admission import Admission, UserAddresses
@@ -56,7 +56,7 @@ from microsub.surface import AdminServices, IdentityServices, Services
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.sync.live_events import Listeners
 from microsub.timelines.views import ReaderViews
-from microsub.transfer import FeedLists, ListImports
+from microsub.transfer import ListImports
 from microsub.upkeep.hours import Hours
 from microsub.upkeep.overview import ServerOverview
 from microsub.webmention.receiver import MentionReceiver
@@ -101,15 +101,12 @@ async def open_app(
         open_fetcher(settings, stores) as plain,
     ):
         identity = make_identity(settings, stores.redis, plain, parser, stores.in_force)
-        reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
+        reading, used = app_reading(stores, cache), ActivityNotes(TokenUse(stores.redis).note)
         try:
-            lists = feed_lists(settings, stores, parser)
-            imports = ListImports(stores.redis, lists, identity.quotas, config.touched)
-            images, answers = Images(stores.redis, plain), Answers(stores.redis, plain)
-            services = _services(
-                settings, stores, reading, fetcher, parser, config, identity, lists, imports, listeners, images, answers
+            services = app_services(
+                settings, stores, reading, parser, config, identity, listeners, searching=fetcher, plain=plain
             )
-            services = replace(services, token_use=used, public_url=settings.public_url)
+            services = replace(services, token_use=used)
             starters = starter_feeds(settings.starter_feeds)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             async with _index(settings, stores) as index:
@@ -123,11 +120,11 @@ async def open_app(
                     services = replace(services, figures=figures(stores, index))
                 topics = hub_topics(settings, stores, services.output_contents, reading.fill)
                 if topics is not None:
-                    services = replace(services, topics=topics, topics_changed=_noting(stores))
+                    services = replace(services, topics=topics, topics_changed=noting_topics(stores))
                 yield create_app(services, base_url=settings.base_url, monitors=monitors, starters=starters), stop
         finally:
             stop()
-            await imports.aclose()
+            await services.list_imports.aclose()
             identity.local.close()
             await reading.aclose()
             await used.aclose()
@@ -152,7 +149,8 @@ async def _index(settings: Settings, stores: Stores) -> AsyncIterator[IndexReade
         await asyncio.to_thread(index.close)
 
 
-def _noting(stores: Stores) -> Callable[[str, float], Awaitable[object]]:
+def noting_topics(stores: Stores) -> Callable[[str, float], Awaitable[object]]:
+    """What notes that a user did something that may change their topics."""
     changes = TopicChanges(stores.redis)
     return lambda user, now: changes.note([user], (), now)
 
@@ -161,7 +159,7 @@ def _post_search(stores: Stores, reading: ReaderViews, index: IndexReader, *, vi
     return PostSearch(stores.redis, stores.channels, stores.feeds, reading, index, visits=visits)
 
 
-def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
+def app_reading(stores: Stores, cache: ItemCache) -> ReaderViews:
     """What readers do, with timelines that are filled for who was away."""
     style, seen = stores.in_force.unread_style, ActivityNotes(Activity(stores.redis).note)
     return ReaderViews(
@@ -176,22 +174,22 @@ def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
     )
 
 
-def _services(
+def app_services(
     settings: Settings,
     stores: Stores,
     reading: ReaderViews,
-    fetcher: CachingFetcher,
     parser: ParsePool,
     config: Configuration,
     identity: IdentityServices,
-    lists: FeedLists,
-    imports: ListImports,
     listeners: Listeners,
-    images: Images,
-    answers: Answers,
+    *,
+    searching: CachingFetcher,
+    plain: Fetcher,
 ) -> Services:
+    """What the application answers with. Searches ask by `searching`, all else by `plain`, which keeps no copies."""
     directory, media = Directory(stores.feeds, stores.in_force.instance_now), Media(stores.redis)
     health = Health(stores.presence, lambda: config.status, _push_state(settings, stores))
+    lists, agreements = feed_lists(settings, stores, parser), Agreements(stores.redis)
     return Services(
         accounts=stores.accounts,
         reading=reading,
@@ -199,19 +197,19 @@ def _services(
         channels=stores.channels,
         items=stores.items,
         feeds=stores.feeds,
-        images=images,
-        answers=answers,
+        images=Images(stores.redis, plain),
+        answers=Answers(stores.redis, plain),
         devices=Devices(stores.redis),
         following=following(stores),
         rules=stores.rules,
-        search=Search(fetcher, directory, parser),
+        search=Search(searching, directory, parser),
         feed_lists=lists,
-        list_imports=imports,
+        list_imports=ListImports(stores.redis, lists, identity.quotas, config.touched, stores.clock),
         user_export=user_export(stores),
         health=health,
         figures=figures(stores),
-        posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
-        callbacks=Callbacks(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis)),
+        posts=Posts(stores.feeds, stores.items, stores.events),
+        callbacks=Callbacks(stores.redis, stores.feeds, stores.schedule, agreements, clock=stores.clock),
         mentions=mention_receiver(stores, settings.public_url),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,
@@ -222,14 +220,21 @@ def _services(
         ),
         listeners=listeners,
         sources=sources(stores),
-        posting=Posting(
-            stores.redis, stores.feeds, stores.items, ingest(stores), parser, media, post_store(stores).delete
-        ),
+        posting=posting(stores, parser, media),
         media=media,
         settings_of=stores.in_force.of,
         name_instance=stores.applied.name_instance,
         changed=config.touched,
+        public_url=settings.public_url,
+        clock=stores.clock,
     )
+
+
+def posting(stores: Stores, parser: ParsePool, media: Media) -> Posting:
+    """What takes in posts of sources."""
+    erase = post_store(stores).delete
+    parts = (stores.redis, stores.feeds, stores.items, ingest(stores), parser, media, erase)
+    return Posting(*parts, clock=stores.clock)
 
 
 def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]) -> AdminServices:
@@ -248,10 +253,11 @@ def admin_services(stores: Stores, health: Health, backend: Callable[[], Status]
     )
 
 
-def mention_receiver(stores: Stores, base: str) -> MentionReceiver:
+def mention_receiver(stores: Stores, base: str, steady: Callable[[], float] = time.monotonic) -> MentionReceiver:
     """What takes in webmentions, for a server at `base`."""
     store, lent = MentionStore(stores.redis), partial(profile_page, base)
-    return MentionReceiver(store, stores.accounts, stores.rules, stores.in_force, lent=lent, own=base)
+    parts = (store, stores.accounts, stores.rules, stores.in_force)
+    return MentionReceiver(*parts, lent=lent, own=base, clock=stores.clock, steady=steady)
 
 
 def _push_state(settings: Settings, stores: Stores) -> Callable[[float], Awaitable[PushState]] | None:

@@ -32,14 +32,19 @@ from microsub.wiring.stores import (
 
 if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
     from microsub.check.command import Checking
-    from microsub.delivery.delivery import Rebuilding
+    from microsub.delivery.delivery import Delivery, Rebuilding
+    from microsub.delivery.look_ups import Completing
+    from microsub.delivery.stage import Patience, Stages
     from microsub.ekster.imports import OldFile
+    from microsub.fetch import Fetching, HostPace, Sender
     from microsub.parsing.pool import ParsePool
     from microsub.polling.on_demand import PollReport
-    from microsub.polling.poll import PollResult
+    from microsub.polling.poll import Poller, PollResult
     from microsub.polling.worker import Worker
+    from microsub.posts.ingest import Ingest
     from microsub.push.hub.distribution import Distribution
     from microsub.push.subscriber import Subscriber
+    from microsub.redis.tracking import Tracker
     from microsub.search import FollowTiming, IndexFollower, IndexReader, PostSearch
     from microsub.timelines.retention import Retention
     from microsub.transfer import ImportReport
@@ -89,15 +94,7 @@ async def open_worker(
 
     `on_refused`: see `Poller`. `subscriber` hears what polls find, `distribution` what comes into timelines.
     """
-    from microsub.delivery.dead_letters import DeadLetters
-    from microsub.delivery.stage import Stages
-    from microsub.feeds.events import Events
-    from microsub.notices import FeedTrouble
-    from microsub.polling.move import Mover
-    from microsub.polling.poll import Poller
     from microsub.polling.worker import Turn, Worker, worker_name
-    from microsub.push.deliveries import STAGE, Deliveries
-    from microsub.push.store import Agreements
     from microsub.redis import keys
     from microsub.redis.tracking import Tracker
     from microsub.wiring.fetching import open_caching_fetcher, open_completing
@@ -109,36 +106,75 @@ async def open_worker(
         open_completing(settings, parser, stores) as completing,
     ):
         name = worker_name()
-        events = Events(stores.redis)
         filling = delivery(stores, None if distribution is None else distribution.delivered)
         tracker = Tracker(stores.url, keys.STREAM_PREFIX)
-        stages = Stages(
-            *(stores.redis, stores.feeds, stores.items, filling, events, completing), consumer=name, tracker=tracker
-        )
-        taking_in = ingest(stores, events, stages.wake)
-        stages.serve(STAGE, Deliveries(stores.feeds, Agreements(stores.redis), taking_in, parser).handle)
-        poller = Poller(
-            stores.feeds,
-            stores.items,
-            taking_in,
-            DeadLetters(stores.redis),
-            events,
-            fetcher,
-            parser,
-            mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
-            settings=stores.in_force.instance_now,
-            on_refused=on_refused,
-            on_answered=None if subscriber is None else subscriber.polled,
-            on_trouble=FeedTrouble(
-                stores.feeds, notifications(stores, taking_in, events), stores.in_force.of, time.time
-            ).notify,
-        )
+        stages = delivery_stages(stores, filling, completing, parser, name=name, tracker=tracker)
+        poller = feed_poller(stores, fetcher, parser, filling, ingest(stores, stages.wake), subscriber)
+        poller.on_refused = on_refused
         try:
             turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
             many = _hosts_allowed(settings.fetch_concurrency)
             yield Worker(stores.schedule, turn, stores.presence, stages, name=name, hosts_at_once=many)
         finally:
             parser.close()
+
+
+def delivery_stages(
+    stores: Stores,
+    filling: Delivery,
+    completing: Completing | None,
+    parser: ParsePool,
+    *,
+    name: str,
+    tracker: Tracker | None,
+    patience: Patience | None = None,
+) -> Stages:
+    """The stages of the worker of that name: delivery, look-ups, and what hubs bring."""
+    from microsub.delivery.stage import Stages
+    from microsub.push.deliveries import STAGE, Deliveries
+    from microsub.push.store import Agreements
+
+    stages = Stages(
+        *(stores.redis, stores.feeds, stores.items, filling, stores.events, completing),
+        consumer=name,
+        patience=patience,
+        tracker=tracker,
+        clock=stores.clock,
+    )
+    taking_in, agreements = ingest(stores, stages.wake), Agreements(stores.redis, clock=stores.clock)
+    stages.serve(STAGE, Deliveries(stores.feeds, agreements, taking_in, parser, clock=stores.clock).handle)
+    return stages
+
+
+def feed_poller(
+    stores: Stores,
+    fetcher: Fetching,
+    parser: ParsePool,
+    filling: Delivery,
+    taking_in: Ingest,
+    subscriber: Subscriber | None,
+) -> Poller:
+    """What polls one feed; `subscriber` hears what polls find."""
+    from microsub.delivery.dead_letters import DeadLetters
+    from microsub.notices import FeedTrouble
+    from microsub.polling.move import Mover
+    from microsub.polling.poll import Poller
+
+    trouble = FeedTrouble(stores.feeds, notifications(stores, taking_in), stores.in_force.of, stores.clock)
+    return Poller(
+        stores.feeds,
+        stores.items,
+        taking_in,
+        DeadLetters(stores.redis),
+        stores.events,
+        fetcher,
+        parser,
+        mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
+        settings=stores.in_force.instance_now,
+        clock=stores.clock,
+        on_answered=None if subscriber is None else subscriber.polled,
+        on_trouble=trouble.notify,
+    )
 
 
 _PARSERS_KEPT = 86_400.0
@@ -237,60 +273,83 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
 @contextlib.asynccontextmanager
 async def open_subscriber(settings: Settings, stores: Stores) -> AsyncIterator[Subscriber]:
     """What keeps subscriptions to hubs, where hubs can reach this server: `MICROSUB_BASE_URL` by https, or loopback."""
+    from microsub.wiring.fetching import open_fetcher
+
+    async with open_fetcher(settings, stores) as sender:
+        yield hub_subscriber(settings, stores, sender)
+
+
+def hub_subscriber(settings: Settings, stores: Stores, sender: Sender) -> Subscriber:
+    """See `open_subscriber`."""
     from microsub.push.hubs import Hubs
     from microsub.push.store import Agreements
     from microsub.push.subscriber import Subscriber
-    from microsub.wiring.fetching import open_fetcher
 
     base = callback_base(settings)
-    async with open_fetcher(settings, stores) as sender:
-        hubs = None if base is None else Hubs(sender, base)
-        yield Subscriber(stores.redis, stores.feeds, stores.schedule, Agreements(stores.redis), hubs)
+    hubs, agreements = None if base is None else Hubs(sender, base), Agreements(stores.redis)
+    return Subscriber(stores.redis, stores.feeds, stores.schedule, agreements, hubs, clock=stores.clock)
 
 
 @contextlib.asynccontextmanager
 async def open_verifier(settings: Settings, stores: Stores) -> AsyncIterator[MentionVerifier]:
     """What looks at the sources of webmentions, with a parser of its own: strangers keep no feed waiting."""
     from microsub.parsing.pool import ParsePool
-    from microsub.webmention.store import MentionStore
-    from microsub.webmention.verification import MentionVerifier
     from microsub.wiring.fetching import open_fetcher
 
     parser = ParsePool(processes=1)
     async with open_fetcher(settings, stores) as sender:
         try:
-            yield MentionVerifier(
-                MentionStore(stores.redis),
-                stores.accounts,
-                stores.rules,
-                stores.in_force,
-                notifications(stores, ingest(stores)),
-                sender,
-                parser,
-            )
+            yield mention_verifier(stores, sender, parser)
         finally:
             parser.close()
+
+
+def mention_verifier(
+    stores: Stores, sender: Sender, parser: ParsePool, pace: HostPace | None = None
+) -> MentionVerifier:
+    """See `open_verifier`; `pace` bounds what one host is asked."""
+    from microsub.webmention.store import MentionStore
+    from microsub.webmention.verification import MentionVerifier
+
+    return MentionVerifier(
+        MentionStore(stores.redis),
+        stores.accounts,
+        stores.rules,
+        stores.in_force,
+        notifications(stores, ingest(stores)),
+        sender,
+        parser,
+        pace=pace,
+        clock=stores.clock,
+    )
 
 
 @contextlib.asynccontextmanager
 async def open_device_messages(settings: Settings, stores: Stores) -> AsyncIterator[DeviceMessages]:
     """What tells devices of new posts, with a door of its own: a push service keeps no publisher waiting."""
-    from microsub.identity.store.accounts import Activity
-    from microsub.identity.store.sessions import Sessions
-    from microsub.webpush.messages import DeviceMessages
     from microsub.wiring.fetching import open_fetcher
 
     async with open_fetcher(settings, stores) as sender:
-        yield DeviceMessages(
-            stores.redis,
-            Sessions(stores.redis),
-            Activity(stores.redis),
-            stores.channels,
-            stores.items,
-            sender,
-            page_texts,
-            contact=settings.base_url or "",
-        )
+        yield device_messages(settings, stores, sender)
+
+
+def device_messages(settings: Settings, stores: Stores, sender: Sender) -> DeviceMessages:
+    """See `open_device_messages`."""
+    from microsub.identity.store.accounts import Activity
+    from microsub.identity.store.sessions import Sessions
+    from microsub.webpush.messages import DeviceMessages
+
+    return DeviceMessages(
+        stores.redis,
+        Sessions(stores.redis),
+        Activity(stores.redis),
+        stores.channels,
+        stores.items,
+        sender,
+        page_texts,
+        contact=settings.base_url or "",
+        clock=stores.clock,
+    )
 
 
 @functools.cache
@@ -355,7 +414,6 @@ def upkeep(
     from microsub.delivery.delivery import Reminder
     from microsub.delivery.look_ups import AskingAgain
     from microsub.delivery.stage import forget_workers
-    from microsub.feeds.events import Events
     from microsub.kit.periodic import RoundTiming, for_ever
     from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
@@ -378,9 +436,7 @@ def upkeep(
         "retention": cleanup.run_for_ever(),
         "follow_repair": repair.run_for_ever(),
         "daily": run_daily(stores.redis, daily),
-        "reminding": Reminder(
-            stores.feeds, stores.items, Stream(stores.redis, "stored"), Events(stores.redis)
-        ).run_for_ever(),
+        "reminding": Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), stores.events).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "figures": figures(stores).publish_for_ever(Hours(stores.redis)),
         "survey": survey(stores).run_for_ever(pace),
@@ -405,11 +461,10 @@ def can_search(settings: Settings) -> bool:
 
 def follower(settings: Settings, stores: Stores, timing: FollowTiming | None = None) -> IndexFollower:
     """What keeps this machine's index of posts in step."""
-    from microsub.feeds.events import Events
     from microsub.search import IndexFolder, IndexFollower
 
     folder = IndexFolder(settings.index)
-    return IndexFollower(stores.redis, stores.items, Events(stores.redis), folder, timing=timing)
+    return IndexFollower(stores.redis, stores.items, stores.events, folder, timing=timing)
 
 
 async def _forget_outputs(stores: Stores, now: float) -> None:
@@ -430,12 +485,11 @@ async def sweep_media(stores: Stores, now: float) -> None:
 
 def figures(stores: Stores, index: IndexReader | None = None) -> Figures:
     """The service that counts users and feeds, and what processes have counted."""
-    from microsub.feeds.events import Events
     from microsub.redis.presence import ProcessCounts
     from microsub.upkeep.figures import Figures
 
     counts = ProcessCounts(stores.redis)
-    return Figures(stores.feeds, stores.accounts, stores.presence, counts, index, Events(stores.redis))
+    return Figures(stores.feeds, stores.accounts, stores.presence, counts, index, stores.events)
 
 
 def survey(stores: Stores) -> Survey:
@@ -513,4 +567,4 @@ def checking(stores: Stores) -> Checking:
     """The check of all invariants, and their repair."""
     from microsub.check.command import Checking
 
-    return Checking(stores.redis, follow_repair(stores))
+    return Checking(stores.redis, follow_repair(stores), clock=stores.clock)

@@ -19,7 +19,7 @@ from microsub.identity.store.sessions import Sessions
 from microsub.model.reader import Credential
 from microsub.model.settings import ChannelSettings, Filters
 from microsub.redis.protocol import Redis
-from tests.support.configured import NOW, Configured, own_settings
+from tests.support.configured import NOW, Configured
 
 A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
 
@@ -336,7 +336,7 @@ async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: C
     document = alice(channel("home", settings={"max_items": 1}), channel("news"), settings={"keep_read_days": 2})
     document["settings"] = {"max_items": 3, "unread": "boolean", "keep_read_days": 4}
     await configured.apply(document)
-    in_force = SettingsInForce(configured.applied, own_settings(configured.channels))
+    in_force = SettingsInForce(configured.applied, configured.own_settings)
     assert await in_force.of("alice", "home") == ChannelSettings(2, 180, 1, "boolean", 10, True)
     assert await in_force.of("alice", "news") == ChannelSettings(2, 180, 3, "boolean", 10, True)
     assert await in_force.of("bob", "none") == ChannelSettings(4, 180, 3, "boolean", 10, True)

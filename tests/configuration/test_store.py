@@ -19,8 +19,7 @@ from microsub.configuration.store import Applied, AppliedFile, InForce, Settings
 from microsub.errors import StoreDamaged
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.channels import Channels
-from tests.support.configured import own_settings
+from tests.support.world import World
 
 BACKEND = Backend(
     {"alice": UserConfig("https://alice.example/", settings=UserSettings(max_items=5))},
@@ -74,7 +73,7 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
     """Who has read them before goes on with those; who hasn't says what is wrong; afterwards all is as before."""
     applied, now = Applied(redis), [0.0]
     await applied.set_instance(BACKEND.settings)
-    known = SettingsInForce(applied, own_settings(Channels(redis)), clock=lambda: now[0])
+    known = SettingsInForce(applied, World(redis).own_settings, clock=lambda: now[0])
     before = await known.everything()
     kept = await redis.command("HGET", keys.settings(), field)
     await redis.command("HSET", keys.settings(), field, "{")
@@ -84,13 +83,13 @@ async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: s
             assert await known.everything() == before
     assert [line["event"] for line in lines] == ["the settings of before stay in force"]
     with pytest.raises(StoreDamaged, match="config:settings"):
-        await SettingsInForce(applied, own_settings(Channels(redis))).everything()
+        await SettingsInForce(applied, World(redis).own_settings).everything()
     await redis.command("HDEL", keys.settings(), field)
     if kept is not None:
         await redis.command("HSET", keys.settings(), field, kept)
     now[0] += 10
     assert await known.everything() == before
-    assert await SettingsInForce(applied, own_settings(Channels(redis))).everything() == before
+    assert await SettingsInForce(applied, World(redis).own_settings).everything() == before
 
 
 async def test_a_last_file_that_cant_be_read_is_not_taken_for_none(redis: Redis) -> None:
@@ -118,7 +117,7 @@ class Settings:
 async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
     """All get the one answer; a reader who leaves doesn't take it away from the others."""
     settings = Settings()
-    in_force = SettingsInForce(settings, own_settings(Channels(redis)))  # type: ignore[arg-type]
+    in_force = SettingsInForce(settings, World(redis).own_settings)  # type: ignore[arg-type]
     readers = [asyncio.create_task(in_force.everything()) for _ in range(200)]
     await asyncio.sleep(0)
     readers.pop(0).cancel()
@@ -131,7 +130,7 @@ async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
 async def test_what_was_asked_before_a_change_does_not_hide_it(redis: Redis, waits: bool) -> None:
     """The answer to an older question counts for those who asked then, and for nobody after the change."""
     settings = Settings()
-    in_force = SettingsInForce(settings, own_settings(Channels(redis)))  # type: ignore[arg-type]
+    in_force = SettingsInForce(settings, World(redis).own_settings)  # type: ignore[arg-type]
     early = asyncio.create_task(in_force.everything())
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -91,7 +91,7 @@ async def test_callbacks_in_private_networks_are_asked_nothing(redis: Redis, cal
         app = await client.subscribe()
         guarded = Fetcher(FetchSettings(), resolver=named)
         client.server.distribution = Distribution(
-            client.server.redis, client.server.topics, guarded, clock=client.server.clock
+            client.server.redis, client.server.services.topics, guarded, clock=client.server.clock
         )
         assert (await client.ask(callback)).status_code == 202
         await client.publish("second")
@@ -106,7 +106,7 @@ async def test_callbacks_are_on_the_ports_of_websites(redis: Redis) -> None:
     async with hub_client(redis) as client:
         sender = Fetcher(FetchSettings(), resolver=lambda _host, _port: public())
         client.server.distribution = Distribution(
-            client.server.redis, client.server.topics, sender, clock=client.server.clock
+            client.server.redis, client.server.services.topics, sender, clock=client.server.clock
         )
         await client.ask("http://somewhere.test:6379/")
         await client.ask("http://somewhere.test:25/")

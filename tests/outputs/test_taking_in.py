@@ -57,7 +57,6 @@ async def feed(alice: Publisher) -> dict[str, str]:
     server = alice.server
     await server.redis.command("HSET", keys.channel("alice", "home"), "max_items", 10_000)
     await server.applied.set_user("alice", UserSettings(quotas=Quotas(output_items=10_000)))
-    server.everything = server.applied.in_force  # type: ignore[method-assign]
     addresses = await alice.make(channel="home")
     assert await alice.shown(addresses["json"]) == ["a", "b", "c"]
     return addresses
@@ -148,7 +147,6 @@ async def test_a_quota_bounds_what_is_taken_in(alice: Publisher, feed: dict[str,
     """The latest stay."""
     server = alice.server
     await server.applied.set_user("alice", UserSettings(quotas=Quotas(output_items=300)))
-    server.everything = server.applied.in_force  # type: ignore[method-assign]
     await come(alice, 500, "early")
     late = await come(alice, 200, "late")
     await alice.shown(feed["json"])

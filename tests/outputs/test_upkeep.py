@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from microsub.redis import keys
@@ -95,8 +97,7 @@ async def test_backend_json_cant_name_a_channel_that_isnt_there(alice: Publisher
 
 async def test_a_feed_leaves_the_file_with_its_channel(alice: Publisher) -> None:
     """So the file that the server writes can be applied where all data was lost."""
-    server = alice.server
-    server.write_back = True
+    server = replace(alice.server, write_back=True)
     server.save({"users": {"alice": {}}})
     await server.configuration.look()
     await alice.make("all", channel="home")
@@ -123,8 +124,7 @@ async def test_what_the_file_removed_is_forgotten_in_the_end(alice: Publisher) -
 
 async def test_what_is_made_by_http_comes_into_the_file(alice: Publisher) -> None:
     """And an edit of the file elsewhere undoes nothing of it."""
-    server = alice.server
-    server.write_back = True
+    server = replace(alice.server, write_back=True)
     server.save({"users": {"alice": {"outputs": {"old": {"x-note": "mine", "public": True}}}}})
     await server.configuration.look()
     await alice.make("new", max_age="24h")

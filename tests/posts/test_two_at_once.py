@@ -32,7 +32,7 @@ class KilledError(BaseException):
 
 def storing(it: World, redis: Redis | Between | None = None) -> Callable[[EntriesFound], Awaitable[None]]:
     """What stores posts in a process, whose connection may be a special one."""
-    return it.make_ingest(redis or it.redis).add_found
+    return it.through(redis or it.redis).ingest.add_found
 
 
 def message(feed: str, place: int, *texts: str, **changes: Any) -> EntriesFound:
@@ -283,7 +283,7 @@ async def test_an_edit_of_an_older_reading_never_replaces_what_a_newer_one_found
             raise KilledError
         await late(name, args)
 
-    ends = await asyncio.gather(it.make_poller(redis=Between(it.redis, before)).poll(feed.id), return_exceptions=True)
+    ends = await asyncio.gather(it.through(Between(it.redis, before)).poller.poll(feed.id), return_exceptions=True)
     assert isinstance(ends[0], KilledError) == dies
     await it.stages.run_once()
     assert '"name":"Post 2"' in (await it.texts())[0]

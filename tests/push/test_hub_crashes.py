@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 def another_process(client: HubClient) -> None:
     """What a dead worker had in hand is left to another one."""
-    client.server.distribution = client.server.make_distribution(client.server.redis)
+    client.server.distribution = replace(client.server).distribution
 
 
 async def killed(client: HubClient, killing: Killing, step: int, after: bool) -> None:
@@ -79,7 +80,7 @@ async def test_several_workers_deliver_once(real_redis: Redis) -> None:
     """One worker at a time has a delivery."""
     async with hub_client(real_redis) as client:
         apps = [await client.subscribe(path=f"/callback{number}") for number in range(20)]
-        workers = [client.server.make_distribution(client.server.redis) for _ in range(4)]
+        workers = [replace(client.server).distribution for _ in range(4)]
         await client.arrive("second")
         for _ in range(3):
             client.server.now += 0.2

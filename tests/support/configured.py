@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.world import Clock, World, own_settings
+from tests.support.world import Clock, World
 
-__all__ = ["NOW", "Configured", "own_settings"]
+__all__ = ["NOW", "Configured"]
 
 NOW = 1_700_000_000.0
 

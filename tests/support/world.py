@@ -1,5 +1,5 @@
-"""One server's parts on one connection to Redis, by the product's wiring where that lets a clock in, each made when it
-is first used: stores, pipeline, application, configuration. All invented host names lead to 127.0.0.1.
+"""One server's parts on one connection to Redis, by the product's wiring, each made when it is first used: stores,
+pipeline, application, configuration. All invented host names lead to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -7,10 +7,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,14 @@ from starlette.types import ASGIApp
 
 from microsub.administration import Applier
 from microsub.app import create_app
-from microsub.check.command import Checking, CheckReport
+from microsub.check.command import CheckReport
 from microsub.configuration.model import InstanceSettings, Polling
 from microsub.configuration.store import InForce, SettingsInForce
-from microsub.configuration.sync import Configuration, Status, Timing
-from microsub.delivery.dead_letters import DeadLetters
+from microsub.configuration.sync import Configuration, Timing
 from microsub.delivery.delivery import Delivery
 from microsub.delivery.look_ups import Completing
 from microsub.delivery.stage import Patience, Stages
-from microsub.discovery.directory import Directory
-from microsub.discovery.search import Search
-from microsub.feeds.events import Events
-from microsub.feeds.record import FeedRecord, Feeds
+from microsub.feeds.record import FeedRecord
 from microsub.fetch import (
     Fetched,
     Fetcher,
@@ -42,61 +38,47 @@ from microsub.fetch import (
     FetchSettings,
     HostPace,
 )
-from microsub.health import Health
-from microsub.identity.protocol.documents import profile_page
-from microsub.identity.store.accounts import Activity, ServiceTokens
-from microsub.kit.rate_limits import RateLimiter
+from microsub.identity.store.accounts import ServiceTokens
 from microsub.kit.urls import host_of
-from microsub.library.post_store import post_store
-from microsub.library.posts import Posts
-from microsub.micropub.media import Media
 from microsub.micropub.posting import Posting
 from microsub.micropub.sources import Sources
 from microsub.model.reader import ALL_SCOPES, PageQuery, Row
 from microsub.model.settings import Filters, OwnChannelSettings
-from microsub.notices import FeedTrouble, Notifications
-from microsub.outputs import OutputContents
 from microsub.parsing.pool import ParsePool
 from microsub.polling.move import Mover
 from microsub.polling.on_demand import PollNow
 from microsub.polling.poll import Poller, PollResult
 from microsub.polling.worker import Turn, Worker, worker_name
 from microsub.posts.ingest import Ingest, PostWriter
-from microsub.posts.items import Items
 from microsub.posts.values import ItemsStored, ItemToStore
-from microsub.push.callbacks import Callbacks
-from microsub.push.deliveries import STAGE, Deliveries
 from microsub.push.hub.distribution import Distribution
-from microsub.push.hub.store import TopicChanges
-from microsub.push.hub.topics import Topics
-from microsub.push.hubs import Hubs
-from microsub.push.store import Agreements, push_state
+from microsub.push.store import Agreements
 from microsub.push.subscriber import Subscriber
-from microsub.reader.answering.answers import Answers
-from microsub.reader.reading.images import Images
-from microsub.redis.presence import ProcessCounts
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
 from microsub.redis.tracking import Tracker
 from microsub.settings import Settings
 from microsub.surface import IdentityServices, Services
-from microsub.timelines.channels import Channels
 from microsub.timelines.follow import Following
 from microsub.timelines.pages import ItemCache
 from microsub.timelines.sync.live_events import Listeners
-from microsub.timelines.views import ReaderViews
 from microsub.transfer.feed_lists import FeedLists
-from microsub.transfer.list_imports import ListImports
-from microsub.upkeep.figures import Figures
 from microsub.upkeep.follow_repair import FollowRepair
-from microsub.webmention.receiver import MentionReceiver
 from microsub.webmention.store import MentionStore
 from microsub.webmention.verification import MentionVerifier
-from microsub.webpush.devices import Devices
 from microsub.webpush.messages import DeviceMessages
-from microsub.wiring.stores import Stores, following, hub_topics, output_contents, sources, user_export
-from microsub.wiring.web import admin_services, make_identity
-from microsub.wiring.worker import page_texts
+from microsub.wiring.backend import applier
+from microsub.wiring.stores import Stores, delivery, following, hub_topics, ingest
+from microsub.wiring.web import app_reading, app_services, make_identity, mention_receiver, noting_topics
+from microsub.wiring.worker import (
+    checking,
+    delivery_stages,
+    device_messages,
+    feed_poller,
+    follow_repair,
+    hub_subscriber,
+    mention_verifier,
+)
 from tests.support.parsing import PARSER
 from tests.support.reader import Reader
 from tests.support.timelines import Timelines
@@ -128,15 +110,6 @@ class Clock:
         self.ahead += seconds
 
 
-def own_settings(channels: Channels) -> Callable[[str, str], Awaitable[OwnChannelSettings]]:
-    """What `SettingsInForce` asks for a channel's own settings."""
-
-    async def own(user: str, uid: str) -> OwnChannelSettings:
-        return (await channels.get(user, uid)).settings
-
-    return own
-
-
 async def loopback(_host: str, _port: int) -> Sequence[str]:
     """Every name is here."""
     return ["127.0.0.1"]
@@ -161,6 +134,29 @@ class Web:
             return FetchFailed(request.url, "connect", "the host can't be reached")
         body, content_type = found
         return Fetched(request.url, request.url, 200, {}, body, content_type, None, None, None)
+
+
+class WorldSettings(SettingsInForce):
+    """The settings in force, asked for each time; those of the instance are `given`, until a file says them."""
+
+    def __init__(self, stores: Stores, given: Callable[[], InstanceSettings]) -> None:
+        super().__init__(stores.applied, stores.own_settings, remembered=0.0)
+        self._given = given
+
+    async def everything(self) -> InForce:
+        found = await super().everything()
+        return found if found.instance != InstanceSettings() else replace(found, instance=self._given())
+
+    def instance_now(self) -> InstanceSettings:
+        return self._given()
+
+
+class WorldProcess(Settings):
+    """A process that tests call `server.test`."""
+
+    @property
+    def public_url(self) -> str:
+        return self.base_url or "http://server.test"
 
 
 @dataclass(eq=False)
@@ -191,6 +187,14 @@ class World(Stores):
     def now(self, moment: float) -> None:
         self.clock.now = moment
 
+    def through(self, redis: Any) -> World:
+        """Another process of the same server, which has that connection."""
+        return replace(self, redis=redis)
+
+    @property
+    def process(self) -> Settings:
+        return WorldProcess(base_url=self.base_url, hub_feeds=self.hub_feeds, allow_private_networks=LOOPBACK)
+
     # --- Timelines
 
     @cached_property
@@ -204,43 +208,42 @@ class World(Stores):
 
     @cached_property
     def in_force(self) -> SettingsInForce:
-        """The settings, asked for each time."""
-        return SettingsInForce(self.applied, own_settings(self.channels), remembered=0.0)
+        return WorldSettings(self, lambda: self.settings)
 
     @cached_property
     def following(self) -> Following:
         return following(self)
 
-    @cached_property
+    @property
     def feed_lists(self) -> FeedLists:
-        return FeedLists(self.channels, self.feeds, self.following, self.parser)
+        return self.services.feed_lists
 
     @cached_property
     def follow_repair(self) -> FollowRepair:
-        return FollowRepair(self.redis, self.accounts, self.channels, self.feeds, self.schedule, self.following)
+        return follow_repair(self)
 
     async def check(self, repair: bool = False) -> CheckReport:
         """What `microsub check` says."""
-        return await Checking(self.redis, self.follow_repair, clock=self.clock, pause=0).run(repair=repair)
+        return await replace(checking(self), pause=0).run(repair=repair)
 
     # --- The pipeline
 
     @cached_property
-    def events(self) -> Events:
-        return Events(self.redis)
-
-    @cached_property
     def delivery(self) -> Delivery:
-        hearing = None if self.topics is None else self.distribution.delivered
-        return Delivery(self.redis, self.feeds, self.items, self.timelines, delivered=hearing, clock=self.clock)
+        return delivery(self, None if self.base_url is None else self.distribution.delivered)
 
     @cached_property
     def stages(self) -> Stages:
         return self.make_stages()
 
+    def make_stages(self, completing: Completing | None = None) -> Stages:
+        """The stages of one worker; nothing is looked up unless `completing` is there."""
+        parts = (self.delivery, completing or self.completing, self.parser)
+        return delivery_stages(self, *parts, name=worker_name(), tracker=self.tracker, patience=self.patience)
+
     @cached_property
     def ingest(self) -> Ingest:
-        return self.make_ingest(self.redis)
+        return ingest(self, self.stages.wake)
 
     @cached_property
     def mover(self) -> Mover:
@@ -255,73 +258,18 @@ class World(Stores):
     def poller(self) -> Poller:
         return self.make_poller()
 
+    def make_poller(self, fetcher: Fetcher | None = None) -> Poller:
+        parts = (fetcher or self.fetcher, self.parser, self.delivery, self.ingest)
+        return replace(feed_poller(self, *parts, self.subscriber), random=lambda: 0.5)
+
     @cached_property
     def worker(self) -> Worker:
         return self.make_worker()
 
-    def make_poller(
-        self,
-        on_refused: Callable[[PollResult], object] | None = None,
-        fetcher: Fetcher | None = None,
-        redis: Redis | None = None,
-    ) -> Poller:
-        """A poller; with `redis` it writes through that connection, else through the world's own."""
-        return Poller(
-            self.feeds if redis is None else Feeds(redis),
-            self.items if redis is None else Items(redis),
-            self.ingest if redis is None else self.make_ingest(redis),
-            DeadLetters(redis or self.redis),
-            self.events,
-            fetcher or self.fetcher,
-            self.parser,
-            mover=self.mover,
-            settings=lambda: self.settings,
-            clock=self.clock,
-            random=lambda: 0.5,
-            on_refused=on_refused,
-            on_answered=self.subscriber.polled,
-            on_trouble=FeedTrouble(self.feeds, self.notifications, self.in_force.of, self.clock).notify,
-        )
-
-    @cached_property
-    def notifications(self) -> Notifications:
-        return self.make_notifications(self.redis)
-
-    def make_notifications(self, redis: Any) -> Notifications:
-        """What writes into `notifications` through that connection."""
-        ingest = self.make_ingest(redis)
-        return Notifications(redis, Feeds(redis), Items(redis), self.following, ingest, self.events, clock=self.clock)
-
-    @cached_property
-    def mentions(self) -> MentionStore:
-        return MentionStore(self.redis)
-
-    @cached_property
-    def mention_limits(self) -> RateLimiter:
-        return RateLimiter(self.clock)
-
-    @cached_property
-    def mention_receiver(self) -> MentionReceiver:
-        return self.make_mention_receiver(self.redis)
-
-    def make_mention_receiver(self, redis: Any) -> MentionReceiver:
-        """What takes in webmentions through that connection."""
-        base = self.base_url or "http://server.test"
-        return MentionReceiver(
-            MentionStore(redis), self.accounts, self.rules, self.in_force, lent=partial(profile_page, base), own=base,
-            limiter=self.mention_limits, clock=self.clock, steady=self.clock,
-        )  # fmt: skip
-
     @cached_property
     def verifier(self) -> MentionVerifier:
-        return self.make_verifier(self.redis)
-
-    def make_verifier(self, redis: Any) -> MentionVerifier:
         """What looks at sources, without a pause between two requests to a host."""
-        return MentionVerifier(
-            MentionStore(redis), self.accounts, self.rules, self.in_force, self.make_notifications(redis),
-            self.fetcher, self.parser, pace=HostPace(at_once=4, interval=0), clock=self.clock,
-        )  # fmt: skip
+        return mention_verifier(self, self.fetcher, self.parser, HostPace(at_once=4, interval=0))
 
     @cached_property
     def agreements(self) -> Agreements:
@@ -330,87 +278,26 @@ class World(Stores):
     @cached_property
     def subscriber(self) -> Subscriber:
         """What keeps subscriptions; without a `base_url` it has no hubs to ask."""
-        return self.make_subscriber(self.redis)
-
-    def make_subscriber(self, redis: Any) -> Subscriber:
-        hubs = Hubs(self.fetcher, self.base_url) if self.base_url is not None else None
-        return Subscriber(redis, Feeds(redis), self.schedule, Agreements(redis), hubs, clock=self.clock)
+        return hub_subscriber(self.process, self, self.fetcher)
 
     @cached_property
     def device_messages(self) -> DeviceMessages:
-        return DeviceMessages(
-            self.redis, self.identity.sessions, Activity(self.redis), self.channels, self.items, self.fetcher,
-            page_texts, contact=self.base_url or "", clock=self.clock,
-        )  # fmt: skip
-
-    @cached_property
-    def output_contents(self) -> OutputContents:
-        return output_contents(self, partial(self.identity.quotas.most, "output_items"), base_url=self.base_url)
-
-    @cached_property
-    def topics(self) -> Topics | None:
-        process = Settings(base_url=self.base_url, hub_feeds=self.hub_feeds)
-        return hub_topics(process, self, self.output_contents, clock=self.clock)
+        return device_messages(self.process, self, self.fetcher)
 
     @cached_property
     def distribution(self) -> Distribution:
         """What does the work of the hub; with a `base_url` alone."""
-        return self.make_distribution(self.redis)
-
-    def make_distribution(self, redis: Any) -> Distribution:
-        assert self.topics is not None
-        return Distribution(redis, self.topics, self.fetcher, clock=self.clock)
-
-    @cached_property
-    def callbacks(self) -> Callbacks:
-        return Callbacks(self.redis, self.feeds, self.schedule, self.agreements, clock=self.clock)
-
-    def make_ingest(self, redis: Any) -> Ingest:
-        """What takes posts in through that connection."""
-        return Ingest(redis, Feeds(redis), Items(redis), self.events, clock=self.clock, notify=self.stages.wake)
-
-    def make_stages(self, completing: Completing | None = None) -> Stages:
-        """The stages of one worker; nothing is looked up unless `completing` is there."""
-        stages = Stages(
-            self.redis,
-            self.feeds,
-            self.items,
-            self.delivery,
-            self.events,
-            completing or self.completing,
-            consumer=worker_name(),
-            patience=self.patience,
-            tracker=self.tracker,
-            clock=self.clock,
-        )
-        stages.serve(STAGE, lambda message: self.deliveries.handle(message))  # noqa: PLW0108 - made later
-        return stages
-
-    @cached_property
-    def deliveries(self) -> Deliveries:
-        return Deliveries(self.feeds, self.agreements, self.ingest, self.parser, clock=self.clock)
+        assert self.services.topics is not None
+        return Distribution(self.redis, self.services.topics, self.fetcher, clock=self.clock)
 
     def make_worker(
         self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05, poller: Poller | None = None
     ) -> Worker:
-        turn = Turn(
-            self.schedule,
-            self.feeds,
-            poller or self.make_poller(),
-            settings=lambda: self.settings,
-            lease_seconds=lease_seconds,
-            clock=self.clock,
-        )
-        return Worker(
-            self.schedule,
-            turn,
-            self.presence,
-            self.make_stages(),
-            hosts_at_once=hosts_at_once,
-            lease_seconds=lease_seconds,
-            tick=tick,
-            clock=self.clock,
-        )
+        lasting: dict[str, Any] = {"lease_seconds": lease_seconds, "clock": self.clock}
+        settings = self.in_force.instance_now
+        turn = Turn(self.schedule, self.feeds, poller or self.make_poller(), settings=settings, **lasting)
+        parts = (self.schedule, turn, self.presence, self.make_stages())
+        return Worker(*parts, hosts_at_once=hosts_at_once, tick=tick, **lasting)
 
     def poll_now(self) -> PollNow:
         return PollNow(self.feeds, self.schedule, self.worker, clock=self.clock)
@@ -424,7 +311,7 @@ class World(Stores):
             return beside_others
 
         note = lambda result: refused.update({result.feed: result.detail})  # noqa: E731
-        worker = self.make_worker(poller=self.make_poller(note, fetcher))
+        worker = self.make_worker(poller=replace(self.make_poller(fetcher), on_refused=note))
         return PollNow(self.feeds, self.schedule, worker, others=others, refused=refused, clock=self.clock)
 
     async def follow(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
@@ -476,78 +363,35 @@ class World(Stores):
     # --- The application
 
     @cached_property
-    def identity(self) -> IdentityServices:
-        process = Settings(base_url=self.base_url, allow_private_networks=LOOPBACK)
-        return make_identity(process, self.redis, self.fetcher, self.parser, self)
-
-    async def everything(self) -> InForce:
-        """The settings in force, as `SettingsInForce` says them."""
-        return InForce(self.settings)
-
-    async def instance(self) -> InstanceSettings:
-        return self.settings
-
-    def instance_now(self) -> InstanceSettings:
-        return self.settings
-
-    @cached_property
-    def service_tokens(self) -> ServiceTokens:
-        return ServiceTokens(self.redis)
-
-    @cached_property
     def services(self) -> Services:
-        health = Health(self.presence, push=partial(push_state, self.redis) if self.base_url else None)
-        return Services(
-            accounts=self.accounts,
-            reading=ReaderViews(self.redis, self.channels, self.feeds, self.items, ItemCache(self.items, None, 0)),
-            redis=self.redis,
-            channels=self.channels,
-            items=self.items,
-            feeds=self.feeds,
-            images=Images(self.redis, self.fetcher),
-            answers=Answers(self.redis, self.fetcher),
-            devices=Devices(self.redis),
-            following=self.following,
-            rules=self.rules,
-            feed_lists=self.feed_lists,
-            list_imports=ListImports(self.redis, self.feed_lists, self.identity.quotas, clock=self.clock),
-            user_export=user_export(self),
-            name_instance=self.applied.name_instance,
-            search=Search(self.web, Directory(self.feeds, lambda: self.settings), self.parser),
-            health=health,
-            figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),
-            posts=Posts(self.feeds, self.items, Events(self.redis)),
-            callbacks=self.callbacks,
-            mentions=self.mention_receiver,
-            service_tokens=self.service_tokens,
-            identity=self.identity,
-            admin=admin_services(self, health, Status),
-            outputs=self.outputs,
-            output_contents=self.output_contents,
-            topics=self.topics,
-            topics_changed=lambda user, now: TopicChanges(self.redis).note([user], (), now),
-            listeners=Listeners(),
-            sources=self.sources,
-            posting=self.posting,
-            media=Media(self.redis),
-            settings_of=self.in_force.of,
-            public_url=self.base_url or "http://server.test",
-            clock=self.clock,
-        )
+        identity = make_identity(self.process, self.redis, self.fetcher, self.parser, self.in_force)
+        made = app_services(
+            self.process, self, app_reading(self, ItemCache(self.items, None, 0)), self.parser, self.configuration,
+            identity, Listeners(), searching=self.web, plain=self.fetcher,
+        )  # fmt: skip
+        topics = hub_topics(self.process, self, made.output_contents)
+        mentions = mention_receiver(self, self.process.public_url, steady=self.clock)
+        return replace(made, topics=topics, topics_changed=noting_topics(self), mentions=mentions)
+
+    @property
+    def identity(self) -> IdentityServices:
+        return self.services.identity
 
     @cached_property
+    def mentions(self) -> MentionStore:
+        return MentionStore(self.redis)
+
+    @property
+    def service_tokens(self) -> ServiceTokens:
+        return self.services.service_tokens
+
+    @property
     def sources(self) -> Sources:
-        return sources(self)
+        return self.services.sources
 
-    @cached_property
+    @property
     def posting(self) -> Posting:
-        return self.make_posting(self.redis)
-
-    def make_posting(self, redis: Any) -> Posting:
-        """What takes posts of sources in through that connection."""
-        erase = post_store(self).delete
-        ingest = self.make_ingest(redis)
-        return Posting(redis, Feeds(redis), Items(redis), ingest, self.parser, Media(redis), erase, clock=self.clock)
+        return self.services.posting
 
     @cached_property
     def app(self) -> ASGIApp:
@@ -584,8 +428,7 @@ class World(Stores):
 
     @cached_property
     def applier(self) -> Applier:
-        stores = (self.accounts, self.channels, self.feeds, self.rules)
-        return Applier(*stores, self.following, self.applied, self.outputs, self.sources)
+        return applier(self)
 
     @cached_property
     def configuration(self) -> Configuration:
@@ -640,5 +483,7 @@ async def world(redis: Redis, **parts: Any) -> AsyncIterator[World]:
             made.parser.close()
         if "client" in vars(made):
             await made.client.aclose()
+        if "services" in vars(made):
+            await made.services.reading.aclose()
         if "fetcher" in vars(made):
             await made.fetcher.aclose()
