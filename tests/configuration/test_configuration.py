@@ -19,6 +19,7 @@ from microsub.identity.store.sessions import Sessions
 from microsub.model.reader import Credential
 from microsub.model.settings import ChannelSettings, Filters
 from microsub.redis.protocol import Redis
+from microsub.timelines.follow import Following
 from tests.support.configured import NOW, Configured
 
 A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
@@ -285,14 +286,14 @@ async def test_a_change_that_a_store_refuses_stops_nothing(
     configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is logged with its reason, and the rest is done."""
-    follow = configured.following.follow
+    follow = Following.follow
 
-    async def refuse(user: str, uid: str, url: str, now: float, name: str | None = None) -> Any:
+    async def refuse(self: Following, user: str, uid: str, url: str, now: float, name: str | None = None) -> Any:
         if url == A:
             raise NotFound("no such channel")
-        return await follow(user, uid, url, now, name)
+        return await follow(self, user, uid, url, now, name)
 
-    monkeypatch.setattr(configured.following, "follow", refuse)
+    monkeypatch.setattr(Following, "follow", refuse)
     configured.save(alice(channel("home", A, B)))
     with structlog.testing.capture_logs() as lines:
         assert await configured.configuration.look() == "applied"

@@ -214,9 +214,10 @@ class World(Stores):
     def following(self) -> Following:
         return following(self)
 
-    @property
+    @cached_property
     def feed_lists(self) -> FeedLists:
-        return self.services.feed_lists
+        """Lists of a server that asks no private network."""
+        return FeedLists(self.channels, self.feeds, self.following, self.parser)
 
     @cached_property
     def follow_repair(self) -> FollowRepair:
