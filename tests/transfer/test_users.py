@@ -6,12 +6,14 @@ import io
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import pytest_asyncio
 
 from microsub.configuration.model import OutputConfig
 from microsub.errors import InvalidRequest, ParseError
@@ -22,6 +24,7 @@ from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.posts.entries import items_to_store
 from microsub.posts.imported import Imported
 from microsub.redis import keys
+from microsub.redis.embedded.server import start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.pages import mark
@@ -48,6 +51,18 @@ async def there(real_redis: Redis) -> AsyncIterator[World]:
         yield made
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def body(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The export of a user who has done everything, from a server that is gone."""
+    redis = start_embedded(tmp_path_factory.mktemp("there"))
+    connection = Multiplexed(redis.url)
+    async with aclosing(connection), instance(connection) as made:
+        await live(made)
+        exported = await export(made)
+    redis.stop()
+    return exported
+
+
 @pytest.fixture
 async def here(second_redis_url: str) -> AsyncIterator[World]:
     connection = Multiplexed(second_redis_url)
@@ -63,6 +78,7 @@ async def live(world: World) -> None:
     await ann.post(action="channels", method="order", **{"channels[]": ["friends", "empty", "news"]})
     own = OwnChannelSettings(keep_read_days=7, unread="boolean", filters=Filters(exclude_words=("advert",)))
     await world.channels.set_settings("ann", "news", own, now)
+    await world.channels.set_settings("ann", "empty", OwnChannelSettings(max_items=7), now)
     for url, host in ((A, "a"), (B, "b"), (C, "c")):
         made = [candidate(f"{host}{n}", at=NOON + n, host=f"{host}.example") for n in range(30)]
         await world.publish(url, *made, title=f"Blog {host}")
@@ -252,9 +268,8 @@ async def test_what_has_left_does_not_come_back_with_the_first_poll(there: World
     assert found[-1][1] == "https://a.example/new"
 
 
-async def test_what_has_left_one_user_comes_to_all_others(there: World, here: World) -> None:
+async def test_what_has_left_one_user_comes_to_all_others(body: bytes, here: World) -> None:
     """A post that is gone where the export comes from is news here for all but that user, whose imports repeat that."""
-    body = await export(there)
     (guid,) = {
         row[2]
         for line in map(json.loads, body.splitlines())
@@ -279,9 +294,9 @@ async def test_what_has_left_one_user_comes_to_all_others(there: World, here: Wo
     assert (await here.check()).left == ()
 
 
-async def test_what_a_publisher_says_counts(there: World, here: World) -> None:
+async def test_what_a_publisher_says_counts(body: bytes, here: World) -> None:
     """A text that the file has changed is changed back by the next reading, whatever hash stands beside it."""
-    lines = [json.loads(line) for line in (await export(there)).splitlines()]
+    lines = [json.loads(line) for line in body.splitlines()]
     told = next(line for line in lines if line.get("guid") == "https://a.example/a7")
     told["jf2"]["name"] = "altered"
     await bring(here, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
@@ -294,9 +309,8 @@ async def test_what_a_publisher_says_counts(there: World, here: World) -> None:
     assert "altered" not in names
 
 
-async def test_what_was_read_here_stays_read(there: World, here: World) -> None:
+async def test_what_was_read_here_stays_read(body: bytes, here: World) -> None:
     """An import marks nothing unread, brings nothing back that was removed here, and leaves names and settings."""
-    body = await export(there)
     await bring(here, body)
     app = await here.reader("ann")
     unread = await app.ids("news", is_read="false")
@@ -309,9 +323,8 @@ async def test_what_was_read_here_stays_read(there: World, here: World) -> None:
     assert unread[0] not in await app.ids("news")
 
 
-async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(there: World, here: World) -> None:
+async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(body: bytes, here: World) -> None:
     """After an account was deleted with its posts, an export restores it; others get nothing of it."""
-    body = await export(there)
     await bring(here, body)
     before = await Everything(here, "ann").look()
     await here.outputs.delete("ann", "picks", here.now)
@@ -351,10 +364,9 @@ async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(there
         (lambda lines: [], "the file is empty: expected an export"),
     ],
 )  # fmt: skip
-async def test_a_file_that_cannot_be_used_changes_nothing(there: World, here: World, change: Any, why: str) -> None:
+async def test_a_file_that_cannot_be_used_changes_nothing(body: bytes, here: World, change: Any, why: str) -> None:
     """The line is named; a newer version with both versions."""
-    await there.channels.set_settings("ann", "empty", OwnChannelSettings(max_items=7), there.now)
-    lines = change((await export(there)).splitlines())
+    lines = change(body.splitlines())
     with pytest.raises(InvalidRequest) as caught:
         await bring(here, b"\n".join(lines) + b"\n" if lines else b"")
     assert why in str(caught.value)
@@ -372,19 +384,19 @@ async def test_a_file_that_cannot_be_used_changes_nothing(there: World, here: Wo
         ({"type": "channel", "uid": "é", "name": "E"}, "1 to 64 letters"),
     ],
 )  # fmt: skip
-async def test_names_are_looked_at_before_the_first_change(there: World, here: World, odd: Any, why: str) -> None:
+async def test_names_are_looked_at_before_the_first_change(body: bytes, here: World, odd: Any, why: str) -> None:
     """One at the very end, too; the line is named."""
-    lines = (await export(there)).splitlines()
+    lines = body.splitlines()
     end = orjson.dumps({**orjson.loads(lines[-1]), "lines": len(lines) + 1})
     with pytest.raises(InvalidRequest, match=f"line {len(lines)}: .*{re.escape(why)}"):
         await bring(here, b"\n".join([*lines[:-1], orjson.dumps(odd), end, b""]))
     assert await here.accounts.users() == []
 
 
-async def test_sources_of_a_channel_that_is_left_out_are_left_out(there: World, here: World) -> None:
+async def test_sources_of_a_channel_that_is_left_out_are_left_out(body: bytes, here: World) -> None:
     """A channel of that uid was removed here a short time ago."""
     source = {"type": "source", "source": "odd", "settings": {"channel": "empty"}}
-    lines = (await export(there)).splitlines()
+    lines = body.splitlines()
     end = orjson.dumps({**orjson.loads(lines[-1]), "lines": len(lines) + 1})
     await here.reader("ann", "empty")
     await here.following.remove_channel("ann", "empty", here.now)
@@ -393,9 +405,9 @@ async def test_sources_of_a_channel_that_is_left_out_are_left_out(there: World, 
     assert await here.sources.all_of("ann") == []
 
 
-async def test_what_a_file_says_is_cleaned(there: World, here: World) -> None:
+async def test_what_a_file_says_is_cleaned(body: bytes, here: World) -> None:
     """HTML and addresses of an export are as foreign as those of a feed."""
-    body = (await export(there)).replace(b"<p>words</p>", b"<p onclick='x()'>words<script>x()</script></p>")
+    body = body.replace(b"<p>words</p>", b"<p onclick='x()'>words<script>x()</script></p>")
     body = body.replace(b'"url":"https://a.example/a29"', b'"url":"javascript:x()"')
     await bring(here, body)
     data = b"".join([row["Data"].encode() for row in [await here.items.get(str(n)) for n in range(1, 400)] if row])
@@ -404,9 +416,9 @@ async def test_what_a_file_says_is_cleaned(there: World, here: World) -> None:
         assert bad not in data
 
 
-async def test_names_are_such_as_backend_json_takes(there: World, here: World) -> None:
+async def test_names_are_such_as_backend_json_takes(body: bytes, here: World) -> None:
     """Long ones are cut, and controls left out: else the file could be written for nobody any more."""
-    lines = (await export(there)).splitlines()
+    lines = body.splitlines()
     feed = next(line for line in lines if b'"type":"follow"' in line)
     odd = orjson.dumps({**orjson.loads(feed), "name": "\x1b" + "n" * 5000})
     channel = orjson.dumps({"type": "channel", "uid": "odd", "name": "\u202e" + "n" * 250})
@@ -418,30 +430,30 @@ async def test_names_are_such_as_backend_json_takes(there: World, here: World) -
     assert [name for name in names if name and name.startswith("n")] == [f"{'n' * 199}…"] * 2
 
 
-async def test_rules_that_no_file_of_the_server_may_have_are_left_out(there: World, here: World) -> None:
+async def test_rules_that_no_file_of_the_server_may_have_are_left_out(body: bytes, here: World) -> None:
     """backend.json has the rules of all users: with one of these it could not be written for anybody."""
     wrong = ("javascript:x()", "https://c.example/\\u001b", f"https://c.example/{'x' * 3000}")
     was, rules = b'"mute":["https://c.example/"', ",".join(f'"{url}"' for url in ("https://c.example/", *wrong))
-    report = await bring(here, (await export(there)).replace(was, b'"mute":[' + rules.encode()))
+    report = await bring(here, body.replace(was, b'"mute":[' + rules.encode()))
     assert await here.rules.muted("ann", "friends") == ["https://c.example/"]
     assert [(one.channel, one.item[:10]) for one in report.skipped] == [
         ("friends", "javascript"), ("friends", "https://c."), ("friends", "https://c."),
     ]  # fmt: skip
 
 
-async def test_addresses_are_such_as_backend_json_takes(there: World, here: World) -> None:
+async def test_addresses_are_such_as_backend_json_takes(body: bytes, here: World) -> None:
     """Without white space around them, and without the scheme that readers put before them."""
     rule, follow = b'"mute":["https://c.example/"', b'"url":"https://c.example/feed"'
-    body = (await export(there)).replace(rule, rule + b',"feed:https://d.example/","https://e.example/ "')
+    body = body.replace(rule, rule + b',"feed:https://d.example/","https://e.example/ "')
     await bring(here, body.replace(follow, b'"url":"feed:https://c.example/feed "'))
     assert await here.rules.muted("ann", "friends") == [f"https://{host}.example/" for host in "cde"]
     followed = (await here.channels.all_subscriptions("ann"))["friends"]
     assert C in [one.url for one in followed]
 
 
-async def test_two_feeds_of_a_channel_have_no_address_in_common(there: World, here: World) -> None:
+async def test_two_feeds_of_a_channel_have_no_address_in_common(body: bytes, here: World) -> None:
     """Each stands once in a channel of backend.json, which could not be written any more."""
-    lines = (await export(there)).splitlines()
+    lines = body.splitlines()
     friends = [number for number, line in enumerate(lines) if b'"type":"follow"' in line and b'"friends"' in line]
     first, second = (orjson.loads(lines[number]) for number in friends[:2])
     lines[friends[1]] = orjson.dumps({**second, "url": first["url"]})
