@@ -15,6 +15,7 @@ KEPT = [("Content-Type", "text/javascript; charset=utf-8"), ("Cache-Control", "m
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OPTIONS = {"runOnly": RULES, "resultTypes": ["violations"], "selectors": False}
 """What is in order isn't described: that takes longer than to find what isn't."""
+DOUBLED = "[...document.querySelectorAll('[id]')].map(one => one.id).filter((id, at, all) => all.indexOf(id) !== at)"
 PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
 """German has the longer words for the narrower one."""
 
@@ -22,7 +23,7 @@ PHONE, DESK = {"width": 390, "height": 800}, {"width": 1280, "height": 900}
 async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[str, str, str, str]]:
     """Scheme, path, rule and markup of each. The page's context bypasses the policy, which lets no script of others in.
 
-    What is wider than a telephone counts too.
+    What is wider than a telephone and ids that stand twice count too.
     """
     async with publisher() as host:
         axe = host.serve("/axe.js", Answer(AXE.read_bytes(), headers=KEPT))
@@ -35,6 +36,8 @@ async def violations(page: Page, url: str, paths: Sequence[str]) -> list[tuple[s
                 await page.goto(url + path)
                 if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
                     found.append((scheme, path, "wider than the screen", ""))
+                if doubled := await page.evaluate(DOUBLED):
+                    found.append((scheme, path, "ids that stand twice", str(doubled)))
                 await page.add_script_tag(url=axe)
                 result = await page.evaluate("options => axe.run(document, options)", OPTIONS)
                 found += [(scheme, path, one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]

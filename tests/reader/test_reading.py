@@ -170,19 +170,6 @@ async def test_each_kind_of_post(ann: ReadingVisitor, kind: str) -> None:
     assert all(source.startswith("/image/") for source in sources)
 
 
-async def test_lists_for_screen_readers(ann: ReadingVisitor) -> None:
-    """A feed of articles that can have the focus and are named by their headings; ids are unique."""
-    await ann.publish("b", "a")
-    page = await ann.get("/channel/home")
-    feed = page.tree.css_first("[role=feed]")
-    assert feed.attributes["aria-label"] == "Home"
-    for post in feed.css("article"):
-        assert post.attributes["tabindex"] == "0"
-        assert page.tree.css_first(f"#{post.attributes['aria-labelledby']}").tag == "h2"
-    found = [node.attributes["id"] for node in page.tree.css("[id]")]
-    assert len(found) == len(set(found))
-
-
 async def test_search_needs_an_index(ann: ReadingVisitor) -> None:
     """Where it is off, the page says so."""
     assert "Search is off on this server." in (await ann.get("/search?q=words")).text
