@@ -119,31 +119,11 @@ async def test_for_strangers_the_ports_of_websites_are_asked_alone(
     await visitor.aclose()
 
 
-async def test_nobody_checks_all_the_time(ann: Visitor) -> None:
-    """429 with Retry-After beyond the limit, whichever browser it is."""
-    for number in range(PAGE_CHECKS_OF_NETWORK.most):
-        assert (await check(ann, f"http://10.0.0.{number + 1}/")).status == 200
-    shown = await check(ann, "http://10.0.1.1/")
-    assert shown.status == 429
-    assert int(shown.response.headers["retry-after"]) > 0
-
-
 async def test_what_is_no_address_uses_up_no_check(ann: Visitor, site: Publisher) -> None:
     """Only checks that are made count, however often something else is sent."""
     for address in ("", " ", "nonsense nonsense", "ftp://a.example/", "http://") * PAGE_CHECKS_OF_NETWORK.most:
         assert (await check(ann, address)).status == 400
     assert (await check(ann, served(site, ""))).status == 200
-
-
-async def test_only_our_own_form_checks(ann: Visitor, site: Publisher) -> None:
-    """No other site makes this server ask somebody."""
-    url = served(site, "")
-    await ann.get("/connect")
-    assert (await ann.post("/check", {"address": url})).status == 403
-    page = await ann.get("/check")
-    assert page.title == "Check your page"
-    assert (await ann.submit(page, "/check", address=url)).status == 200
-    assert {asked.method for asked in site.asked} == {"HEAD", "GET"}
 
 
 async def test_without_an_address_of_its_own_the_page_says_so(real_redis: Redis) -> None:
@@ -157,16 +137,6 @@ async def test_without_an_address_of_its_own_the_page_says_so(real_redis: Redis)
         assert (await near.get("/")).form("/check")
         await strange.aclose()
         await near.aclose()
-
-
-async def test_under_a_path_all_addresses_have_it(real_redis: Redis) -> None:
-    """Where the server lives beside others."""
-    async with instance(real_redis, base_url="https://example.com/reader") as made:
-        visitor = Visitor(made.app, "https://example.com")
-        shown = await visitor.get("/connect")
-        assert "https://example.com/reader/microsub/YOUR-NAME" in shown.text
-        assert shown.form("/reader/check")
-        await visitor.aclose()
 
 
 LINES = {
