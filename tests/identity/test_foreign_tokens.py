@@ -99,15 +99,6 @@ def another(number: int) -> Credential:
 # --- asking
 
 
-async def test_an_answer_holds_for_a_while(world: World) -> None:
-    """The provider is asked again after ten minutes, and not before."""
-    for now in (NOW, NOW + 1, NOW + 599):
-        assert await world.check(now) == GRANT
-    assert world.provider.asked == 1
-    assert await world.check(NOW + 600) == GRANT
-    assert world.provider.asked == 2
-
-
 async def test_never_longer_than_the_provider_says(world: World) -> None:
     """Neither the answer nor the grace."""
     world.provider.says = Vouched(READ.scopes, APP, NOW, NOW + 100)
@@ -116,16 +107,6 @@ async def test_never_longer_than_the_provider_says(world: World) -> None:
         await world.accounts.verify(TOKEN, NOW + 100)
     world.provider.says = DOWN
     await world.refused(ProviderUnavailable, NOW + 100)
-
-
-async def test_a_revocation_is_noticed_when_the_answer_is_old(world: World) -> None:
-    """And then at once by everybody."""
-    await world.check()
-    world.provider.says = Denied("no")
-    assert await world.check(NOW + 599) == GRANT
-    await world.refused(Unauthorized, NOW + 600)
-    with pytest.raises(Unauthorized):
-        await world.accounts.verify(TOKEN, NOW)
 
 
 async def test_a_refusal_is_remembered(world: World) -> None:
@@ -163,15 +144,6 @@ async def test_a_change_during_the_question_makes_the_answer_worthless(world: Wo
         await check
     with pytest.raises(Unauthorized):
         await world.accounts.verify(TOKEN, NOW)
-
-
-async def test_settings_are_those_in_force(world: World) -> None:
-    """At the moment of the answer."""
-    world.settings = IdentitySettings(token_cache=10, token_grace=0)
-    await world.check()
-    world.provider.says = DOWN
-    assert await world.check(NOW + 9) == GRANT
-    await world.refused(ProviderUnavailable, NOW + 10)
 
 
 # --- a provider that can't be asked
