@@ -10,7 +10,7 @@ import pytest
 
 from microsub.errors import StoreUnavailable
 from microsub.outputs import OutputContents, OutputFeed
-from microsub.outputs.store import HELD, Reservation
+from microsub.outputs.store import Reservation
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.outputs.conftest import Publisher
@@ -28,48 +28,6 @@ async def one_item(alice: Publisher) -> tuple[OutputFeed, str, dict[str, str]]:
 
 async def reserve(server: World, feed: OutputFeed) -> Reservation:
     return await server.outputs.reserve(feed, await server.outputs.rows(feed, server.now), server.now)
-
-
-@pytest.mark.fake_too
-async def test_replies_that_are_being_sent_hold_their_impressions(alice: Publisher) -> None:
-    """A fifth reply at the same time shows nothing; one that breaks makes room for another."""
-    server = alice.server
-    feed, item, _ = await one_item(alice)
-    held = [await reserve(server, feed) for _ in range(MOST)]
-    assert all(one.items == {item} for one in held)
-    assert (await reserve(server, feed)).items == set()
-    assert await server.outputs.settle(feed, held[0], server.now, shown=False)
-    again = await reserve(server, feed)
-    assert again.items == {item}
-    for one in [*held[1:], again]:
-        assert await server.outputs.settle(feed, one, server.now, shown=True)
-        assert not await server.outputs.settle(feed, one, server.now, shown=True), "only once"
-    assert await alice.state() == {"a": ("imported", MOST)}
-
-
-@pytest.mark.fake_too
-async def test_impressions_of_a_process_that_died_are_given_back(alice: Publisher) -> None:
-    """After the longest time that a reply may take; what that process would say later doesn't count."""
-    server = alice.server
-    feed, item, _ = await one_item(alice)
-    held = [await reserve(server, feed) for _ in range(MOST)]
-    server.now += HELD + 1
-    for one in held:
-        assert not await server.outputs.settle(feed, one, server.now, shown=True)
-    assert (await reserve(server, feed)).items == {item}
-    assert await alice.state() == {"a": ("published", 0)}
-
-
-@pytest.mark.fake_too
-async def test_a_reply_of_before_does_not_count_for_what_is_published_afresh(alice: Publisher) -> None:
-    """It shows what the item was."""
-    server = alice.server
-    feed, item, _ = await one_item(alice)
-    held = await reserve(server, feed)
-    await alice.add(item, method="publish")
-    assert await server.outputs.settle(feed, held, server.now, shown=True)
-    assert await alice.state() == {"a": ("published", 0)}
-    assert [await reserve(server, feed) for _ in range(MOST)][-1].items == {item}
 
 
 @pytest.mark.fake_too

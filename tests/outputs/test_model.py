@@ -111,6 +111,7 @@ async def _history(steps: list[tuple[str, str]]) -> None:
             reservation = model.held[int(value)][0]
             wanted = model.settle(int(value), now, step == "shown")
             assert await store.settle(feed, reservation, now, shown=step == "shown") == wanted
+            assert not await store.settle(feed, reservation, now, shown=True), "it counts once"
         assert {row.item for row in await store.rows(feed, now)} == model.shown(now)
         listed = {item.id: (item.state, item.impressions) for item in await store.items(feed, 100)}
         assert listed == {item: (state, model.count[item]) for item, state in model.state.items()}
