@@ -66,20 +66,6 @@ async def test_a_gone_feed_is_not_polled_again(alice: Reader, server: World) -> 
     assert await due(server, "blog.example") == []
 
 
-async def test_update_back_and_forth_loses_nothing(alice: Reader, server: World) -> None:
-    """A subscription that returns brings its items along again."""
-    server.now = NOON
-    await server.publish(FEED, *posts("c", "b", "a"))
-    await alice.post(action="follow", channel="home", url=FEED)
-    ids = await alice.ids("home")
-    await alice.post(action="timeline", method="mark_read", channel="home", entry=ids[1])
-    server.now = NOON + 10_000
-    for target in ("later", "home", "later", "home"):
-        await alice.post(action="follow", method="update", channel=target, url=FEED)
-        found = [(item["_id"], item["_is_read"]) for item in await alice.items(target)]
-        assert found == [(ids[0], False), (ids[1], True), (ids[2], False)]
-
-
 async def test_update_of_what_is_not_followed(alice: Reader, bob: Reader) -> None:
     """Is not found, also when somebody else follows it."""
     await bob.post(action="follow", channel="home", url=FEED)

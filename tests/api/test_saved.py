@@ -21,28 +21,6 @@ async def ids(server: World, alice: Reader) -> list[str]:
     return await alice.ids("home")
 
 
-async def test_save_and_unsave(alice: Reader, ids: list[str]) -> None:
-    """The item carries `_saved` in every channel, and `saved` is read like any other."""
-    saved = await alice.post(action="timeline", method="save", channel="home", **{"entry[]": ids[:2]})
-    assert saved == {"result": "ok", "updated": 2}
-    assert await alice.post(action="timeline", method="save", entry=ids[0]) == {"result": "ok", "updated": 0}
-    items = (await alice.get(action="timeline", channel="home"))["items"]
-    assert [(one["_id"], one.get("_saved"), one["_is_read"]) for one in items] == [
-        (ids[0], True, False),
-        (ids[1], True, False),
-        (ids[2], None, False),
-    ]
-    listed = (await alice.get(action="timeline", channel="saved"))["items"]
-    assert [(one["_id"], one["_saved"], one["_is_read"]) for one in listed] == [
-        (ids[0], True, True),
-        (ids[1], True, True),
-    ]
-    assert listed[0]["_channel"] == {"id": "saved", "uid": "saved", "name": "Saved"}
-    assert await alice.post(action="timeline", method="unsave", entry=ids[0]) == {"result": "ok", "updated": 1}
-    assert await alice.ids("saved") == ids[1:2]
-    assert await alice.ids("home") == ids
-
-
 async def test_moving_into_saved(alice: Reader, ids: list[str]) -> None:
     """As into any channel."""
     assert (await alice.post(action="timeline", method="move", channel="saved", entry=ids[0]))["updated"] == 1

@@ -92,14 +92,6 @@ async def test_without_a_valid_token(alice: Reader, server: World) -> None:
             assert response.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_disabled_user_has_no_valid_token(alice: Reader, server: World) -> None:
-    """From the next request on."""
-    await server.accounts.disable_user("alice", server.now)
-    await alice.get(401, action="channels")
-    await alice.get(401, action="timeline", channel="home")
-    await alice.post(401, action="channels", name="x")
-
-
 async def test_a_get_changes_nothing(alice: Reader, two: list[str]) -> None:
     """Writes need a POST; the message says so."""
     reply = await alice.get(400, **MARK, entry=two[0])
@@ -236,3 +228,13 @@ async def test_large_bodies_of_one_user_are_taken_apart_one_after_the_other(
     go_on.set()
     assert {reply.status_code for reply in await asyncio.gather(*sent)} == {200}
     assert most == 2, "one of each user"
+
+
+async def test_scopes_are_asked_before_parameters(alice: Reader, server: World) -> None:
+    """A token that may not ask doesn't learn what is wrong with the question, nor which channels exist."""
+    token = await server.grant("alice", "follow")
+    reader = Reader("alice", token, server.client)
+    for channel in ("home", "nowhere", "!"):
+        await reader.get(403, action="timeline", channel=channel)
+    await reader.get(403, action="timeline", channel="home", after="!")
+    await reader.post(403, action="mute")
