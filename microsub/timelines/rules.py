@@ -35,6 +35,8 @@ from microsub.timelines.timelinekeys import (
 
 _ENDED = 1000
 """Mutes that are lifted in one round."""
+_REMEMBERED = 50_000
+"""Items that are remembered while a rule is applied."""
 
 
 class Rules:
@@ -169,10 +171,10 @@ class Rules:
         # Most of thousands of channels may be empty: asked together, they cost no round trip each.
         there = await self._redis.pipeline([("EXISTS", part) for _, part in parts])
         count = 0
+        matching = _MatchingItems(self._items, url)
         for channel, part in (one for one, exists in zip(parts, there, strict=True) if exists):
             async for ids in members(self._redis, part):
-                matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
-                count += await self._settle(user, channel, matching, now)
+                count += await self._settle(user, channel, await matching.among(ids), now)
         return count
 
     async def _channels(self, user: str, uid: str) -> list[str]:
@@ -192,6 +194,27 @@ class Rules:
         if changed:
             await settle(self._redis, user, uid, changed, now)
         return len(moved)
+
+
+class _MatchingItems:
+    """Those that a rule is about. Each is looked up once, however many channels have it.
+
+    Who learns of an item's author later settles it by all rules, of which this is one by then.
+    """
+
+    def __init__(self, items: Items, url: str) -> None:
+        self._items = items
+        self._url = url
+        self._known: dict[str, TimelineItem | None] = {}
+
+    async def among(self, ids: Sequence[str]) -> list[TimelineItem]:
+        """Those of the ids."""
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        if new := [item_id for item_id in ids if item_id not in self._known]:
+            found = await self._items.timeline_items(new)
+            self._known |= dict.fromkeys(new) | {item.id: item for item in found if self._url in urls(item)}
+        return [item for item_id in ids if (item := self._known[item_id]) is not None]
 
 
 async def settle(

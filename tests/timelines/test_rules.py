@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -86,6 +87,23 @@ async def test_rules_of_a_user_move_posts_one_after_the_other(world: Muting, mon
     await asyncio.gather(*(world.rules.mute(ANN, "global", f"https://m{n}.example/", NOW) for n in range(16)))
     assert most == 1
     assert len(await world.rules.muted(ANN, "global")) == 16
+
+
+async def test_a_post_in_many_channels_is_looked_up_once(world: Muting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mute in all of 2,300 channels of one feed took a minute, for each of which its posts were read again."""
+    await world.follow("work", "1")
+    for uid in ("home", "work"):
+        await world.add(uid, by(ALICE, 1), by(BOB, 2))
+    looked_up: list[str] = []
+    timeline_items = world.items.timeline_items
+
+    async def noting(ids: Sequence[str]) -> list[TimelineItem]:
+        looked_up.extend(ids)
+        return await timeline_items(ids)
+
+    monkeypatch.setattr(world.items, "timeline_items", noting)
+    assert await world.rules.mute(ANN, "global", "https://carol.example/", NOW) == 0
+    assert sorted(looked_up) == ["1", "2"]
 
 
 async def test_rules_are_counted_once_however_many_channels_there_are(world: Muting) -> None:
