@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from microsub.discovery.search import Search
+from microsub.discovery.search import Search, SearchAnswer
 from microsub.kit.http.pages import Templates
 from microsub.reader.reading import undo
 from microsub.redis import keys
@@ -127,29 +127,48 @@ async def test_long_lists_of_rules_and_channels_are_written_beside_the_loop(
     assert threading.current_thread() not in threads
 
 
-async def test_few_pages_of_a_user_are_made_at_a_time(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixteen at once, with four thousand channels each, held up everybody for seconds."""
-    under_way: list[str] = []
-    most = 0
-    counts = Channels.counts
+class CountsTogether:
+    """How many lists of channels, one for each page, were made `together` at most."""
 
-    async def noting(channels: Channels, user: str) -> Any:
-        nonlocal most
-        under_way.append(user)
-        most = max(most, len(under_way))
-        try:
-            return await counts(channels, user)
-        finally:
-            under_way.remove(user)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.together = under_way = 0
+        counts = Channels.counts
 
+        async def noting(channels: Channels, user: str) -> Any:
+            nonlocal under_way
+            under_way += 1
+            self.together = max(self.together, under_way)
+            try:
+                return await counts(channels, user)
+            finally:
+                under_way -= 1
+
+        monkeypatch.setattr(Channels, "counts", noting)
+
+
+async def nothing_found(*_: Any) -> SearchAnswer:
+    return SearchAnswer([])
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "status"),
+    [("/channels", "", 200), ("/follow?q=https://slow.example/", "", 200), ("/channels", "x" * 1000, 400)],
+)
+async def test_few_pages_of_a_user_are_made_at_a_time(
+    real_redis: Redis, monkeypatch: pytest.MonkeyPatch, path: str, name: str, status: int
+) -> None:
+    """Sixteen at once, with four thousand channels each, held up everybody for seconds; `name` is sent by a form."""
+    monkeypatch.setattr(Search, "feeds", nothing_found)
     async with instance(real_redis, base_url=ADDRESS) as server:
         ann = await reading(server, "ann", "home")
-        await ann.get("/channels")
-        monkeypatch.setattr(Channels, "counts", noting)
-        replies = await asyncio.gather(*(ann.get("/channels") for _ in range(16)))
+        page = await ann.get(path)
+        seen = CountsTogether(monkeypatch)
+        replies = await asyncio.gather(
+            *(ann.browser.submit(page, path, name=name) if name else ann.get(path) for _ in range(16))
+        )
         await ann.browser.aclose()
-    assert [reply.status for reply in replies] == [200] * 16
-    assert most == 2
+    assert [reply.status for reply in replies] == [status] * 16
+    assert seen.together == 2
 
 
 async def test_slow_feeds_leave_a_user_their_other_pages(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:

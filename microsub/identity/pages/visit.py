@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -368,6 +368,10 @@ class PageVisit:
             headers["retry-after"] = str(_LATER[status])
         return HTMLResponse(self.site.pages.render(template, given, self.language), status, headers=headers)
 
+    def turn(self) -> AbstractAsyncContextManager[Any]:
+        """A place among the pages of who is signed in that are made at a time. It can't be taken twice."""
+        return nullcontext() if self.session is None else self.site.at_once.of(self.session.user)
+
     async def long_page(self, template: str, *, problem: RequestError | None = None, **values: Any) -> Response:
         """A `page` that lists all that somebody has, in a thread: thousands of channels take a quarter of a second."""
         async with self.site.turns.of(self.require_session().user):
@@ -475,16 +479,17 @@ def page(site: PageSite, path: str, handler: Handler) -> Route:
     """A page that is shown by GET: few of a user at a time, as one with thousands of channels holds up everybody."""
 
     async def in_turn(visit: PageVisit) -> Response:
-        if visit.session is None:
-            return await handler(visit)
-        async with site.at_once.of(visit.session.user):
+        async with visit.turn():
             return await handler(visit)
 
     return Route(path, _endpoint(site, in_turn), methods=["GET"])
 
 
 def slow_page(site: PageSite, path: str, handler: Handler) -> Route:
-    """What waits for other servers, by GET: any number at once, so that the user's other pages don't wait with it."""
+    """What waits for other servers, by GET: any number at once, so that the user's other pages don't wait with it.
+
+    The handler makes a page that lists channels in its `turn`, once it waits no more.
+    """
     return Route(path, _endpoint(site, handler), methods=["GET"])
 
 
@@ -530,7 +535,8 @@ def _corrected(handler: Handler, again: ShownAgain | None) -> Handler:
         except (ConfirmationNeeded, NotRecognised, InvalidRequest, SignInFailed, TooLarge, TooManyRequests) as problem:
             if again is None:
                 raise
-            return await again(visit, problem)
+            async with visit.turn():
+                return await again(visit, problem)
 
     return handle
 

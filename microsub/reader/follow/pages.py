@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.discovery.links import FeedLink
+from microsub.discovery.search import SearchAnswer
 from microsub.errors import NotFound, RequestError
 from microsub.identity.pages.visit import PageSite, PageVisit, slow_page
 from microsub.kit.texts import N_
@@ -29,7 +30,7 @@ def routes(site: PageSite) -> list[Route]:
     return [
         slow_page(site, FOLLOW, _found),
         slow_page(site, PREVIEW, _preview),
-        change(site, FOLLOW, _follow, _found),
+        change(site, FOLLOW, _follow, _found_again),
         change(site, UNFOLLOW, _unfollow),
     ]
 
@@ -56,27 +57,38 @@ class NewFollow:
     channel: ChannelLink
 
 
-async def _found(visit: PageVisit, problem: RequestError | None = None) -> Response:
-    """The field, and what is found by what stands in it. Programs that share an address send it as `url` or `text`."""
-    user, services = await reader_of(visit), visit.site.services
-    given = [*(visit.query.get(name, "").strip() for name in ("q", "url", "text")), visit.form.text("url")]
-    asked = next(filter(None, given), "")
-    candidates: list[FeedCandidate] = []
-    trouble = ""
-    if asked and problem is None:
+async def _found(visit: PageVisit) -> Response:
+    """The field, and what is found by what stands in it."""
+    answer, problem = None, None
+    await reader_of(visit)
+    if asked := _asked(visit):
         try:
-            answer = await services.search.feeds(asked, visit.now)
+            answer = await visit.site.services.search.feeds(asked, visit.now)
         except RequestError as error:
             problem = error
-        else:
-            candidates = await _candidates(visit, user, answer.feeds)
-            trouble = answer.trouble or ""
+    async with visit.turn():
+        return await _found_page(visit, problem, answer)
+
+
+async def _found_again(visit: PageVisit, problem: RequestError) -> Response:
+    await reader_of(visit)
+    return await _found_page(visit, problem)
+
+
+def _asked(visit: PageVisit) -> str:
+    """What is to be found. Programs that share an address send it as `url` or `text`."""
+    given = [*(visit.query.get(name, "").strip() for name in ("q", "url", "text")), visit.form.text("url")]
+    return next(filter(None, given), "")
+
+
+async def _found_page(visit: PageVisit, problem: RequestError | None, answer: SearchAnswer | None = None) -> Response:
+    user = visit.require_session().user
     return visit.page(
         "follow.html",
         problem=problem,
-        asked=asked,
-        candidates=candidates,
-        trouble=trouble,
+        asked=_asked(visit),
+        candidates=[] if answer is None else await _candidates(visit, user, answer.feeds),
+        trouble="" if answer is None else answer.trouble or "",
         choices=await _choices(visit),
         chosen=visit.query.get("channel", ""),
         followed=await _just_followed(visit, user),
@@ -91,15 +103,16 @@ async def _preview(visit: PageVisit) -> Response:
     await reader_of(visit)
     url = given_address(visit.query.get("url", ""))
     items = await visit.site.services.search.preview(url, visit.now)
-    return visit.page(
-        "preview.html",
-        url=url,
-        shown=mask_credentials(url),
-        posts=await views(visit, items),
-        choices=await _choices(visit),
-        chosen=visit.query.get("channel", ""),
-        channels=await links(visit),
-    )
+    async with visit.turn():
+        return visit.page(
+            "preview.html",
+            url=url,
+            shown=mask_credentials(url),
+            posts=await views(visit, items),
+            choices=await _choices(visit),
+            chosen=visit.query.get("channel", ""),
+            channels=await links(visit),
+        )
 
 
 async def _follow(visit: PageVisit) -> Response:
