@@ -51,6 +51,18 @@ async def test_a_list_is_dropped_on_the_follow_page(browser: Browser, server: Re
         assert "http://f40.invalid/feed" in (await (await download.value).path()).read_text()
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_times_are_of_one_zone_on_a_page(browser: Browser, server: ReadingServer, *, scripts: bool) -> None:
+    """Pages of the account and of reading show the browser's own time alike, or name UTC where no script runs."""
+    async with tab(browser, scripts=scripts) as here:
+        page = await server.sign_in(here, "passer", "/account")
+        for path in ("/account", "/channel/home?show=all"):
+            await page.goto(f"{server.url}{path}")
+            times = await page.locator("main time").all_inner_texts()
+            assert times, path
+            assert [text.endswith(" UTC") for text in times] == [not scripts] * len(times), (path, times)
+
+
 async def test_without_scripts(browser: Browser, server: ReadingServer) -> None:
     """A list comes in by the field; an output feed passes a post on; a feed is muted; a source gets a token."""
     async with tab(browser, scripts=False) as here:

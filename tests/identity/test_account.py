@@ -99,7 +99,7 @@ class TestTokens:
         assert await signed.read("notifications") == []
         assert (await signed.app.post(signed, {"action": "mute", "url": "https://x.example/"})).status_code == 403
         page = await ann.get("/account")
-        assert "My laptop follow read made 18 May 2033, 03:33 UTC, good until 17 June 2033, 03:33 UTC" in page.text
+        assert "My laptop follow read made 18 May 2033, 03:33 UTC , good until 17 June 2033, 03:33 UTC" in page.text
         assert token not in page.response.text
         ended = await ann.submit(page, self.END)
         assert "The token is revoked." in (await ann.get(ended.location)).text

@@ -27,6 +27,7 @@ from microsub.kit.texts import SentenceTable, translated
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 LANGUAGES = {"en": "English", "de": "Deutsch"}
 """What pages can be read in, each by its own name; the first one is that of the texts in the code."""
@@ -122,10 +123,10 @@ class Templates:
         made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
         made.globals.update(href=self.href, static=self.static, version=__version__, language=language, **self._values)
         made.filters.update(
-            moment=lambda seconds: moment(seconds, texts.gettext),
+            moment=lambda seconds: _time_element(seconds, "%Y-%m-%dT%H:%M:%SZ", moment(seconds, texts.gettext)),
+            day=lambda seconds: _time_element(seconds, "%Y-%m-%d", day(seconds, texts.gettext)),
             translated=lambda text: self.translated(text, language),
             sentence=sentence,
-            iso=iso,
         )
         return made
 
@@ -143,16 +144,23 @@ _MONTHS = (
 )
 
 
+def day(seconds: float, translate: Callable[[str], str] = str) -> str:
+    """The day of a Unix time in UTC, for people: `21 November 2026`."""
+    time = datetime.fromtimestamp(seconds, UTC)
+    form = translate(N_("{day} {month} {year}"))
+    return form.format(day=time.day, month=translate(_MONTHS[time.month - 1]), year=time.year)
+
+
 def moment(seconds: float, translate: Callable[[str], str] = str) -> str:
     """A Unix time for people: `21 November 2026, 09:30 UTC`."""
-    time = datetime.fromtimestamp(seconds, UTC)
-    form = translate(N_("{day} {month} {year}, {time} UTC"))
-    return form.format(day=time.day, month=translate(_MONTHS[time.month - 1]), year=time.year, time=f"{time:%H:%M}")
+    return f"{day(seconds, translate)}, {datetime.fromtimestamp(seconds, UTC):%H:%M} UTC"
 
 
-def iso(seconds: float) -> str:
-    """A Unix time as `<time datetime>` has it."""
-    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _time_element(seconds: float, form: str, text: str) -> Markup:
+    """A time as HTML: `times.js` shows those of a day by the browser's clock, and leaves whole days as they are."""
+    from markupsafe import Markup  # with the first page
+
+    return Markup('<time datetime="{}">{}</time>').format(f"{datetime.fromtimestamp(int(seconds), UTC):{form}}", text)
 
 
 def sentence(text: str) -> str:

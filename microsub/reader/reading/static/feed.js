@@ -2,10 +2,10 @@
 // The pattern is https://www.w3.org/WAI/ARIA/apg/patterns/feed/.
 import { change, feed, isOn, say, send, showCounts, showState } from "./marks.js";
 import { rememberList } from "./post.js";
+import { localiseTimes } from "./times.js";
 
 const IN_VIEW = 700; // milliseconds for which a post has to be in view before scrolling past marks it
 const MOST_OF_SCROLLING = 1.5; // screens a second: who jumps reads nothing
-let localiseTimes = () => {};
 
 function posts() {
   return [...document.querySelectorAll(".post")];
@@ -76,7 +76,7 @@ async function loadOlder() {
       for (const post of page.querySelectorAll(".post")) {
         if (!document.getElementById(post.id)) {
           post.dataset.place = link.href;
-          post.querySelectorAll("time[datetime]").forEach(localiseTimes);
+          localiseTimes(post);
           feed.append(post);
           watched.observe(post);
         }
@@ -229,11 +229,10 @@ function insideFeed(event) {
   }
 }
 
-export function prepareFeed(localise) {
+export function prepareFeed() {
   if (!feed || !posts().length) {
     return;
   }
-  localiseTimes = localise;
   number();
   ahead.observe(document.getElementById("older"));
   addEventListener("scrollend", keepAddress);

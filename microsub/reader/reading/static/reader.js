@@ -6,17 +6,6 @@ import { watchNews } from "./news.js";
 import { preparePlayers } from "./play.js";
 import { atPost, preparePost } from "./post.js";
 
-for (const time of document.querySelectorAll("time[datetime]")) {
-  localise(time);
-}
-export function localise(time) {
-  const moment = new Date(time.dateTime);
-  if (!Number.isNaN(moment.valueOf())) {
-    const form = { dateStyle: "medium", timeStyle: "short" };
-    time.textContent = moment.toLocaleString(document.documentElement.lang, form);
-  }
-}
-
 // A picture that can't be had takes no room.
 function leaveOut({ target }) {
   if (target.matches?.(".post img")) {
@@ -31,7 +20,7 @@ for (const image of document.querySelectorAll(".post img")) {
 }
 
 prepareForms();
-prepareFeed(localise);
+prepareFeed();
 preparePost();
 preparePlayers();
 watchNews();
