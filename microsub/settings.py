@@ -30,22 +30,31 @@ METRICS_NETWORKS: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ip
 
 
 @dataclass(frozen=True, slots=True)
+class SettingKind:
+    """What values a setting has: `word` on the reference page, `expected` in errors.
+
+    `parse` raises ValueError for text that isn't `expected`.
+    """
+
+    word: str
+    parse: Callable[[str], object]
+    expected: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One setting as data, of which flags, the reference page and error messages are made.
 
-    `kind` is a word for the reference page. `default` is the text that stands for the default, None where absence has a
-    meaning of its own, which `help` then tells. `parse` raises ValueError for text that isn't `expected`. The values of
-    a `secret` setting may hold a password, which is masked where the value is shown.
+    `default` is the text that stands for the default, None where absence has a meaning of its own, which `help` then
+    tells. The values of a `secret` setting may hold a password, which is masked where the value is shown.
     """
 
     name: str
-    kind: str
-    parse: Callable[[str], object]
+    kind: SettingKind
     default: str | None
-    expected: str
     help: str
     secret: bool = False
-    choices: tuple[str, ...] = ()
 
     @property
     def variable(self) -> str:
@@ -60,7 +69,7 @@ class Setting:
     @property
     def placeholder(self) -> str:
         """What stands for the value behind the flag, such as `FOLDER`."""
-        return "|".join(self.choices) or self.kind.upper().replace(" ", "_")
+        return "|".join(self.kind.choices) or self.kind.word.upper().replace(" ", "_")
 
     @property
     def described(self) -> str:
@@ -68,12 +77,10 @@ class Setting:
         return f"{self.help} [{self.variable}]" + (f" [default: {self.default}]" if self.default else "")
 
 
-def setting(
-    kind: str, parse: Callable[[str], object], default: str | None, expected: str, text: str, **more: Any
-) -> Any:
+def setting(kind: SettingKind, default: str | None, text: str, **more: Any) -> Any:
     """The field of a setting; `text` is its help."""
-    metadata = {"kind": kind, "parse": parse, "default": default, "expected": expected, "help": text, **more}
-    return field(default=None if default is None else parse(default), metadata=metadata)
+    metadata = {"kind": kind, "default": default, "help": text, **more}
+    return field(default=None if default is None else kind.parse(default), metadata=metadata)
 
 
 def _token(text: str) -> str:
@@ -88,13 +95,13 @@ def _host(text: str) -> str:
     return text.removeprefix("[").removesuffix("]")
 
 
-def _number(lowest: int, highest: int) -> Callable[[str], int]:
+def _number(lowest: int, highest: int, expected: str = "", word: str = "number") -> SettingKind:
     def parse(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,9}", text) or not lowest <= int(text) <= highest:
             raise ValueError(text)
         return int(text)
 
-    return parse
+    return SettingKind(word, parse, expected or f"a number from {lowest} to {highest}")
 
 
 def _path(text: str) -> Path:
@@ -140,6 +147,11 @@ def _networks(text: str) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(word, strict=True) for word in words)
 
 
+def _list_of_networks(example: str) -> SettingKind:
+    expected = f"networks in CIDR form, separated by commas, such as {example} (no host bits set)"
+    return SettingKind("list of networks", _networks, expected)
+
+
 def _switch(text: str) -> bool:
     word = text.lower()
     if word in {"on", "true", "yes", "1"}:
@@ -149,17 +161,18 @@ def _switch(text: str) -> bool:
     raise ValueError(text)
 
 
-def _one_of(*choices: str) -> Callable[[str], str]:
+def _one_of(*choices: str) -> SettingKind:
     def parse(text: str) -> str:
         if text.lower() not in choices:
             raise ValueError(text)
         return text.lower()
 
-    return parse
+    return SettingKind("word", parse, f"one of {', '.join(choices)}", choices)
 
 
-LOG_FORMATS = ("auto", "text", "json")
-LOG_LEVELS = ("debug", "info", "warning", "error")
+_FILE = SettingKind("file", _path, "the path of a file")
+_FOLDER = SettingKind("folder", _path, "the path of a folder")
+_ON_OR_OFF = SettingKind("on or off", _switch, "on or off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,177 +180,131 @@ class Settings:
     """All settings. `base_url` has no final slash; `write_back` None: as the Redis is."""
 
     host: str = setting(
-        "host name or address",
-        _host,
+        SettingKind("host name or address", _host, "a host name or an IP address, such as 127.0.0.1 or 0.0.0.0"),
         "127.0.0.1",
-        "a host name or an IP address, such as 127.0.0.1 or 0.0.0.0",
         "The address on which the server listens. The default is reachable from this machine alone.",
     )
     port: int = setting(
-        "number",
-        _number(0, 65535),
+        _number(0, 65535, "a port number from 0 to 65535"),
         "8080",
-        "a port number from 0 to 65535",
         "The port on which the server listens; 0 takes any free one.",
     )
     base_url: str | None = setting(
-        "URL",
-        _base_url,
+        SettingKind(
+            "URL", _base_url, "an http or https URL without query and credentials, such as https://reader.example"
+        ),
         None,
-        "an http or https URL without query and credentials, such as https://reader.example",
         "The URL under which the outside world reaches the server. By default made of host and port; then people "
         "sign in on the machine itself alone, and no hub is asked to deliver posts.",
     )
-    backend: Path = setting(
-        "file",
-        _path,
-        "backend.json",
-        "the path of a file",
-        "The file that declares users, channels and feeds.",
-    )
+    backend: Path = setting(_FILE, "backend.json", "The file that declares users, channels and feeds.")
     data_dir: Path = setting(
-        "folder",
-        _path,
+        _FOLDER,
         "data",
-        "the path of a folder",
         "Where the embedded Redis keeps its data: a folder of the system user who runs the server, to which no other "
         "may write. Not used with a Redis of your own.",
     )
     redis_url: str | None = setting(
-        "URL",
-        _redis_url,
+        SettingKind(
+            "URL",
+            _redis_url,
+            "a URL such as redis://localhost:6379/0, rediss://…, unix:///run/redis.sock or redis+cluster://host:port,host:port",
+        ),
         None,
-        "a URL such as redis://localhost:6379/0, rediss://…, unix:///run/redis.sock or redis+cluster://host:port,host:port",
         "The Redis to use. Without it the server starts one of its own for the data folder.",
         secret=True,
     )
     redis_replicas: int | None = setting(
-        "number",
         _number(0, 9),
         None,
-        "a number from 0 to 9",
         "How many replicas must have a change before it counts as made. By default one in a Redis Cluster, as long as "
         "the master has any; none elsewhere.",
     )
     allow_private_networks: tuple[Network, ...] = setting(
-        "list of networks",
-        _networks,
+        _list_of_networks("10.0.0.0/8,fd00::/8"),
         "",
-        "networks in CIDR form, separated by commas, such as 10.0.0.0/8,fd00::/8 (no host bits set)",
         "Private networks in which feeds may be fetched. By default none: loopback, private and link-local addresses "
         "are refused, and so are this machine's own public ones, but for the host of `MICROSUB_BASE_URL` and those of "
         "users' pages at ports 80 and 443.",
     )
     trusted_proxies: tuple[Network, ...] = setting(
-        "list of networks",
-        _networks,
+        _list_of_networks("127.0.0.1/32,10.0.0.0/8"),
         "",
-        "networks in CIDR form, separated by commas, such as 127.0.0.1/32,10.0.0.0/8 (no host bits set)",
         "Where the web servers in front of this one are, whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed. "
         "By default none: the address that a client connects from is taken as its own.",
     )
     connections_per_address: int = setting(
-        "number",
         _number(0, 100_000),
         "256",
-        "a number from 0 to 100000",
         "How many connections an IPv4 address, or a /64 network of IPv6, may have open; 0 sets no limit. Trusted "
         "proxies may have any number.",
     )
     metrics_networks: tuple[Network, ...] = setting(
-        "list of networks",
-        _networks,
+        _list_of_networks("127.0.0.1/32,10.0.0.0/8"),
         ",".join(map(str, METRICS_NETWORKS)),
-        "networks in CIDR form, separated by commas, such as 127.0.0.1/32,10.0.0.0/8 (no host bits set)",
         "Networks whose clients may read `/metrics` and the details of `/health`. A trusted proxy says who the client "
         "is; requests through any other web server are refused.",
     )
     metrics_token: str | None = setting(
-        "text",
-        _token,
+        SettingKind("text", _token, "16 or more printable ASCII characters without spaces"),
         None,
-        "16 or more printable ASCII characters without spaces",
         "With this token as `Bearer`, programs anywhere read `/metrics` and the details of `/health`. By default none.",
         secret=True,
     )
     http_proxy: str | None = setting(
-        "URL",
-        _url("http", "https"),
+        SettingKind("URL", _url("http", "https"), "an http or https URL of a proxy, such as http://proxy.example:3128"),
         None,
-        "an http or https URL of a proxy, such as http://proxy.example:3128",
         "The proxy through which everything is fetched. It must refuse private addresses itself then.",
         secret=True,
     )
     write_back: bool | None = setting(
-        "on or off",
-        _switch,
+        _ON_OR_OFF,
         None,
-        "on or off",
         "Whether changes made in reader apps are written into the backend file. By default on with the embedded Redis, "
         "off with a Redis of your own.",
     )
     fetch_concurrency: int = setting(
-        "number",
         _number(1, 10_000),
         "200",
-        "a number from 1 to 10000",
         "How many hosts one worker asks at the same time; fewer where the process may have few open files "
         "(`ulimit -n`): four are counted for each host. A single host gets one request at a time all the same.",
     )
     item_cache_mb: int = setting(
-        "megabytes",
-        _number(0, 1_000_000),
+        _number(0, 1_000_000, "a number of megabytes", "megabytes"),
         "64",
-        "a number of megabytes",
         "Memory that each web process uses to keep posts ready.",
     )
     search: bool = setting(
-        "on or off",
-        _switch,
+        _ON_OR_OFF,
         "on",
-        "on or off",
         "Whether posts can be searched. Each post takes one or two kilobytes of a file on every machine, and some "
         "processor time when it comes in.",
     )
     search_dir: Path | None = setting(
-        "folder",
-        _path,
+        _FOLDER,
         None,
-        "the path of a folder",
         "Where this machine's index of posts lies, which is built again by itself when it is lost. By default the "
         "folder `search` of the data folder, also with a Redis of your own.",
     )
     hub_feeds: bool = setting(
-        "on or off",
-        _switch,
+        _ON_OR_OFF,
         "off",
-        "on or off",
         "Whether anybody may read what is stored of followed feeds at `/topics/feed.json?url=…`, and subscribe to it "
         "at the hub. Feeds whose address looks like a secret are left out.",
     )
     starter_feeds: Path | None = setting(
-        "file",
-        _path,
+        _FILE,
         None,
-        "the path of a file",
         "The file with the feeds that an account without any is offered to start with, as `[[feed]]` tables of TOML "
         "with `name`, `url` and `about`; an empty file offers none. By default some sites of the IndieWeb.",
     )
     log_format: str = setting(
-        "word",
-        _one_of(*LOG_FORMATS),
+        _one_of("auto", "text", "json"),
         "auto",
-        "one of " + ", ".join(LOG_FORMATS),
         "How the log is written: text for people, JSON lines for machines; auto takes text on a terminal.",
-        choices=LOG_FORMATS,
     )
     log_level: str = setting(
-        "word",
-        _one_of(*LOG_LEVELS),
-        "info",
-        "one of " + ", ".join(LOG_LEVELS),
-        "The least important kind of line that is logged.",
-        choices=LOG_LEVELS,
+        _one_of("debug", "info", "warning", "error"), "info", "The least important kind of line that is logged."
     )
 
     @property
@@ -415,10 +382,10 @@ def _as_text(value: object) -> str:
 
 def _parse(setting: Setting, text: str, source: str) -> object:
     try:
-        return setting.parse(text.strip())
+        return setting.kind.parse(text.strip())
     except ValueError:
         shown = "***" if setting.name == "metrics_token" else mask_password(text) if setting.secret else text
-        raise ConfigError(file=source, path="", found=f"'{shown}'", expected=setting.expected) from None
+        raise ConfigError(file=source, path="", found=f"'{shown}'", expected=setting.kind.expected) from None
 
 
 def mask_password(url: str) -> str:

@@ -79,7 +79,7 @@ def settings_page() -> str:
     ]
     for setting in SETTINGS:
         default = f"`{setting.default}`" if setting.default else "–"
-        kind = setting.kind + (": " + ", ".join(setting.choices) if setting.choices else "")
+        kind = setting.kind.word + (": " + ", ".join(setting.kind.choices) if setting.kind.choices else "")
         lines.append(f"| `{setting.variable}` | `{setting.flag}` | {kind} | {default} | {setting.help} |")
     return "\n".join(lines) + "\n"
 

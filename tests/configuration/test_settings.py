@@ -15,7 +15,7 @@ from microsub.settings import SETTINGS, Setting, Settings, mask_password, misspe
 def test_every_setting_is_explained(setting: Setting) -> None:
     """Help is a sentence, and the expectation is there for the error."""
     assert setting.help.endswith(".")
-    assert setting.expected
+    assert setting.kind.expected
     assert setting.kind
 
 
@@ -107,7 +107,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str) ->
     with pytest.raises(ConfigError) as caught:
         read_settings({name: value})
     setting = next(setting for setting in SETTINGS if setting.variable == name)
-    assert str(caught.value) == f"{name}: found '{value}', expected {setting.expected}"
+    assert str(caught.value) == f"{name}: found '{value}', expected {setting.kind.expected}"
 
 
 def test_a_wrong_flag_is_named_as_flag() -> None:
