@@ -82,12 +82,21 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed in a channel. `name` is the owner's own for it; `followed_at` is Unix time."""
+    """A feed in a channel. `name` is the owner's own for it; `followed_at` is Unix time.
+
+    `first_feed` is the feed of the beginning, where another has taken its place.
+    """
 
     feed: str
     url: str
     followed_at: float
     name: str | None = None
+    first_feed: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The id that apps were given."""
+        return self.first_feed or self.feed
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,7 +346,8 @@ that feed's items come in as read, once the first ones came in. Permanent. `time
 """
 
 channel_feeds = key_of_two("user:{<name>}:channel:<uid>:feeds")
-"""Hash: feed id → JSON of the subscription (`url`, `name`, `followed_at`); the truth about who follows what. Permanent.
+"""Hash: feed id → JSON of the subscription (`url`, `name`, `followed_at`, `first_feed`: the id that apps know it
+by, where another feed has taken that one's place); the truth about who follows what. Permanent.
 `timelines.channels.follows`.
 """
 

@@ -246,10 +246,13 @@ class PostSearch:
         records = await self._feeds.get_many(followed)
         # Thousands of follows take a tenth of a second, and as much again for each dozen of names.
         named = await asyncio.to_thread(_named, names, followed, records)
+        given = {one.id: one.feed for one in followed.values()}
         former = fields(await self._redis.command("HGETALL", keys.former_feeds(user)))
         found = {}
         for name in names:
             ids = {*named[name], *([name] if name.isdecimal() else [])}
+            if name in given:
+                ids.add(given[name])
             ids |= {was for was, now in former.items() if now in ids}
             if len(ids) > MOST_FEEDS:
                 raise wrong("query", name, f"in 'feed:' a name of at most {MOST_FEEDS} feeds, not of {len(ids)}")

@@ -235,7 +235,8 @@ class ReaderViews:
     async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
         """A feed that the user follows, or the one that replaced it, and its id now."""
         followed = await self._channels.followed_feeds(user)
-        current = feed_id
+        given = {one.id: one.feed for one in followed.values()}
+        current = feed_id if feed_id in followed else given.get(feed_id, feed_id)
         for _ in range(_MOST_MERGES):
             if current in followed or (later := await self._channels.current_feed(user, current)) is None:
                 break

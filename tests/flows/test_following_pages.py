@@ -80,6 +80,23 @@ async def test_the_next_follower_of_the_page_asks_nobody(site: Publisher, it: Wo
     assert site.count("/") == 1
 
 
+async def test_the_id_of_a_follow_stays_when_the_page_becomes_its_feed(site: Publisher, it: World) -> None:
+    """Of a feed that another follows already: what `follow` answered stays in the list, and finds the items."""
+    home, feed = blog(site)
+    await it.follow(feed, "bob")
+    await settle(it)
+    ann = await it.reader("ann", "home")
+    given = await ann.post(action="follow", channel="home", url=home)
+    assert (await ann.get(action="follow", channel="home"))["items"][0]["_id"] == given["_id"]
+    await settle(it)
+    assert await urls(it, "ann") == [(home, feed)]
+    (listed,) = (await ann.get(action="follow", channel="home"))["items"]
+    assert (listed["_id"], listed["url"], listed["_feed_url"]) == (given["_id"], home, feed)
+    items = await ann.items("home", source=given["_id"])
+    assert [item["_source"] for item in items] == [listed["_feed_id"]] * 3
+    assert (await ann.post(action="follow", channel="home", url=home))["_id"] == given["_id"]
+
+
 async def test_a_page_that_sends_its_visitors_elsewhere(site: Publisher, it: World) -> None:
     """The feed is that of the page behind; both addresses lead to it."""
     home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")

@@ -190,6 +190,17 @@ async def test_a_number_names_feeds_too(alice: Reader, server: World, replica: R
         assert await names(alice, query) == found, query
 
 
+async def test_a_follow_is_found_by_the_id_that_apps_were_given(alice: Reader, server: World, replica: Replica) -> None:
+    """Also where another feed has taken the place of that one."""
+    feed = await server.publish(OTHER, *posts("two", host="other.example"))
+    given = await alice.post(action="follow", channel="later", url="https://page.example/")
+    await server.channels.update_subscription("alice", "later", given["_id"], new_feed=feed.id)
+    await alice.post(action="follow", channel="later", url=OTHER)
+    await server.redis.command("DEL", keys.former_feeds("alice"))  # which has an end
+    await built(replica)
+    assert await names(alice, f"feed:{given['_id']}") == ["two"]
+
+
 async def test_a_word_of_too_many_feeds_is_refused(
     alice: Reader, server: World, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

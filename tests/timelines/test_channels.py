@@ -137,7 +137,7 @@ async def test_subscriptions_are_kept_per_channel(world: OneReader) -> None:
     assert [sub.feed for sub in (await world.channels.all_subscriptions(ANN))["home"]] == ["1"]
     await world.channels.update_subscription(ANN, "work", "7", name="")
     await world.channels.update_subscription(ANN, "work", "7", new_feed="8")
-    moved = Subscription("8", "https://seven.example/", 1700000000.123456, None)
+    moved = Subscription("8", "https://seven.example/", 1700000000.123456, None, "7")
     assert await world.channels.subscriptions(ANN, "work") == [moved]
     assert await world.channels.update_subscription(ANN, "work", "7", name="x") is None
     assert await world.channels.unfollow(ANN, "work", "8")

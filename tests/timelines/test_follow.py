@@ -11,6 +11,7 @@ import pytest
 from microsub.delivery.delivery import Delivery
 from microsub.errors import StoreUnavailable
 from microsub.polling.move import Mover
+from microsub.redis import keys
 from microsub.timelines import follow
 from microsub.timelines.channels.follows import Follows, in_turns
 from tests.support.posts import NOON
@@ -166,25 +167,26 @@ async def test_a_channel_made_again_during_its_deletion_is_alive(
 
 
 async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: World, alice: Reader) -> None:
-    """An app that keeps what `follow` answered finds the items of the feed by it, also after another change; one that
-    never was somebody's feed finds nothing.
+    """It stands in the list, and an app finds the items of the feed by it, also after another change and a move; one
+    that never was somebody's feed finds nothing.
     """
-    await alice.post(action="follow", channel="home", url="https://blog.example/")
-    (before,) = (await alice.get(action="follow", channel="home"))["items"]
+    before = await alice.post(action="follow", channel="home", url="https://blog.example/")
     delivery = Delivery(server.redis, server.feeds, server.items, server.timelines)
     mover = Mover(server.feeds, server.items, server.channels, server.schedule, delivery)
     for url, name in ((FEED, "a"), ("https://blog.example/atom", "b")):
         await server.publish(url, *posts(name))
         (now,) = (await alice.get(action="follow", channel="home"))["items"]
-        record = await server.feeds.get(now["_id"])
+        record = await server.feeds.get(now.get("_feed_id", now["_id"]))
         assert record is not None
         await mover.move(record, url, NOON)
-    (now,) = (await alice.get(action="follow", channel="home"))["items"]
-    assert now["_id"] != before["_id"]
-    page = await alice.get(action="timeline", channel="home", source=before["_id"])
-    assert [item["_source"] for item in page["items"]] == [now["_id"]]
-    assert page["source"]["_id"] == now["_id"]
-    assert page == await alice.get(action="timeline", channel="home", source=now["_id"])
+    await alice.post(action="follow", method="update", channel="later", url="https://blog.example/")
+    (now,) = (await alice.get(action="follow", channel="later"))["items"]
+    assert now["_id"] == before["_id"] != now["_feed_id"]
+    await server.redis.command("DEL", keys.former_feeds("alice"))  # which has an end
+    page = await alice.get(action="timeline", channel="later", source=before["_id"])
+    assert [item["_source"] for item in page["items"]] == [now["_feed_id"]]
+    assert page["source"]["_id"] == now["_feed_id"]
+    assert page == await alice.get(action="timeline", channel="later", source=now["_feed_id"])
     await alice.get(404, action="timeline", channel="home", source="999")
 
 

@@ -87,7 +87,8 @@ async def preview(call: Call) -> Reply:
 def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
     """A followed feed as clients read it at a Unix time, credentials masked.
 
-    `url` is as it was given; `_feed_url` is the feed's own, where a page was given or the feed has moved.
+    `url` and `_id` are as they were given; `_feed_url` and `_feed_id` are the feed's own, where a page was given or the
+    feed has moved.
     """
     record = followed.record
     url = mask_credentials(followed.subscription.url)
@@ -95,8 +96,10 @@ def feed_to_wire(followed: Followed, now: float) -> dict[str, Any]:
         "type": "feed",
         "url": url,
         "name": feed_name(followed.subscription, record),
-        "_id": record.id,
+        "_id": followed.subscription.id,
     }
+    if record.id != followed.subscription.id:
+        wire["_feed_id"] = record.id
     given = followed.subscription.url
     if record.url != given and canonical_feed_url(record.url) != canonical_feed_url(given):
         wire["_feed_url"] = mask_credentials(record.url)

@@ -195,7 +195,8 @@ class Follows:
             new = read_subscription(keys.channel_feeds(user, uid), feed_id, old)
             if name is not None:
                 new = replace(new, name=name or None)
-            new = replace(new, feed=new_feed or feed_id)
+            if new_feed:
+                new = replace(new, feed=new_feed, first_feed=new.id)
             values = (_encode(new), old, new.feed, _FORMER_DAYS * _DAY, _MOST_FORMER)
             if await self._write(user, uid, feed_id, "change", *values, other=[keys.former_feeds(user)]):
                 return new
@@ -248,6 +249,8 @@ def _encode(subscription: Subscription) -> bytes:
     value: dict[str, Any] = {"url": subscription.url, "followed_at": subscription.followed_at}
     if subscription.name:
         value["name"] = subscription.name
+    if subscription.first_feed:
+        value["first_feed"] = subscription.first_feed
     return orjson.dumps(value)
 
 
@@ -255,7 +258,7 @@ def read_subscription(key: str, feed_id: str, value: bytes) -> Subscription:
     """A subscription that stands under `key`, read back. Raises StoreDamaged."""
     with reading(f"{key} {feed_id}"):
         found = orjson.loads(value)
-        return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"))
+        return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"), found.get("first_feed"))
 
 
 def _read_all(user: str, uid: str, reply: list[bytes]) -> list[Subscription]:
