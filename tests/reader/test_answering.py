@@ -14,7 +14,7 @@ from microsub.reader.answering.answers import LONGEST_REPLY, MOST_BROWSERS, Answ
 from microsub.redis import keys
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids
 from tests.support.micropub_site import MicropubSite, micropub_site
-from tests.support.provider import Provider, provider
+from tests.support.provider import Fault, Provider, provider
 from tests.support.raw_http import Reply, json_reply
 from tests.support.visitor import Shown, Visitor
 
@@ -39,6 +39,10 @@ class AnsweringVisitor:
     async def allow(self, next_: str = "", browser: Visitor | None = None) -> Shown:
         """Let the browser answer; ends where our server sends it."""
         here = browser or self.reading.browser
+        return await here.get(await self.permitted(here, next_))
+
+    async def permitted(self, here: Visitor, next_: str = "") -> str:
+        """Our path with the provider's answer to that browser."""
         page = await here.get(f"/answer?next={next_}")
         asked = await here.submit(page, "/answer")
         assert asked.status == 303, asked.text
@@ -46,7 +50,7 @@ class AnsweringVisitor:
         async with httpx.AsyncClient() as http:
             back = (await http.get(asked.location)).headers["location"]
         assert back.startswith(f"{CALLBACK}?")
-        return await here.get(back.removeprefix(ADDRESS))
+        return str(back.removeprefix(ADDRESS))
 
     async def send(self, kind: str, content: str = "") -> Shown:
         page = await self.get(self.path)
@@ -198,9 +202,15 @@ async def test_an_answer_for_somebody_else_is_nobodys(ann_answering: AnsweringVi
     here.provider.at_browser = "bob"
     assert (await here.allow()).status == 403
     here.provider.at_browser = "ann"
+    here.provider.fault("token", Fault(change={"scope": "profile"}))
+    refused = await here.allow()
+    assert (refused.status, refused.title) == (403, "Nothing can be posted")
+    here.provider.end_faults()
     assert await here.reading.server.redis.command("EXISTS", keys.posting("ann")) == 0
-    forged = await here.get("/answer/callback?code=x&state=y")
-    assert (forged.status, "over" in forged.title) == (400, True)
+    meant = await here.permitted(here.reading.browser)
+    for forged in ("/answer/callback?code=x&state=y", meant.replace("/answer/", "/sign-in/")):
+        refused = await here.get(forged)
+        assert (refused.status, "over" in refused.title) == (400, True)
 
 
 def test_what_is_sealed_is_read_with_its_key_alone() -> None:

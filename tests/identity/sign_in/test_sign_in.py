@@ -165,6 +165,34 @@ class TestAttacks:
             assert site.count("/auth", "POST") == 0
             assert not await is_signed_in(ann)
 
+    async def test_an_answer_belongs_to_the_browser_that_asked(
+        self, ann: Visitor, other: Visitor, running: Running
+    ) -> None:
+        """Once: another browser, or a link to it, neither signs in nor uses it up."""
+        async with running() as site:
+            back = await answered(await sent(ann, site.people["ann"].me))
+            shown = await other.get(back)
+            assert (shown.status, shown.title) == (403, "This sign-in was begun in another browser")
+            assert not await is_signed_in(other)
+            await ann.get(back)
+            assert await is_signed_in(ann)
+            shown = await ann.get(back)
+            assert (shown.status, shown.title) == (400, "This sign-in is over")
+
+    async def test_a_provider_speaks_for_its_own_people_alone(
+        self, server: World, ann: Visitor, running: Running
+    ) -> None:
+        """The page of whom it names must name it: a user of another provider isn't signed in by this one."""
+        async with running() as site, provider() as elsewhere:
+            bob = elsewhere.person("bob")
+            await server.accounts.add_user("bob", bob.me, server.now)
+            site.fault("redeemed", Fault(change={"me": bob.me}))
+            shown = await through(ann, site.people["ann"].me)
+            assert (shown.status, shown.title) == (403, "The provider spoke for somebody else")
+            site.fault("redeemed", Fault(change={"me": elsewhere.page("/bare/", "<p>hello")}))
+            assert (await through(ann, site.people["ann"].me)).title == "Your page doesn't say where you sign in"
+            assert not await is_signed_in(ann)
+
 
 class TestWhatGoesWrong:
     """A page in plain words that names the provider and says what to do."""
@@ -198,9 +226,30 @@ class TestWhatGoesWrong:
             assert "x" * 300 not in shown.text
 
     @pytest.mark.parametrize(
+        ("change", "status", "title"),
+        [
+            ({"code": None, "error": "access_denied"}, 403, "You were not signed in"),
+            ({"code": None}, 400, "The provider sent no code"),
+            ({"code": "a&code=b"}, 400, "The provider's answer is ambiguous"),
+        ],
+    )
+    async def test_who_comes_back_without_a_code(
+        self, ann: Visitor, running: Running, change: dict[str, str | None], status: int, title: str
+    ) -> None:
+        """Since they changed their mind, or their provider is wrong; it is asked nothing more."""
+        async with running() as site:
+            site.fault("redirect", Fault(change=change))
+            back = await answered(await sent(ann, site.people["ann"].me))
+            shown = await ann.get(back.replace("%26code%3D", "&code="))
+            assert (shown.status, shown.title) == (status, title)
+            assert site.count("/auth", "POST") == 0
+            assert not await is_signed_in(ann)
+
+    @pytest.mark.parametrize(
         ("fault", "title"),
         [
             (Fault(status=500), "The provider has a problem"),
+            (Fault(status=400, body=b'{"error": "invalid_grant"}'), "The provider does not confirm you"),
             (Fault(status=200, body=b"<html>", content_type="text/html"), "The provider's answer can't be read"),
             (Fault(body=b"[]"), "The provider's answer can't be read"),
             (Fault(change={"me": None}), "The provider's answer can't be read"),
