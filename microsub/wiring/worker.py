@@ -413,7 +413,6 @@ def upkeep(
     """
     from microsub.delivery.delivery import Reminder
     from microsub.delivery.look_ups import AskingAgain
-    from microsub.delivery.stage import forget_workers
     from microsub.kit.periodic import RoundTiming, for_ever
     from microsub.redis.due import run_daily
     from microsub.redis.lease import take_turn
@@ -421,21 +420,10 @@ def upkeep(
     from microsub.upkeep.hours import Hours
 
     pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
-    cleanup, repair = retention(settings, stores), follow_repair(stores)
-    daily: dict[str, Callable[[float], Awaitable[object]]] = {
-        "sweep": sweeping(stores).run,
-        "follows": repair.run_daily,
-        "retention": cleanup.look_for_channels,
-        "workers": functools.partial(forget_workers, stores.redis),
-        "outputs": functools.partial(_forget_outputs, stores),
-        "media": functools.partial(sweep_media, stores),
-        "websub": subscriber.look_at_all,
-        "mentions": verifier.look_at_all,
-    }
     return {
-        "retention": cleanup.run_for_ever(),
-        "follow_repair": repair.run_for_ever(),
-        "daily": run_daily(stores.redis, daily),
+        "retention": retention(settings, stores).run_for_ever(),
+        "follow_repair": follow_repair(stores).run_for_ever(),
+        "daily": run_daily(stores.redis, daily_jobs(settings, stores, subscriber, verifier)),
         "reminding": Reminder(stores.feeds, stores.items, Stream(stores.redis, "stored"), stores.events).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "figures": figures(stores).publish_for_ever(Hours(stores.redis)),
@@ -446,6 +434,24 @@ def upkeep(
         "mentions": verifier.run_for_ever(pace),
         "devices": device_messages.run_for_ever(pace),
         "mutes": for_ever(stores.rules.lift_ended, "mutes", pace),
+    }
+
+
+def daily_jobs(
+    settings: Settings, stores: Stores, subscriber: Subscriber, verifier: MentionVerifier
+) -> dict[str, Callable[[float], Awaitable[object]]]:
+    """What is done once a day, by name; each gets Unix time."""
+    from microsub.delivery.stage import forget_workers
+
+    return {
+        "sweep": sweeping(stores).run,
+        "follows": follow_repair(stores).run_daily,
+        "retention": retention(settings, stores).look_for_channels,
+        "workers": functools.partial(forget_workers, stores.redis),
+        "outputs": functools.partial(_forget_outputs, stores),
+        "media": functools.partial(sweep_media, stores),
+        "websub": subscriber.look_at_all,
+        "mentions": verifier.look_at_all,
     }
 
 
