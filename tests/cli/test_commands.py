@@ -565,3 +565,35 @@ def test_what_is_no_id_of_a_dead_letter_is_named(run: Run) -> None:
             result = run("deadletter", what, letter_id)
             assert (result.exit_code, result.stdout) == (2, "")
             assert f"found '{letter_id}', expected the id of a dead letter" in result.stderr
+
+
+def test_a_source_is_made_listed_and_revoked(run: Run) -> None:
+    """Its token is printed alone, and a new one ends it; the file declares the source meanwhile."""
+    made = run("source", "create", "alice", "home", "--name", "Backups")
+    assert (made.exit_code, made.stdout.count("\n")) == (0, 1)
+    (listed,) = json.loads(run("source", "list", "alice", "--json").stdout)
+    assert (listed["name"], listed["channel"], listed["app"]) == ("Backups", "home", None)
+    assert run("source", "list", "alice").stdout == f"{listed['id']}  home  Backups\n"
+    assert listed["id"] in declared()["alice"]["sources"]
+    again = run("source", "token", "alice", listed["id"])
+    assert (again.exit_code, again.stdout == made.stdout) == (0, False)
+    assert run("source", "revoke", "alice", listed["id"]).stdout == f"source '{listed['id']}' revoked\n"
+    assert run("source", "list", "alice").stdout == "no sources\n"
+    assert declared()["alice"]["sources"] == {}
+    assert run("source", "token", "alice", listed["id"]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("push status", 0, "no hub is asked, because MICROSUB_BASE_URL isn't set\nno followed feed names a hub\n"),
+        ("push status https://other.example/feed", 1, "nobody follows https://other.example/feed"),
+        ("push topic alice home", 1, "this server is no hub, because MICROSUB_BASE_URL isn't set"),
+        ("webmention list alice", 0, "no webmentions\n"),
+        ("deadletter list", 0, "no dead letters\n"),
+    ],
+)
+def test_where_there_is_nothing_a_command_says_so(run: Run, command: str, code: int, said: str) -> None:
+    """And why."""
+    result = run(*command.split())
+    assert (result.exit_code, said in result.output) == (code, True), result.output

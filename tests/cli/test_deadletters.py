@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,28 @@ def test_what_can_be_retried_is_though_another_cant(
     assert there() == {"dead": 1, "stored": 1, "incomplete": 1}
     assert run("deadletter", "drop", letters[1].id).exit_code == 0
     assert (run("deadletter", "retry", "--all").exit_code, there()["dead"]) == (0, 0)
+
+
+def test_letters_are_listed_and_shown(run: Run, letters: list[DeadLetter]) -> None:
+    """Oldest first, with what a terminal may show; JSON has every field in full."""
+    lines = run("deadletter", "list").stdout.splitlines()
+    times = "1970-01-01T00:00:00+00:00"
+    stages = ("stored", "hand\\x1bmade", "incomplete")
+    assert lines == [f"{one.id}  {stage}  {times}  it failed" for one, stage in zip(letters, stages, strict=True)]
+    listed = json.loads(run("deadletter", "list", "--json").stdout)
+    assert [(one["id"], one["stage"], one["why"]) for one in listed] == [
+        (one.id, stage, "it failed") for one, stage in zip(letters, STAGES, strict=True)
+    ]
+    shown = run("deadletter", "show", letters[1].id).stdout
+    assert {"stage: hand\\x1bmade", "message: 1-1", "  feed: 1"} <= set(shown.splitlines())
+    whole = json.loads(run("deadletter", "show", letters[1].id, "--json").stdout)
+    assert whole == {**listed[1], "fields": {"feed": "1"}}
+    unknown = run("deadletter", "drop", letters[0].id, "1-7")
+    assert (unknown.exit_code, "no dead letter '1-7'" in unknown.stderr) == (1, True)
+    for chosen in ((), ("--all", letters[0].id)):
+        refused = run("deadletter", "drop", *chosen)
+        assert (refused.exit_code, "expected either the ids" in refused.stderr) == (2, True)
+    assert there()["dead"] == 3
 
 
 def test_a_letter_that_is_named_twice_counts_once(run: Run, letters: list[DeadLetter]) -> None:
