@@ -9,7 +9,8 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +34,9 @@ PREVIEW_ITEMS = 20
 SEARCH_SECONDS = 25.0
 """A search may ask many addresses in turn; a reader waits for one reply."""
 
+TITLE_SECONDS = 3.0
+"""What a search waits for the own titles of feeds that it has found already."""
+
 PREVIEW_SECONDS = 40.0
 PARSE_SECONDS = 10.0
 """Processor time for one document. Polls, which nobody waits for, have more."""
@@ -46,7 +50,9 @@ MAX_PATHS = 9
 """How many usual places of feeds are tried on a site whose page names none."""
 
 MAX_TRIED = 3
-"""How many of the feeds that a page names a preview tries; a follow tries as many (`polling.move`)."""
+"""How many of the feeds that a page names a preview tries, and a search reads for their titles; a follow tries as many
+(`polling.move`).
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +63,18 @@ class SearchAnswer:
 
     feeds: list[FeedLink]
     trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Discovered:
+    """The feeds behind an address; those that were `read` have their own titles.
+
+    `failed` is what became of an address that can't be had.
+    """
+
+    links: list[FeedLink] = field(default_factory=list)
+    read: tuple[str, ...] = ()
+    failed: FetchFailed | None = None
 
 
 COPIES_OF_USER = 8 * 1024 * 1024
@@ -106,21 +124,23 @@ class Search:
             raise InvalidRequest(f"'query' is too long: found {len(query)} characters, expected {MAX_QUERY} at most")
         trouble: str | None = None
         failures: list[FetchFailed | None] = []
+        found = _Discovered()
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
                 for address in addresses(query):
-                    found, failed = await self._discover(address, account=is_account(query))
-                    if found:
-                        titles = await self._directory.titles([link.url for link in found], now)
-                        return SearchAnswer([replace(link, title=titles.get(link.url, link.title)) for link in found])
-                    failures.append(failed)
-                trouble = _trouble(failures)
+                    found = await self._discover(address, account=is_account(query))
+                    if found.links:
+                        break
+                    failures.append(found.failed)
         except TimeoutError:
             log.info("search took too long", seconds=SEARCH_SECONDS)
             trouble = f"no answer in time: the search took more than {SEARCH_SECONDS:g} seconds"
         except ParsingStopped as error:
             log.info("search found a document that can't be read", url=error.url, error=error.detail)
             trouble = f"{error.detail} ({error.url})"
+        if found.links:
+            return SearchAnswer(await self._with_own_titles(found, now))
+        trouble = trouble or _trouble(failures)
         listed = [] if "://" in query else [_link(feed) for feed in await self._directory.find(query, now)]
         return SearchAnswer(listed, None if listed else trouble)
 
@@ -168,17 +188,33 @@ class Search:
             raise stopped
         return None
 
-    async def _discover(self, url: str, *, account: bool) -> tuple[list[FeedLink], FetchFailed | None]:
-        """The feeds behind one address, and what became of the address where it can't be had."""
+    async def _with_own_titles(self, found: _Discovered, now: float) -> list[FeedLink]:
+        """Feeds by the titles that they have themselves, where they are public here or the first of a page."""
+        known = await self._directory.titles([link.url for link in found.links], now)
+        unread = [link.url for link in found.links[:MAX_TRIED] if link.url not in {*known, *found.read}]
+        own = dict(zip(unread, await asyncio.gather(*map(self._own_title, unread)), strict=True)) | known
+        return [replace(link, title=own.get(link.url) or link.title) for link in found.links]
+
+    async def _own_title(self, url: str) -> str | None:
+        """What a feed calls itself; None where it doesn't say so soon, since a search goes without."""
+        with suppress(TimeoutError, TooManyRequests, ParsingStopped):
+            async with asyncio.timeout(TITLE_SECONDS):
+                document = await self._get(url)
+                feed = await self._parsed(document) if isinstance(document, Fetched) else None
+                return feed.name if feed is not None else None
+        return None
+
+    async def _discover(self, url: str, *, account: bool) -> _Discovered:
+        """The feeds behind one address."""
         document = await self._page(url)
         if not isinstance(document, Fetched):
-            return _known(url, document), document if isinstance(document, FetchFailed) else None
+            return _Discovered(_known(url, document), failed=document if isinstance(document, FetchFailed) else None)
         if account and (profile := await self._profile(document, url)):
             return await self._discover(profile, account=account)
         found = await self._parser.discover(document) or feeds_by_address(url)
         if found or account:
             # The feed of the host isn't that of somebody who has an account there.
-            return found, None
+            return _Discovered(found, read=(document.url, document.final_url))
         for path in common_paths(document.final_url)[:MAX_PATHS]:
             guess = await self._get(path)
             if (
@@ -186,8 +222,9 @@ class Search:
                 and (feed := await self._parsed(guess)) is not None
                 and feed.format != "h-feed"
             ):
-                return [FeedLink(path, feed.format, feed.name, feed.photo, feed.description)], None
-        return [], None
+                link = FeedLink(path, feed.format, feed.name, feed.photo, feed.description)
+                return _Discovered([link], read=(path,))
+        return _Discovered()
 
     async def _profile(self, document: Fetched, url: str) -> str | None:
         """The profile that a WebFinger document names, if it is one."""

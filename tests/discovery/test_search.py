@@ -258,6 +258,56 @@ async def test_a_search_for_many_words_looks_for_some_of_them(server: World) -> 
     assert await found(server, " ".join([*"abcdefghijklmnopqrst", "absent"])) == [FEED]
 
 
+def linking(*names: str) -> tuple[bytes, str]:
+    """A page that names feeds in the words of its program."""
+    links = "".join(
+        f"<link rel=alternate type=application/rss+xml title='Blog » {name}' href=/{name}>" for name in names
+    )
+    return f"<title>Blog</title>{links}".encode(), "text/html; charset=utf-8"
+
+
+async def test_a_search_names_feeds_by_their_own_titles(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first three of a page are read for them; one that can't be read, or is none, keeps what the page calls it."""
+    monkeypatch.setattr(search, "TITLE_SECONDS", 600.0)
+    server.web.documents |= {
+        SITE: linking("feed", "broken", "gone", "more"),
+        f"{SITE}feed": (rss(dated(1), title="Gardening in Winter"), "text/xml"),
+        f"{SITE}broken": NOTHING,
+        f"{SITE}more": DOCUMENT,
+    }
+    alice = await server.reader("alice")
+    results = (await alice.get(action="search", query=SITE))["results"]
+    titles = ["Gardening in Winter", "Blog » broken", "Blog » gone", "Blog » more"]
+    assert [one["name"] for one in results] == titles
+    assert sorted(server.web.asked) == [SITE, *(f"{SITE}{name}" for name in ("broken", "feed", "gone"))]
+
+
+async def test_a_feed_that_was_just_read_is_asked_for_once(server: World) -> None:
+    """Whether its address was given, or it stands at a usual place."""
+    server.web.documents |= {FEED: DOCUMENT, SITE: NOTHING}
+    alice = await server.reader("alice")
+    for query in (FEED, SITE):
+        server.web.asked.clear()
+        (result,) = (await alice.get(action="search", query=query))["results"]
+        assert (result["url"], result["name"]) == (FEED, "The Blog")
+        assert server.web.asked.count(FEED) == 1
+
+
+async def test_a_search_goes_without_the_title_of_a_slow_feed(server: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page calls it is there, and a search is what people wait for."""
+    server.web.documents[SITE] = linking("feed")
+    monkeypatch.setattr(search, "TITLE_SECONDS", 0.01)
+    fetch = server.web.fetch
+
+    async def slow(request: FetchRequest) -> FetchResult:
+        return await (fetch(request) if request.url == SITE else asyncio.Event().wait())
+
+    monkeypatch.setattr(server.web, "fetch", slow)
+    alice = await server.reader("alice")
+    (result,) = (await alice.get(action="search", query=SITE))["results"]
+    assert result["name"] == "Blog » feed"
+
+
 async def test_public_feeds_have_their_own_titles(server: World) -> None:
     """Where a page calls all of its feeds the same, those that are public here are told apart by what they are."""
     links = "".join(f"<a href=/{name}.xml>feed</a>" for name in "abc")
