@@ -8,7 +8,7 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.errors import InvalidRequest, NotFound
 from microsub.identity.local_sign_in import LocalSignIn
 from microsub.identity.pages.consent import token_scopes
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, passkey_question
@@ -55,11 +55,10 @@ def routes(site: PageSite) -> list[Route]:
     ]
 
 
-async def _account(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _account(visit: PageVisit) -> Response:
     session, identity = visit.require_session(), visit.site.identity
     return visit.page(
         "account.html",
-        problem=problem,
         sessions=await identity.sessions.all(session.user),
         apps=await identity.provider.apps(session.user),
         tokens=await identity.provider.given_tokens(session.user),
@@ -126,10 +125,9 @@ async def _end_all(visit: PageVisit) -> Response:
 # --- password and passkeys ------------------------------------------------------------------------------------------
 
 
-async def _credentials(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _credentials(visit: PageVisit) -> Response:
     return visit.page(
         "credentials.html",
-        problem=problem,
         overview=await _local(visit).credentials.overview(visit.require_session().user),
         confirmed=await visit.is_confirmed(),
         passkeys=visit.has_passkeys,

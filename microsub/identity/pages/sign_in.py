@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import NotFound, RequestError, SignInFailed
+from microsub.errors import NotFound, SignInFailed
 from microsub.identity.local_sign_in import INVITATION_PATH, LocalSignIn
 from microsub.identity.pages.consent import app_behind
 from microsub.identity.pages.visit import (
@@ -79,13 +79,11 @@ async def _ask(visit: PageVisit) -> Response:
     return await sign_in_page(visit, visit.query.get("me", ""), visit.query)
 
 
-async def _ask_again(visit: PageVisit, problem: RequestError) -> Response:
-    return await sign_in_page(visit, visit.form.text("me") or visit.form.text("who"), visit.form, problem)
+async def _ask_again(visit: PageVisit) -> Response:
+    return await sign_in_page(visit, visit.form.text("me") or visit.form.text("who"), visit.form)
 
 
-async def sign_in_page(
-    visit: PageVisit, who: str, values: Mapping[str, str], problem: RequestError | None = None
-) -> Response:
+async def sign_in_page(visit: PageVisit, who: str, values: Mapping[str, str]) -> Response:
     """The page on which people sign in, whichever way.
 
     `who` is the name or address that they have entered.
@@ -93,14 +91,13 @@ async def sign_in_page(
     next_ = next_path(values)
     return visit.page(
         "sign-in.html",
-        problem=problem,
         # One of the forms leads to whichever provider somebody's page names.
         form_to=["https:"] if visit.base.startswith("https:") else ["https:", "http:"],
         who=who,
         next=next_,
         passkeys=visit.has_passkeys,
         app=await app_behind(visit, next_),
-        failed=isinstance(problem, SignInFailed),
+        failed=isinstance(visit.problem, SignInFailed),
     )
 
 
@@ -192,13 +189,12 @@ async def _welcome(visit: PageVisit) -> Response:
 # --- one-time links -------------------------------------------------------------------------------------------------
 
 
-async def _invitation(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _invitation(visit: PageVisit) -> Response:
     code = visit.form.text("code")
     return visit.page(
         "enrol.html",
-        problem=problem,
         code=code,
-        spent=isinstance(problem, InvitationSpent),
+        spent=isinstance(visit.problem, InvitationSpent),
         who=owner_in(code) or "",
         passkeys=visit.has_passkeys,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.errors import InvalidRequest, NotFound
 from microsub.identity.limits import PROFILE_PAGE
 from microsub.identity.page_check.findings import CheckedAgainst, PageReport
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page, public
@@ -68,15 +68,13 @@ async def _check(visit: PageVisit) -> Response:
         report = await doctor.examine_for(network_of(visit.where.address), address, here, known=user is not None)
     except InvalidRequest:
         text = N_("“{address}” is no web address to check. Enter the address of your own site, such as {example}.")
-        problem = InvalidRequest(Sentence(text, address=shown(address), example="https://your-name.example/"))
-        return _checked(visit, address, problem=problem)
+        visit.problem = InvalidRequest(Sentence(text, address=shown(address), example="https://your-name.example/"))
+        return _checked(visit, address)
     return _checked(visit, address, report=report)
 
 
-def _checked(
-    visit: PageVisit, address: str, *, report: PageReport | None = None, problem: RequestError | None = None
-) -> Response:
-    return visit.page("check.html", address=address, report=report, problem=problem, checks=_checks(visit))
+def _checked(visit: PageVisit, address: str, *, report: PageReport | None = None) -> Response:
+    return visit.page("check.html", address=address, report=report, checks=_checks(visit))
 
 
 def _me(visit: PageVisit) -> str:

@@ -205,6 +205,8 @@ class PageVisit:
         self.now = site.services.clock()
         self.session: SignedIn | None = None
         self.form = SentForm()
+        self.problem: RequestError | None = None
+        """What was wrong with the form, or else on the page that is shown."""
         self._cookies = PageCookies(site.address, request.headers.get("host", ""))
         self._browser = self._cookies.read(request, "browser")
         self._new: dict[CookieName, str | None] = {}
@@ -344,16 +346,16 @@ class PageVisit:
         template: str,
         status: int = 200,
         *,
-        problem: RequestError | None = None,
         form_to: Iterable[str] = (),
         images: Iterable[str] = (),
         media: Iterable[str] = (),
         **values: Any,
     ) -> Response:
-        """A page from a template, with what was wrong with its form, if anything.
+        """A page from a template, with the `problem`, if there is one.
 
         See `kit.http.headers` for `form_to`, `images` and `media`.
         """
+        problem = self.problem
         if problem is not None:
             # 401 would have to say by which scheme of HTTP one signs in (RFC 9110), and there is none.
             status = 403 if isinstance(problem, NotRecognised) else problem.status
@@ -372,13 +374,14 @@ class PageVisit:
         """A place among the pages of who is signed in that are made at a time. It can't be taken twice."""
         return nullcontext() if self.session is None else self.site.at_once.of(self.session.user)
 
-    async def long_page(self, template: str, *, problem: RequestError | None = None, **values: Any) -> Response:
+    async def long_page(self, template: str, **values: Any) -> Response:
         """A `page` that lists all that somebody has, in a thread: thousands of channels take a quarter of a second."""
         async with self.site.turns.of(self.require_session().user):
-            return await asyncio.to_thread(lambda: self.page(template, problem=problem, **values))
+            return await asyncio.to_thread(lambda: self.page(template, **values))
 
     def message(self, title: str, text: str, kind: str, status: int = 200, *, full: str = "") -> Response:
         """A page that says one thing; see `templates/message.html` for `kind` and `full`."""
+        self.problem = None
         return self.page("message.html", status, title=title, text=text, kind=kind, full=full)
 
     def go(self, path: str, **query: str) -> Response:
@@ -457,8 +460,6 @@ def has_lent_page(visit: PageVisit) -> bool:
 
 
 Handler = Callable[[PageVisit], Awaitable[Response]]
-ShownAgain = Callable[[PageVisit, RequestError], Awaitable[Response]]
-"""The page on which a form stands, with what was wrong with it."""
 
 _LATER = {429: 60, 503: 10}
 """Seconds after which a sign-in by way of another provider that failed so may be tried again."""
@@ -506,10 +507,10 @@ def public(site: PageSite, path: str, handler: Handler) -> Route:
     return Route(path, endpoint, methods=["GET"])
 
 
-def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None = None) -> Route:
+def form(site: PageSite, path: str, handler: Handler, again: Handler | None = None) -> Route:
     """What a form of our own pages does, by POST; the handler finds its fields in `visit.form`.
 
-    What people can correct is told on the page that `again` makes, everything else on a page for errors.
+    What people can correct is the `problem` on the page that `again` makes, everything else a page for errors.
     """
 
     async def handle(visit: PageVisit) -> Response:
@@ -519,14 +520,14 @@ def form(site: PageSite, path: str, handler: Handler, again: ShownAgain | None =
     return Route(path, _endpoint(site, _corrected(handle, again), is_form=True), methods=["POST"])
 
 
-def upload(site: PageSite, path: str, handler: Handler, again: ShownAgain) -> Route:
+def upload(site: PageSite, path: str, handler: Handler, again: Handler) -> Route:
     """What a form with a file does, by POST; the handler reads it by `visit.uploaded`, once there is room for it."""
     endpoint = _endpoint(site, _corrected(handler, again))
     endpoint.takes_upload = True  # type: ignore[attr-defined]
     return Route(path, endpoint, methods=["POST"])
 
 
-def _corrected(handler: Handler, again: ShownAgain | None) -> Handler:
+def _corrected(handler: Handler, again: Handler | None) -> Handler:
     """The handler, and the page `again` where there is one for what people can correct."""
 
     async def handle(visit: PageVisit) -> Response:
@@ -535,8 +536,9 @@ def _corrected(handler: Handler, again: ShownAgain | None) -> Handler:
         except (ConfirmationNeeded, NotRecognised, InvalidRequest, SignInFailed, TooLarge, TooManyRequests) as problem:
             if again is None:
                 raise
+            visit.problem = problem
             async with visit.turn():
-                return await again(visit, problem)
+                return await again(visit)
 
     return handle
 

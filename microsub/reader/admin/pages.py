@@ -19,7 +19,7 @@ from microsub.configuration.model import encode
 from microsub.configuration.store import AppliedFile
 from microsub.delivery.dead_letters import DeadLetter, is_letter_id
 from microsub.delivery.stage import retry
-from microsub.errors import NotFound, RequestError
+from microsub.errors import NotFound
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page
 from microsub.identity.store.accounts import User
 from microsub.kit.http.pages import N_
@@ -220,7 +220,7 @@ async def _feeds(visit: PageVisit) -> Response:
     )
 
 
-async def _feed(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _feed(visit: PageVisit) -> Response:
     services, feed_id = visit.site.services, visit.request.path_params["id"]
     record = await services.feeds.get(feed_id) if ITEM_ID.fullmatch(feed_id) else None
     if record is None or record.is_internal:
@@ -229,7 +229,6 @@ async def _feed(visit: PageVisit, problem: RequestError | None = None) -> Respon
     return _shown(
         visit,
         "feed.html",
-        problem=problem,
         feed=FeedView.of(feed, visit.now),
         record=record,
         hub=redacted(record.hub or ""),

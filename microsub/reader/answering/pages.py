@@ -6,7 +6,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound, RequestError, SignInFailed
+from microsub.errors import InvalidRequest, NotFound, SignInFailed
 from microsub.identity.pages.sign_in import next_path
 from microsub.identity.pages.visit import PageSite, PageVisit, form, has_lent_page, page, slow_page
 from microsub.identity.sign_in import CALLBACK_OF_POSTING, provider_name
@@ -31,13 +31,12 @@ def routes(site: PageSite) -> list[Route]:
     ]
 
 
-async def _state(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _state(visit: PageVisit) -> Response:
     """Whether this browser may answer from the user's site, and the way there."""
     user = await reader_of(visit)
     access = await visit.site.services.answers.access(user, visit.posting_secret, visit.now)
     return visit.page(
         "answering.html",
-        problem=problem,
         # The form leads to whichever provider the user's page names.
         form_to=["https:"] if visit.base.startswith("https:") else ["https:", "http:"],
         site=provider_name(access.micropub) if access is not None else "",

@@ -13,7 +13,7 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.errors import InvalidRequest, NotFound
 from microsub.formats.wire import post_title
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.kit.texts import N_, Sentence
@@ -68,7 +68,7 @@ def routes(site: PageSite) -> list[Route]:
 # --- all channels ---------------------------------------------------------------------------------------------------
 
 
-async def _list(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _list(visit: PageVisit) -> Response:
     """Channels in their order; what was deleted can be brought back for thirty days."""
     user, services = await reader_of(visit), visit.site.services
     channels, words = await links(visit), visit.query.get("q", "").strip()
@@ -77,7 +77,6 @@ async def _list(visit: PageVisit, problem: RequestError | None = None) -> Respon
     removed = await services.channels.removed_names(user)
     return visit.page(
         "channels.html",
-        problem=problem,
         listed=listed,
         words=words,
         feeds=await services.channels.feed_counts(user, [one.uid for one in listed.shown]),
@@ -156,7 +155,7 @@ MOST_SOURCES = 100
 """Feeds on a page, of those of a channel."""
 
 
-async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _channel(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     channel = await _asked(visit, user)
     followed = [] if channel.uid == SAVED else await services.following.feeds(user, channel.uid)
@@ -173,7 +172,6 @@ async def _channel(visit: PageVisit, problem: RequestError | None = None) -> Res
     record = await services.feeds.get(ended.feed) if ended is not None else None
     return visit.page(
         "channel.html",
-        problem=problem,
         channel=channel,
         is_standing=channel.uid in STANDING,
         listed=listed,
@@ -330,22 +328,21 @@ class FilterTrial:
     refused: Sequence[RefusedPost]
 
 
-async def _filter(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _filter(visit: PageVisit) -> Response:
     """The filter of a channel; what stands in the address is tried, and not kept."""
     user = await reader_of(visit)
     channel = await _asked(visit, user)
     filters = channel.settings.filters
-    given: Fields = visit.form if problem is not None else visit.request.query_params
+    given: Fields = visit.form if visit.problem is not None else visit.request.query_params
     trial = None
-    if "try" in given or problem is not None:
+    if "try" in given or visit.problem is not None:
         try:
             filters = _filters(given, filters)
             trial = await _tried(visit, user, channel, filters)
         except InvalidRequest as error:
-            problem = error
+            visit.problem = error
     return visit.page(
         "filter.html",
-        problem=problem,
         channel=channel,
         filters=filters,
         kinds=POST_TYPES,

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import ConfigError, InvalidRequest, RequestError
+from microsub.errors import ConfigError, InvalidRequest
 from microsub.identity.pages.start import start_page
 from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.texts import N_
@@ -36,10 +36,10 @@ def routes(site: PageSite, starters: Sequence[StarterFeed]) -> list[Route]:
         follows = await visit.site.services.channels.follows_anything(visit.session.user)
         return await reading.everything(visit) if follows else await offered(visit)
 
-    async def offered(visit: PageVisit, problem: RequestError | None = None) -> Response:
+    async def offered(visit: PageVisit) -> Response:
         await reading.reader_of(visit)
         channels = await links(visit)
-        return visit.page("first.html", problem=problem, starters=starters, channels=channels, home=True)
+        return visit.page("first.html", starters=starters, channels=channels, home=True)
 
     async def follow(visit: PageVisit) -> Response:
         chosen = [one for one in starters if one.url in visit.form.getlist("feed")]

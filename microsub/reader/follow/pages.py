@@ -59,20 +59,20 @@ class NewFollow:
 
 async def _found(visit: PageVisit) -> Response:
     """The field, and what is found by what stands in it."""
-    answer, problem = None, None
+    answer = None
     await reader_of(visit)
     if asked := _asked(visit):
         try:
             answer = await visit.site.services.search.feeds(asked, visit.now)
         except RequestError as error:
-            problem = error
+            visit.problem = error
     async with visit.turn():
-        return await _found_page(visit, problem, answer)
+        return await _found_page(visit, answer)
 
 
-async def _found_again(visit: PageVisit, problem: RequestError) -> Response:
+async def _found_again(visit: PageVisit) -> Response:
     await reader_of(visit)
-    return await _found_page(visit, problem)
+    return await _found_page(visit)
 
 
 def _asked(visit: PageVisit) -> str:
@@ -81,11 +81,10 @@ def _asked(visit: PageVisit) -> str:
     return next(filter(None, given), "")
 
 
-async def _found_page(visit: PageVisit, problem: RequestError | None, answer: SearchAnswer | None = None) -> Response:
+async def _found_page(visit: PageVisit, answer: SearchAnswer | None = None) -> Response:
     user = visit.require_session().user
     return visit.page(
         "follow.html",
-        problem=problem,
         asked=_asked(visit),
         candidates=[] if answer is None else await _candidates(visit, user, answer.feeds),
         trouble="" if answer is None else answer.trouble or "",

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from microsub.errors import NotFound, RequestError, TooManyRequests
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
-from microsub.identity.pages.visit import Handler, PageSite, PageVisit, ShownAgain, form, has_lent_page, page, slow_page
+from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, slow_page
 from microsub.kit.http.display import CHOICES, Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
@@ -102,15 +102,14 @@ async def _timeline(visit: PageVisit, place: TimelinePlace, *, is_home: bool = F
 async def _search(visit: PageVisit) -> Response:
     user, place, search = await reader_of(visit), TimelinePlace.searched(visit.query), visit.site.services.post_search
     reply: dict[str, Any] = {"items": [], "paging": {}}
-    problem: RequestError | None = None
     if search is None:
-        problem = NotFound(visit.translate(N_("Search is off on this server.")))
+        visit.problem = NotFound(visit.translate(N_("Search is off on this server.")))
     elif place.words:
         try:
             reply = orjson.loads(await search.page(user, place.uid, place.search_request(), visit.now))
         except RequestError as error:
-            problem = error
-    return await _posts_page(visit, place, reply, problem=problem)
+            visit.problem = error
+    return await _posts_page(visit, place, reply)
 
 
 async def _posts_page(
@@ -122,7 +121,6 @@ async def _posts_page(
     source: dict[str, str] | None = None,
     home: bool = False,
     lack: Lack = "",
-    problem: RequestError | None = None,
 ) -> Response:
     user = visit.require_session().user
     channels = await links(visit)
@@ -134,7 +132,6 @@ async def _posts_page(
     is_start = place == place.at_start and place.words is None
     return visit.page(
         "timeline.html",
-        problem=problem,
         place=place,
         posts=posts,
         channels=channels,
@@ -175,12 +172,11 @@ async def _lack(visit: PageVisit, user: str, place: TimelinePlace) -> Lack:
     return "posts" if await services.channels.follows_anything(user) else "feeds"
 
 
-async def post_page(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def post_page(visit: PageVisit) -> Response:
     """One post, whole, wherever the user has it; with a problem of an answer to it."""
     user, post = await reader_of(visit), await shown_post(visit)
     return visit.page(
         "post.html",
-        problem=problem,
         # Publishers' addresses lead on to hosts that nobody can name; nothing is asked for before somebody plays it.
         media=("https:", "http:") if any(file.kind in PLAYED for file in post.files) else (),
         post=post,
@@ -280,10 +276,8 @@ async def _image(visit: PageVisit) -> Response:
     return Response(found.body, headers=headers)
 
 
-async def _display(visit: PageVisit, problem: RequestError | None = None) -> Response:
-    return visit.page(
-        "display.html", problem=problem, choices=CHOICES, languages=LANGUAGES, is_done="done" in visit.query
-    )
+async def _display(visit: PageVisit) -> Response:
+    return visit.page("display.html", choices=CHOICES, languages=LANGUAGES, is_done="done" in visit.query)
 
 
 async def _set_display(visit: PageVisit) -> Response:
@@ -301,7 +295,7 @@ async def reader_of(visit: PageVisit) -> str:
     return user
 
 
-def change(site: PageSite, path: str, handler: Handler, again: ShownAgain | None = None) -> Route:
+def change(site: PageSite, path: str, handler: Handler, again: Handler | None = None) -> Route:
     """A form that changes what backend.json declares, or what topics of the hub show."""
 
     async def handle(visit: PageVisit) -> Response:

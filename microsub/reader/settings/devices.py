@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import NotFound, RequestError
+from microsub.errors import NotFound
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.identity.store.sessions import device as browser_name
 from microsub.kit.texts import N_
@@ -44,7 +44,7 @@ class DeviceView:
     channels: str
 
 
-async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _devices(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     here, everywhere = visit.require_session().id, await links(visit)
     places = [link for link in everywhere if link.uid not in {GLOBAL, SAVED}]
@@ -61,7 +61,6 @@ async def _devices(visit: PageVisit, problem: RequestError | None = None) -> Res
     ]
     return await visit.long_page(
         "devices.html",
-        problem=problem,
         devices=views,
         here=here,
         is_told=own is not None,

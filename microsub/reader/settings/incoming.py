@@ -8,7 +8,7 @@ from typing import get_args
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.errors import InvalidRequest, NotFound
 from microsub.identity.pages.visit import PageSite, PageVisit, form, page
 from microsub.identity.protocol.documents import micropub_line, webmention_line
 from microsub.kit.texts import N_
@@ -47,14 +47,13 @@ class PostingSource:
     channel: ChannelLink | None
 
 
-async def _sources(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _sources(visit: PageVisit) -> Response:
     user, sources = await reader_of(visit), visit.site.services.sources
     everywhere = await links(visit)
     by_uid = {link.uid: link for link in everywhere}
     views = [PostingSource(one, by_uid.get(await sources.channel_of(one) or "")) for one in await sources.all_of(user)]
     return visit.page(
         "sources.html",
-        problem=problem,
         sources=views,
         targets=[link for link in everywhere if link.uid not in {GLOBAL, SAVED}],
         given=visit.form.text("name"),
@@ -104,12 +103,11 @@ async def _revoke(visit: PageVisit) -> Response:
 # --- webmentions ----------------------------------------------------------------------------------------------------
 
 
-async def _mentions(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _mentions(visit: PageVisit) -> Response:
     user = await reader_of(visit)
     found = await MentionStore(visit.site.services.redis).all_of(user)
     return visit.page(
         "mentions.html",
-        problem=problem,
         line=f'<link rel="webmention" href="{webmention_line(visit.base, user).href}">',
         mentions=found[:MOST_MENTIONS],
         more=max(0, len(found) - MOST_MENTIONS),

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from microsub.errors import NotFound, RequestError, TooManyRequests
+from microsub.errors import NotFound, TooManyRequests
 from microsub.identity.limits import EXPORT_SHARES, EXPORTS_OF_USER, EXPORTS_SHARED
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, page, upload
 from microsub.kit.http.headers import page_headers
@@ -37,13 +37,12 @@ def routes(site: PageSite) -> list[Route]:
     ]
 
 
-async def _lists(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _lists(visit: PageVisit) -> Response:
     """How far the last import is, what it has come to, and the field for another."""
     user = await reader_of(visit)
     latest = await visit.site.services.list_imports.latest(user)
     return visit.page(
         "lists.html",
-        problem=problem,
         latest=latest,
         can_be_undone=latest is not None and latest.can_be_undone(visit.now),
         is_undone="undone" in visit.query and latest is None,

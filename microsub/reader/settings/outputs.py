@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.configuration.model import OutputConfig
-from microsub.errors import InvalidRequest, RequestError
+from microsub.errors import InvalidRequest
 from microsub.formats.wire import post_title
 from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.http.params import collect
@@ -53,14 +53,13 @@ class OutputOverview:
     imported: int
 
 
-async def _list(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _list(visit: PageVisit) -> Response:
     user, outputs = await reader_of(visit), visit.site.services.outputs
     feeds = await outputs.all_of(user)
     return await visit.long_page(
         "outputs.html",
-        problem=problem,
         feeds=[OutputOverview(feed, *await outputs.size(feed)) for feed in feeds],
-        fields=visit.form if problem is not None else {},
+        fields=visit.form if visit.problem is not None else {},
         sources=await _sources(visit),
         deleted=visit.query.get("deleted", ""),
         channels=await links(visit),
@@ -86,7 +85,7 @@ class OutputItemView:
     title: str
 
 
-async def _output(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _output(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     feed = await services.outputs.get(user, _name(visit))
     await services.output_contents.refresh(feed, visit.now)
@@ -94,11 +93,10 @@ async def _output(visit: PageVisit, problem: RequestError | None = None) -> Resp
     size = await services.outputs.size(feed)
     return await visit.long_page(
         "output.html",
-        problem=problem,
         overview=OutputOverview(feed, *size),
         addresses=feed.addresses(visit.base),
         items=await _views(visit, items),
-        fields=visit.form if problem is not None else _fields(feed),
+        fields=visit.form if visit.problem is not None else _fields(feed),
         sources=await _sources(visit),
         is_done="done" in visit.query,
         channels=await links(visit),

@@ -9,7 +9,7 @@ from typing import Literal
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound, RequestError
+from microsub.errors import InvalidRequest, NotFound
 from microsub.identity.pages.visit import PageSite, PageVisit, page
 from microsub.kit.texts import N_
 from microsub.kit.urls import mask_credentials
@@ -42,7 +42,7 @@ class RuleView:
     until: float | None = None
 
 
-async def _rules(visit: PageVisit, problem: RequestError | None = None) -> Response:
+async def _rules(visit: PageVisit) -> Response:
     user, services = await reader_of(visit), visit.site.services
     everywhere = await links(visit)
     places = [link for link in everywhere if link.uid != SAVED]
@@ -58,7 +58,6 @@ async def _rules(visit: PageVisit, problem: RequestError | None = None) -> Respo
     ]
     return await visit.long_page(
         "rules.html",
-        problem=problem,
         rules=views,
         times=MUTED_FOR,
         done=visit.query.get("done", ""),
