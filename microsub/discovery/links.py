@@ -51,10 +51,8 @@ _PATHS = ("feed", "feed.xml", "rss.xml", "atom.xml", "index.xml", "rss", "feed.j
 def discover(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
     """The feeds that a document at `url` is, holds or names, best first.
 
-    Empty where there are none. Never raises.
-
-    `link_header` is the joined value of the HTTP `Link` header. What isn't on the page (`common_paths`) is left to the
-    caller, who can fetch.
+    Empty where there are none. Never raises. `link_header` is the joined value of the HTTP `Link` header. What isn't on
+    the page (`common_paths`) is left to the caller, who can fetch.
     """
     header = _from_header(link_header, url)
     try:
@@ -70,10 +68,9 @@ def discover(body: bytes, url: str, content_type: str | None, link_header: str |
 def better_feeds(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
     """The feeds to follow instead of a page, best first.
 
-    Empty for a feed, and for a page that is best followed itself.
-
-    That is one whose author marked up an h-feed with posts. Classic `hfeed` and `hentry` don't count: themes carry them
-    whatever is on the page. Feeds of comments are left out. Never raises.
+    Empty for a feed, and for a page that is best followed itself. That is one whose author marked up an h-feed with
+    posts. Classic `hfeed` and `hentry` don't count: themes carry them whatever is on the page. Feeds of comments are
+    left out. Never raises.
     """
     text = decode(body, content_type)
     if sniff(text, content_type) != "html":

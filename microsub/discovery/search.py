@@ -85,9 +85,8 @@ COPIES_IN_ALL = 64 * 1024 * 1024
 class CopyShares:
     """Whether a copy of what somebody has looked at is kept for an hour.
 
-    As long as their share and that of all last.
-
-    What isn't kept is asked for again. Counted within the process. `seconds` is the hour.
+    As long as their share and that of all last. What isn't kept is asked for again. Counted within the process.
+    `seconds` is the hour.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -147,9 +146,8 @@ class Search:
     async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
         """The newest items of the feed that one would follow by `url`, ready for the wire.
 
-        Of the feed there, or of the first feed that the page there names.
-
-        Raises InvalidRequest when there is none or the document can't be had, and TooManyRequests as `feeds` does.
+        Of the feed there, or of the first feed that the page there names. Raises InvalidRequest when there is none or
+        the document can't be had, and TooManyRequests as `feeds` does.
         """
         try:
             async with asyncio.timeout(PREVIEW_SECONDS):
@@ -268,9 +266,8 @@ class Search:
 def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
     """The newest entries as items that belong to nobody.
 
-    Unread, in no channel, with ids that mean nothing here.
-
-    They have no `_source`: a feed's id would say whether anybody here follows it.
+    Unread, in no channel, with ids that mean nothing here. They have no `_source`: a feed's id would say whether
+    anybody here follows it.
     """
     entries = sorted(
         zip(feed.entries, identities(feed.entries), strict=True),

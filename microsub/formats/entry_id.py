@@ -55,9 +55,7 @@ def told_apart(guid: str, link: str, written: str) -> str:
 def common_identity(entry: Entry) -> str | None:
     """What copies of one post in two feeds have in common.
 
-    Guid and link together, as a hex digest.
-
-    None where one of them is missing: a link alone proves too little.
+    Guid and link together, as a hex digest. None where one of them is missing: a link alone proves too little.
     """
     if not entry.guid or not entry.url:
         return None

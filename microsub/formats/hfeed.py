@@ -173,9 +173,7 @@ _BODIES = ("content", "description", "instructions")
 def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) -> RawEntry:
     """`item` as it stands in `feed` (None: on the page itself).
 
-    `refs` are finished, the body isn't cleaned yet.
-
-    `depth` counts the posts around it that quote it or answer it.
+    `refs` are finished, the body isn't cleaned yet. `depth` counts the posts around it that quote it or answer it.
     """
     base = page.base
     url = permalink(item, page)

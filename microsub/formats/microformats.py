@@ -53,9 +53,8 @@ def urls(item: Node, name: str, base: str) -> list[str]:
 def files(item: Node, name: str, base: str) -> list[str]:
     """The members of property `name` that lead to files.
 
-    As `urls`, without texts, such as the caption of a `p-photo`.
-
-    The parser makes absolute what is marked up as an address (`u-*`), and nothing else.
+    As `urls`, without texts, such as the caption of a `p-photo`. The parser makes absolute what is marked up as an
+    address (`u-*`), and nothing else.
     """
     members = [v for v in values(item, name) if is_item(v) or "://" in plain(v) or plain(v).startswith("/")]
     return urls({"properties": {name: members}}, name, base)
@@ -184,9 +183,8 @@ def _address_part(item: Node, name: str) -> str | None:
 class Page:
     """What a page says about people.
 
-    The base of its links, its top-level items, and its `rel` links.
-
-    `people` maps each profile, in comparison form, to what the page's h-cards say about it.
+    The base of its links, its top-level items, and its `rel` links. `people` maps each profile, in comparison form, to
+    what the page's h-cards say about it.
     """
 
     url: str

@@ -42,10 +42,9 @@ _CARDS = re.compile(r"(?i)\b(?:h-card|vcard)\b")
 def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> Card | Entry | None:
     """What the document found at `url` (behind redirects) says to `look_up`.
 
-    None where it says nothing. Never raises.
-
-    The author's card has name and photo only. A reference is an entry, or a card where the target is a person's page;
-    it is sanitised, its address is the target's, and it refers to nothing else.
+    None where it says nothing. Never raises. The author's card has name and photo only. A reference is an entry, or a
+    card where the target is a person's page; it is sanitised, its address is the target's, and it refers to nothing
+    else.
     """
     try:
         text = decode(body[: 2 * MAX_PAGE], content_type)

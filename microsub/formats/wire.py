@@ -161,9 +161,7 @@ def _without_surrogates(value: Any) -> Any:
 def from_wire(wire: Mapping[str, Any]) -> Entry:
     """The entry that `to_wire` made this of.
 
-    The guid isn't on the wire; what isn't an entry's is passed over.
-
-    Raises ValueError for an invalid time.
+    The guid isn't on the wire; what isn't an entry's is passed over. Raises ValueError for an invalid time.
     """
     values: dict[str, Any] = {"type": wire.get("type", "entry"), "post_type": wire.get("post-type")}
     for name in (*_STRINGS, *_LATE_STRINGS):

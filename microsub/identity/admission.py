@@ -304,10 +304,8 @@ def registration_refused(
 def account_names(me: str, taken: Collection[str]) -> Iterator[str]:
     """Names for the account of `me` (canonical), the most readable one first.
 
-    Always the same ones, none of them taken.
-
-    From host and path: `ann-example` for https://ann.example/, `social-example-bob` for https://social.example/@bob.
-    Names differ in more than upper and lower case. Pure.
+    Always the same ones, none of them taken. From host and path: `ann-example` for https://ann.example/,
+    `social-example-bob` for https://social.example/@bob. Names differ in more than upper and lower case. Pure.
     """
     words = f"{site_of_me(me)} {path_of_me(me)}".lower()
     base = (

@@ -235,9 +235,7 @@ _NOT_OURS = "the token is not valid: found a text that is no token of this serve
 class PresentedToken(NamedTuple):
     """A token as it came, `owner` the user whom the path names, `address` where it came from.
 
-    Not shown by `repr`.
-
-    `credential` is what to try first.
+    Not shown by `repr`. `credential` is what to try first.
     """
 
     token: str
@@ -260,9 +258,8 @@ class RequestCredentials:
     async def presented(self, scope: Scope, params: Params, owner: str | None) -> PresentedToken:
         """The token of a request, unchecked.
 
-        Raises Unauthorized where there is none, or none that could be good.
-
-        Costs nothing where the path names a user or the token is one of ours.
+        Raises Unauthorized where there is none, or none that could be good. Costs nothing where the path names a user
+        or the token is one of ours.
         """
         token = bearer(scope)
         if token is None:

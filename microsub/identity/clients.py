@@ -142,10 +142,8 @@ class ConsentLimit:
 class ClientApps:
     """Apps by identifier, remembered for a quarter of an hour. `clock` gives seconds.
 
-    Belongs to one event loop.
-
-    Any page chooses which app is asked, so others could be made targets: requests are limited, and users have a budget
-    that strangers can't use up.
+    Belongs to one event loop. Any page chooses which app is asked, so others could be made targets: requests are
+    limited, and users have a budget that strangers can't use up.
     """
 
     def __init__(
@@ -172,9 +170,7 @@ class ClientApps:
         """What the app of this canonical identifier says of itself.
 
         Nothing but the identifier where it can't be asked, or takes longer than `patience`. Without its logo for
-        strangers.
-
-        Raises TooManyRequests where it would have to be asked, and isn't because of too many others.
+        strangers. Raises TooManyRequests where it would have to be asked, and isn't because of too many others.
         """
         app = App(ClientInfo(client))
         if not may_be_asked(client):

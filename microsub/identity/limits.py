@@ -156,10 +156,8 @@ MENTIONS_OF_USER = RateLimit("webmentions", "user whose page is meant", 120)
 class UnknownTokens:
     """Questions a minute to a user's provider about unknown tokens, counted in Redis.
 
-    All together 60.
-
-    `known` from networks from which a good token came lately, `first` ones from any network, `rest` further ones; and
-    how many of each may be one network's (`of_first`: one /48's, of IPv6).
+    All together 60. `known` from networks from which a good token came lately, `first` ones from any network, `rest`
+    further ones; and how many of each may be one network's (`of_first`: one /48's, of IPv6).
     """
 
     known: int = 20

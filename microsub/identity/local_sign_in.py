@@ -336,9 +336,8 @@ class LoginAttempts:
     async def succeeded(self, attempt: LoginAttempt) -> None:
         """The attempt was right. The count of its device starts again.
 
-        Its address only gets this one back.
-
-        Otherwise somebody with an account here could guess at others without end, signing in to their own in between.
+        Its address only gets this one back. Otherwise somebody with an account here could guess at others without end,
+        signing in to their own in between.
         """
         for subject in attempt.subjects:
             if subject.startswith("address "):

@@ -56,9 +56,8 @@ class RelyingParty:
 def relying_party(base_url: str | None) -> RelyingParty | None:
     """Who asks for passkeys at that address.
 
-    None where browsers have none: without https, or at an IP address.
-
-    `http://localhost` counts as safe, as it does for browsers.
+    None where browsers have none: without https, or at an IP address. `http://localhost` counts as safe, as it does for
+    browsers.
     """
     parts = parts_of(base_url or "")
     host = parts.hostname or ""
@@ -265,9 +264,8 @@ class Passkeys:
     ) -> Passkey:
         """Keep the passkey that the browser made for `ask_to_make` of the same user.
 
-        `invitation` is used up by it.
-
-        Raises PasskeyRefused, InvalidRequest (an invalid name, too many, known already, a used invitation), NotFound.
+        `invitation` is used up by it. Raises PasskeyRefused, InvalidRequest (an invalid name, too many, known already,
+        a used invitation), NotFound.
         """
         party, name = _party(base), passkey_name(name)
         asked_of, challenge = await self._asked("make", answered.secret)

@@ -233,10 +233,9 @@ class Passwords:
     async def is_right(self, user: str, password: str, turn: int = 0) -> bool:
         """Whether that is the user's password.
 
-        It takes as long for a user that there isn't, or who has none.
-
-        `turn` is its place in the queue (`hashing.Hasher`). A hash of former parameters is replaced. Counting attempts
-        is left to the caller. Raises TooManyRequests.
+        It takes as long for a user that there isn't, or who has none. `turn` is its place in the queue
+        (`hashing.Hasher`). A hash of former parameters is replaced. Counting attempts is left to the caller. Raises
+        TooManyRequests.
         """
         text = normal_password(password)
         hashed = await self._store.password(user)

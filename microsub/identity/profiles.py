@@ -132,10 +132,9 @@ class Profile:
 class Profiles:
     """Finds out which server speaks for whom. Answers are kept in the process.
 
-    Belongs to one event loop.
-
-    `private` is for instances that reach private networks: ports, IP addresses and plain http may stand in URLs. `own`
-    is our own address without a slash at its end: what is said of the server there is known without asking.
+    Belongs to one event loop. `private` is for instances that reach private networks: ports, IP addresses and plain
+    http may stand in URLs. `own` is our own address without a slash at its end: what is said of the server there is
+    known without asking.
     """
 
     def __init__(
@@ -171,9 +170,8 @@ class Profiles:
     async def claims(self, me: str) -> Claims:
         """What the page at `me` says of its owner's addresses, asked for now.
 
-        It need not name a server.
-
-        Raises InvalidRequest and ProfileError, ProfileUnreachable among them, as `discover` does.
+        It need not name a server. Raises InvalidRequest and ProfileError, ProfileUnreachable among them, as `discover`
+        does.
         """
         _, claims, _ = await self._read(canonical_me(me, private=self._private))
         return claims
@@ -187,9 +185,8 @@ class Profiles:
 
         Who signed in is `returned` alone, under the result's `names`: other spellings of it (by https, with or without
         `www.` and a slash at the end) to which its site redirects for good. Somebody whose page leads to another's
-        can't sign in as that. Nor is it said that `entered` is the same person.
-
-        Raises ProfileMismatch, and what `discover` raises.
+        can't sign in as that. Nor is it said that `entered` is the same person. Raises ProfileMismatch, and what
+        `discover` raises.
         """
         profile = await self.discover(returned, max_age=PROFILE_RECENT)
         if not profile.is_served_by(authorization, issuer):

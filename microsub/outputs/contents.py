@@ -269,11 +269,9 @@ class OutputContents:
     ) -> Contents:
         """What the feed shows now, or the archive of that name, without entries; `only` these items of it.
 
-        Raises NotFound for an archive that isn't there.
-
-        A feed whose items leave by themselves is complete as it stands (RFC 5005). Of any other, what is older than a
-        hundred items stands in archives. An archive is named by what stands in it and in those before, so what its
-        address shows never changes.
+        Raises NotFound for an archive that isn't there. A feed whose items leave by themselves is complete as it stands
+        (RFC 5005). Of any other, what is older than a hundred items stands in archives. An archive is named by what
+        stands in it and in those before, so what its address shows never changes.
         """
         rows = await self._store.rows(feed, now, SHOWN if feed.is_limited else MOST_ITEMS)
         addresses = feed.addresses(base)

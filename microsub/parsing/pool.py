@@ -69,10 +69,8 @@ _MOST_KEYS = 1000
 class Turns(Generic[T]):
     """Waiting jobs: the key that has used least is next (start-time fair queueing). Pure.
 
-    Jobs of one key are first come, first served.
-
-    `expected` (seconds) is what a job is taken to use until `used` says better, so that a key with several jobs under
-    way isn't taken for one that has used nothing.
+    Jobs of one key are first come, first served. `expected` (seconds) is what a job is taken to use until `used` says
+    better, so that a key with several jobs under way isn't taken for one that has used nothing.
     """
 
     def __init__(self, expected: float) -> None:
@@ -169,12 +167,10 @@ class _Crew:
 class ParsePool:
     """At most `processes` documents are read at a time, one of several in the quick lane.
 
-    A process begins when it is needed and ends after `idle` seconds without work. Safe for threads and event loops.
-
-    A document may use `quick` seconds of processor time in the quick lane, `seconds` in the slow one, `memory` bytes.
-    Documents are taken to be from their final address.
-
-    What is read counts as work for who asks (`fetch.asking_for`), unless `keys` name others.
+    A process begins when it is needed and ends after `idle` seconds without work. Safe for threads and event loops. A
+    document may use `quick` seconds of processor time in the quick lane, `seconds` in the slow one, `memory` bytes.
+    Documents are taken to be from their final address. What is read counts as work for who asks (`fetch.asking_for`),
+    unless `keys` name others.
 
     All methods that read a document raise ParsingStopped when it takes too much time or memory, and ParserUnavailable
     when no process can be started, the pool is closed, or a document still waits for its turn after `patience` seconds

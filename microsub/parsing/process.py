@@ -198,9 +198,7 @@ class ParserProcess:
     """The parent's hold on one such process; calls block, so they are made in threads.
 
     So does beginning one, until the process is ready: no document pays for that with its time. Raises OSError when it
-    never is.
-
-    `resident` is how many bytes it held after its last document.
+    never is. `resident` is how many bytes it held after its last document.
     """
 
     def __init__(self, memory: int = MEMORY) -> None:
@@ -235,9 +233,8 @@ class ParserProcess:
     def run(self, task: str, body: bytes, arguments: tuple[Any, ...], *, seconds: float, where: str) -> Done:
         """What came of one of `tasks`, which may use so many `seconds` of processor time.
 
-        `where` is the document's address, for its failure.
-
-        Raises OutOfTime and ProcessEnded when the process has ended.
+        `where` is the document's address, for its failure. Raises OutOfTime and ProcessEnded when the process has
+        ended.
         """
         until = time.monotonic() + max(PATIENCE * seconds, _LEAST_PATIENCE)
         head = dumps((task, seconds, arguments))

@@ -130,14 +130,12 @@ class FeedDue:
 class Poller:
     """Polls feeds one at a time; any number of polls of different feeds may run in one instance.
 
-    `dead` gets posts that can't be stored.
+    `dead` gets posts that can't be stored. `on_answered` gets each feed that answered, as its document describes it,
+    and how many posts the poll found that a trusted hub had not brought. `on_trouble` gets each feed in trouble before
+    that is written down, and may get it repeatedly.
 
-    `on_answered` gets each feed that answered, as its document describes it, and how many posts the poll found
-    that a trusted hub had not brought. `on_trouble` gets each feed in trouble before that is written down, and may
-    get it repeatedly.
-
-    `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
-    told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
+    `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is told to
+    it, and neither the feed's health nor its time changes, because the server's settings may differ.
     """
 
     feeds: Feeds

@@ -156,9 +156,7 @@ _LONG = 10_000
 def clean_html(html: str, base: str) -> str:
     """`html` without anything that runs, tracks, or styles.
 
-    Links absolute, resolved against `base`.
-
-    Never raises for content; the result is well-formed and may be empty.
+    Links absolute, resolved against `base`. Never raises for content; the result is well-formed and may be empty.
     """
     if "<" not in html and "&" not in html:
         return entities.escape(html, quote=False).strip()
@@ -359,9 +357,7 @@ def _frame(attributes: str) -> str:
 def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
     """The tags of the player that begins at `start`, where it has nothing to play.
 
-    None where it has.
-
-    What was meant for browsers without players takes its place.
+    None where it has. What was meant for browsers without players takes its place.
     """
     name = tokens[start]["name"]
     tags: set[int] = set()

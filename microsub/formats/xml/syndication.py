@@ -40,9 +40,7 @@ Node = dict[str, Any]
 def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
     """Read a feed document, whose text `pieces` gives.
 
-    `url` is its address, the base of relative links.
-
-    Raises ParseError when there is neither a feed nor an entry in it.
+    `url` is its address, the base of relative links. Raises ParseError when there is neither a feed nor an entry in it.
     """
     try:
         entries, channel, version = xmlfeed.read(pieces, _published)
@@ -117,10 +115,8 @@ def _title(node: Node, atom: bool) -> str:
 def _author(node: Node, base: str, *, of_feed: bool = False) -> Card | None:
     """Who is named first by Dublin Core, by the format itself, by iTunes.
 
-    Several are one line of names.
-
-    E-mail addresses aren't shown to readers. Where one is all there is, a post's author is called by its local part; a
-    feed has a better name.
+    Several are one line of names. E-mail addresses aren't shown to readers. Where one is all there is, a post's author
+    is called by its local part; a feed has a better name.
     """
     people: list[Node] = node.get("authors") or []
     for by in ("dc", "", "itunes"):

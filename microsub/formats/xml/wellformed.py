@@ -69,9 +69,8 @@ class _Name(NamedTuple):
 class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
     """Reads one document with `read`.
 
-    `entries`, `feeddata` and `version` are as feedparser leaves them.
-
-    Of many entries those that `newest` keeps are left. `published` says when a finished one was.
+    `entries`, `feeddata` and `version` are as feedparser leaves them. Of many entries those that `newest` keeps are
+    left. `published` says when a finished one was.
     """
 
     contentparams: dict[str, Any]
@@ -94,9 +93,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
     def read(self, pieces: Iterable[str]) -> bool:
         """Whether a text, which has no declarations any more, is well-formed.
 
-        All of it has been read then.
-
-        Raises TooMuch.
+        All of it has been read then. Raises TooMuch.
         """
         parser = expat.ParserCreate("utf-8", " ", {})
         parser.namespace_prefixes = True

@@ -69,10 +69,8 @@ ScopeText = tuple[str, str]
 def offered_scopes(scopes: Iterable[str], *, elsewhere: bool, search: bool = True) -> list[ScopeText]:
     """The permissions among `scopes` that can be given, those of reading first.
 
-    The others mean nothing here.
-
-    `elsewhere`: those to post are for the person's own site, because their page names a place to post to. `search`:
-    this server has one.
+    The others mean nothing here. `elsewhere`: those to post are for the person's own site, because their page names a
+    place to post to. `search`: this server has one.
     """
     asked = list(scopes)
     texts = {**_here(search=search), "profile": _PROFILE_TEXT}
@@ -125,11 +123,10 @@ async def app_behind(visit: PageVisit, next_: str) -> App | None:
 def shown_app(app: App, redirect: str) -> App | None:
     """`app` as it may be shown where the answer goes to `redirect`.
 
-    None where it must not go there. Pure.
-
-    Programs that people run themselves listen at a loopback address with any port (RFC 8252, 7.3). Where the app
-    publishes no addresses, or can't be asked for them, nothing proves that the program is this app. The answer stays on
-    the person's own machine, so they may decide; but the program doesn't get the app's name and logo.
+    None where it must not go there. Pure. Programs that people run themselves listen at a loopback address with any
+    port (RFC 8252, 7.3). Where the app publishes no addresses, or can't be asked for them, nothing proves that the
+    program is this app. The answer stays on the person's own machine, so they may decide; but the program doesn't get
+    the app's name and logo.
     """
     if allowed_redirect(app.info, redirect):
         return app

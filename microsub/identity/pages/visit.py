@@ -159,9 +159,8 @@ class PageCookies:
 class SignInNeeded(Unauthorized):
     """A page for people who are signed in.
 
-    A browser that GETs it is sent to the sign-in, and back afterwards.
-
-    `about` are the parameters that the sign-in page gets.
+    A browser that GETs it is sent to the sign-in, and back afterwards. `about` are the parameters that the sign-in page
+    gets.
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
@@ -402,10 +401,8 @@ class PageVisit:
     async def sign_in(self, person: SignedInPerson, *, next_: str = "", known: bool = True) -> Response:
         """Begin a session in this browser, instead of any that it had, and go on to `next_`.
 
-        No value survives it.
-
-        `known`: they have signed in with something of their own here, which gives this browser an allowance of
-        attempts. Raises Unauthorized where the user is disabled or gone.
+        No value survives it. `known`: they have signed in with something of their own here, which gives this browser an
+        allowance of attempts. Raises Unauthorized where the user is disabled or gone.
         """
         agent = self.request.headers.get("user-agent", "")
         before = self._cookies.read(self.request, "session")

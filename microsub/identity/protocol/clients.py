@@ -57,9 +57,8 @@ _CUSTOM = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):[!$-;=?-\[\]_a-z~]+")
 class ClientInfo:
     """What an app says of itself: to be shown beside its `id`, which alone is proven.
 
-    `url` is its own page.
-
-    `redirect_uris` are those it publishes beyond its own origin, absolute, as they must be asked for.
+    `url` is its own page. `redirect_uris` are those it publishes beyond its own origin, absolute, as they must be asked
+    for.
     """
 
     id: str
@@ -106,10 +105,9 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
 def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:
     """Whether people may be sent to `redirect_uri`.
 
-    On the client's own scheme, host and port, or published by it.
-
-    Letter for letter, but for the port of a published loopback address (RFC 8252, 7.3); and never what browsers would
-    run, what carries a fragment, user or password, or what could be read in two ways.
+    On the client's own scheme, host and port, or published by it. Letter for letter, but for the port of a published
+    loopback address (RFC 8252, 7.3); and never what browsers would run, what carries a fragment, user or password, or
+    what could be read in two ways.
     """
     target = _redirect(redirect_uri, "")
     if target is None or target != redirect_uri:
@@ -251,10 +249,9 @@ Query = Mapping[str, Sequence[str]]
 class AuthorizationRequest:
     """A request for authorization.
 
-    `client` is canonical; `redirect` is as it was sent, and not trusted yet.
-
-    `scopes` are in the app's order, none where it only wants to know who somebody is; `challenge` is PKCE's, or empty;
-    `me` is a hint of who is meant, as it was sent.
+    `client` is canonical; `redirect` is as it was sent, and not trusted yet. `scopes` are in the app's order, none
+    where it only wants to know who somebody is; `challenge` is PKCE's, or empty; `me` is a hint of who is meant, as it
+    was sent.
     """
 
     client: str
@@ -268,9 +265,8 @@ class AuthorizationRequest:
 def read_target(query: Query) -> AuthorizationRequest:
     """Who asks, and where the answer would go, with the state that belongs to it.
 
-    Raises InvalidRequest.
-
-    Such a request can be answered to nobody but the person in front of the browser (RFC 6749, section 4.1.2.1).
+    Raises InvalidRequest. Such a request can be answered to nobody but the person in front of the browser (RFC 6749,
+    section 4.1.2.1).
     """
     client, redirect = _needed(query, "client_id"), _needed(query, "redirect_uri")
     states = query.get("state", ())

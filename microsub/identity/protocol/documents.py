@@ -140,10 +140,8 @@ _LONGEST_VALUE = 100
 class ServerMetadata:
     """A server's own description.
 
-    `issuer` as the server writes it: replies name it, letter for letter.
-
-    `iss_in_response` says that every answer of the authorization endpoint names the issuer (RFC 9207), so that one
-    without it is none. Absent lists are empty.
+    `issuer` as the server writes it: replies name it, letter for letter. `iss_in_response` says that every answer of
+    the authorization endpoint names the issuer (RFC 9207), so that one without it is none. Absent lists are empty.
     """
 
     issuer: str
@@ -160,10 +158,9 @@ class ServerMetadata:
 def read_metadata(body: bytes, url: str, *, private: bool = False) -> ServerMetadata:
     """The metadata in `body`, found at `url`.
 
-    Raises ParseError, which says what was found and what was expected.
-
-    The issuer must be https (`private` lets http pass), without query and fragment, and a prefix of `url`: of the same
-    origin, up to the end of a segment of the path. Else one server could give itself out as another.
+    Raises ParseError, which says what was found and what was expected. The issuer must be https (`private` lets http
+    pass), without query and fragment, and a prefix of `url`: of the same origin, up to the end of a segment of the
+    path. Else one server could give itself out as another.
     """
     document = read_object(body, url)
     issuer = _issuer(document.get("issuer"), url, private)
@@ -344,9 +341,8 @@ class TokenAnswer:
 class CodeAnswer:
     """What a code was redeemed for.
 
-    `me` is canonical, and no more than a claim until `Profiles.confirm` has looked.
-
-    `expires` is in Unix seconds. Tokens are visible ASCII, and not shown by `repr`.
+    `me` is canonical, and no more than a claim until `Profiles.confirm` has looked. `expires` is in Unix seconds.
+    Tokens are visible ASCII, and not shown by `repr`.
     """
 
     me: str
@@ -378,9 +374,7 @@ def read_introspection(body: bytes, url: str, *, now: float, private: bool = Fal
 def read_check(body: bytes, url: str, content_type: str | None, *, now: float, private: bool = False) -> TokenAnswer:
     """The answer of an older token endpoint to a GET with the token: JSON, or a form.
 
-    Raises ParseError.
-
-    Call it for a reply of status 200 alone: that it comes is what makes the token active.
+    Raises ParseError. Call it for a reply of status 200 alone: that it comes is what makes the token active.
     """
     document = read_fields(body, url, content_type)
     if document.get("error") or document.get("active", True) not in (True, "true"):

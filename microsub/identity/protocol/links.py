@@ -35,9 +35,7 @@ _DOT_AT_END = re.compile(r"(?i)https?://[^/?#]*?[.\u3002\uff0e\uff61](?::[0-9]*)
 def same_origin(one: str, other: str) -> bool:
     """Whether two addresses, fragments apart, have scheme, host and port in common.
 
-    False where one can't be read.
-
-    As in browsers, a dot at the end of the host makes another origin.
+    False where one can't be read. As in browsers, a dot at the end of the host makes another origin.
     """
     try:
         return _origin(one) == _origin(other)
@@ -53,10 +51,9 @@ def _origin(url: str) -> tuple[str, bool]:
 def endpoint(value: object, base: str = "") -> str | None:
     """An address to send requests to, absolute.
 
-    None where `value` is none that one may trust with a secret.
-
-    Resolved as browsers do. User and password, fragments (RFC 6749, 3.1) and control characters are refused, and what
-    can't be read in one way only. An empty relative address is the page itself (RFC 3986, 4.4).
+    None where `value` is none that one may trust with a secret. Resolved as browsers do. User and password, fragments
+    (RFC 6749, 3.1) and control characters are refused, and what can't be read in one way only. An empty relative
+    address is the page itself (RFC 3986, 4.4).
     """
     if not isinstance(value, str) or len(value) > MAX_URL:
         return None
@@ -111,9 +108,8 @@ def known_me(me: str) -> str | None:
 def same_me(one: str, other: str) -> bool:
     """Whether two profile URLs are one by their text alone.
 
-    Case of the host, and the path `/` that may be left out.
-
-    False for what is none. http and https, and other addresses that lead to the same page, are for discovery to tell.
+    Case of the host, and the path `/` that may be left out. False for what is none. http and https, and other addresses
+    that lead to the same page, are for discovery to tell.
     """
     first = known_me(one)
     return first is not None and first == known_me(other)
@@ -266,11 +262,9 @@ def profile_links(
 ) -> ProfileLinks:
     """Both, of the page found at `url`; `link_header` is the joined value of its `Link` header.
 
-    Never raises.
-
-    Of each server the first that is usable: HTTP `Link`, then `<link>` in the head. The profiles (`rel=me`) are
-    canonical, each once, in the page's order, from HTTP `Link` and `<link>` in the head as well: who writes there
-    could name a server of their own.
+    Never raises. Of each server the first that is usable: HTTP `Link`, then `<link>` in the head. The profiles
+    (`rel=me`) are canonical, each once, in the page's order, from HTTP `Link` and `<link>` in the head as well: who
+    writes there could name a server of their own.
     """
     links = list(written_links(body, url, content_type, link_header))
     endpoints = {_ENDPOINTS[rel]: address for rel, address in usable(links, _ENDPOINTS).items()}

@@ -219,9 +219,7 @@ class Accounts:
     async def end_access(self, name: str) -> None:
         """End all tokens, sessions and what apps were granted, for good.
 
-        For a disabled user, who gets no new ones.
-
-        May be repeated; a list goes after all that stands in it.
+        For a disabled user, who gets no new ones. May be repeated; a list goes after all that stands in it.
         """
         for list_of, member in _LISTS:
             for batch in batches(texts(await self._redis.command("SMEMBERS", list_of(name))), _STEP):
@@ -274,9 +272,7 @@ class Accounts:
     async def revoke(self, user: str, digest_prefix: str) -> bool:
         """Revoke the one token whose digest begins so, with all else that its app was granted.
 
-        Whether there was one.
-
-        Raises InvalidRequest when several tokens match, or the prefix is empty.
+        Whether there was one. Raises InvalidRequest when several tokens match, or the prefix is empty.
         """
         digests = texts(await self._redis.command("SMEMBERS", keys.tokens(user)))
         matching = [digest for digest in digests if digest.startswith(digest_prefix)]

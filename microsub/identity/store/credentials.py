@@ -90,9 +90,8 @@ class LocalCredentials:
     async def password(self, user: str) -> str | None:
         """The hash of the user's password.
 
-        None where there is none, or the user is unknown or disabled, or no name.
-
-        The store is asked in any case: that it wasn't would be noticed.
+        None where there is none, or the user is unknown or disabled, or no name. The store is asked in any case: that
+        it wasn't would be noticed.
         """
         user = _name(user)
         hashed, disabled = await self._redis.pipeline(

@@ -354,11 +354,9 @@ class Codes:
     ) -> tuple[Spent, Issued | None]:
         """Use the code up for a grant; its tokens where `Spent.good`.
 
-        That it has a scope is for the caller to see.
-
-        `fits` says whether client, redirect and `verifier` (which may be empty) are those of the code. Where they
-        aren't, the code is in wrong hands, and nobody gets anything for it any more. `most` is how many grants and
-        tokens the user may have, 0 for any number.
+        That it has a scope is for the caller to see. `fits` says whether client, redirect and `verifier` (which may be
+        empty) are those of the code. Where they aren't, the code is in wrong hands, and nobody gets anything for it any
+        more. `most` is how many grants and tokens the user may have, 0 for any number.
         """
         found = await self._read(code)
         if found is None:
