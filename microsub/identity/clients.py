@@ -21,6 +21,7 @@ import structlog
 
 from microsub.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Sender, Sending, SendLimits
+from microsub.formats.xml.media import type_of
 from microsub.identity.limits import CLIENT, CLIENT_FAILURE, CONSENTS, METADATA_FOR_STRANGERS, METADATA_FOR_USERS
 from microsub.identity.protocol.clients import ClientInfo, may_be_asked
 from microsub.identity.protocol.links import same_origin, shown
@@ -43,12 +44,7 @@ _DOCUMENT = SendLimits(total=4.0, body=256 * 1024)
 _PICTURE = SendLimits(total=3.0, body=MAX_LOGO)
 _ACCEPT = "application/json, text/html;q=0.9, application/xhtml+xml;q=0.8, */*;q=0.1"
 # Pictures that can't hold a script or refer to anything; no SVG.
-_KINDS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
+_KINDS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 log = structlog.get_logger(__name__)
 
@@ -234,10 +230,8 @@ class ClientApps:
     async def _picture(self, url: str) -> str:
         """Our copy of a logo; empty for what is no picture that can do no harm. Raises FetchError."""
         body = (await self._fetched(Sending(url, accept="image/png, image/*;q=0.5", limits=_PICTURE))).body
-        kind = next((kind for mark, kind in _KINDS if body.startswith(mark)), None)
-        if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
-            kind = "image/webp"
-        return f"data:{kind};base64,{base64.b64encode(body).decode()}" if kind else ""
+        kind = type_of(body)
+        return f"data:{kind};base64,{base64.b64encode(body).decode()}" if kind in _KINDS else ""
 
     async def _fetched(self, sending: Sending) -> Answered:
         answer = await self._sender.send(sending)

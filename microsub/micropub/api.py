@@ -23,7 +23,7 @@ from microsub.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from microsub.formats.documents.page import write_post
+from microsub.formats.documents.page import PAGE_POLICY, write_post
 from microsub.identity.limits import (
     FILES_AT_ONCE,
     FILES_IN_ALL,
@@ -77,12 +77,6 @@ _FILES = ("photo", "video", "audio")
 _LISTED = 20
 _MOST_LISTED = 100
 _POLICY = "default-src 'none'; sandbox"
-_PAGE_POLICY = "; ".join(
-    (
-        *("default-src 'none'", "style-src 'self'", "img-src https: http:", "media-src https: http:"),
-        *("form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'"),
-    )
-)
 _SHARED: list[Header] = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -477,7 +471,7 @@ class PostEndpoint(HttpEndpoint):
                     body = await asyncio.to_thread(write_post, found.entry, address, self._stylesheet)
         headers: list[Header] = [
             (b"content-type", b"text/html; charset=utf-8"),
-            (b"content-security-policy", _PAGE_POLICY.encode()),
+            (b"content-security-policy", PAGE_POLICY.encode()),
             (b"cache-control", b"private, no-cache"),
             *_SHARED,
         ]

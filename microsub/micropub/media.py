@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from microsub.errors import NotFound, QuotaReached
+from microsub.formats.xml.media import ENDINGS, type_of
 from microsub.kit.digests import sha256_hex
 from microsub.kit.locks import KeyedLocks
 from microsub.model.reader import NAME
@@ -39,28 +40,6 @@ _WRITE, _USE = load("medium_write"), load("medium_use")
 _SHOWN_BY = "post "
 _ADDRESS = re.compile(r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{22})(?:\.[a-z0-9]{1,5})?")
 
-_BEGINNINGS = (
-    (rb"\xff\xd8\xff", "image/jpeg", "jpg"),
-    (rb"\x89PNG\r\n\x1a\n", "image/png", "png"),
-    (rb"GIF8[79]a", "image/gif", "gif"),
-    (rb"RIFF....WEBP", "image/webp", "webp"),
-    (rb"....ftypavi[fs]", "image/avif", "avif"),
-    (rb"....ftyp(?:hei[cmsx]|mif1)", "image/heic", "heic"),
-    (rb"....ftypM4[AB] ", "audio/mp4", "m4a"),
-    (rb"....ftypqt  ", "video/quicktime", "mov"),
-    (rb"....ftyp", "video/mp4", "mp4"),
-    (rb"\x1aE\xdf\xa3", "video/webm", "webm"),
-    (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg", "mp3"),
-    (rb"OggS", "audio/ogg", "ogg"),
-    (rb"fLaC", "audio/flac", "flac"),
-    (rb"RIFF....WAVE", "audio/wav", "wav"),
-    (rb"%PDF-", "application/pdf", "pdf"),
-)
-"""How files begin, their media type and what their names end with."""
-
-_KINDS = tuple((re.compile(beginning, re.DOTALL), kind, ending) for beginning, kind, ending in _BEGINNINGS)
-_ENDINGS = {kind: ending for _, kind, ending in _BEGINNINGS}
-
 
 @dataclass(frozen=True, slots=True)
 class MediaFile:
@@ -76,11 +55,6 @@ class MediaFile:
         return self.type.partition("/")[0] in {"image", "audio", "video"}
 
 
-def type_of(data: bytes) -> str:
-    """The media type that the first bytes of a file say. Pure."""
-    return next((kind for beginning, kind, _ in _KINDS if beginning.match(data)), UNKNOWN_TYPE)
-
-
 class Media:
     """The files of all users."""
 
@@ -94,7 +68,7 @@ class Media:
         A JPEG is kept without what it says of place, time and camera.
         Raises QuotaReached where the user's files would have more than `most` bytes (0: any number).
         """
-        kind, token = type_of(data), secrets.token_urlsafe(16)
+        kind, token = type_of(data) or UNKNOWN_TYPE, secrets.token_urlsafe(16)
         if kind == "image/jpeg":
             data = without_metadata(data)
         where = [keys.user(user), keys.media(user), keys.medium(user, token)]
@@ -105,7 +79,7 @@ class Media:
             if reply < 0:
                 raise NotFound("there is no such user")
             raise QuotaReached("bytes of files", reply, most)
-        ending = _ENDINGS.get(kind)
+        ending = ENDINGS.get(kind)
         return f"{PATH}/{user}.{text(reply)}" + (f".{ending}" if ending else "")
 
     async def get(self, path: str) -> MediaFile:

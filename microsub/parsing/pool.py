@@ -61,6 +61,7 @@ _MOST_SLOW_KNOWN = 1000
 # --- turns --------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T", bound=Hashable)
+R = TypeVar("R")
 
 _MOST_KEYS = 1000
 """Keys with nothing waiting that are remembered, at least: those that have used most."""
@@ -214,8 +215,7 @@ class ParsePool:
 
     async def parse(self, document: Fetched) -> Feed:
         """The feed in a document. Raises ParseError."""
-        feed: Feed = await self._run("parse", document, document.content_type)
-        return feed
+        return await self._run("parse", document, document.content_type)
 
     async def posts_in(
         self, document: Fetched, source: str, fingerprints: bytes | None, discovered: float, keys: Sequence[str] = ()
@@ -237,39 +237,30 @@ class ParsePool:
         return await self._links("better_feeds", document, keys)
 
     async def _links(self, task: str, document: Fetched, keys: Sequence[str] = ()) -> list[FeedLink]:
-        links: list[FeedLink] = await self._run(
-            task, document, document.content_type, document.headers.get("link"), keys=keys
-        )
-        return links
+        return await self._run(task, document, document.content_type, document.headers.get("link"), keys=keys)
 
     async def forwarded(self, document: Fetched) -> str | None:
         """Where a page sends browsers at once (`discovery.links`)."""
-        there: str | None = await self._run("forwarded", document, document.content_type)
-        return there
+        return await self._run("forwarded", document, document.content_type)
 
     async def profile_in(self, document: Fetched, url: str) -> str | None:
         """The profile page that the WebFinger document from `url` names (`discovery.feedlinks`)."""
-        page: str | None = await self._run("profile_in", document, url=url)
-        return page
+        return await self._run("profile_in", document, url=url)
 
     async def answer(self, look_up: LookUp, document: Fetched) -> Card | Entry | None:
         """What a page says to a look-up (`formats.references`)."""
         task = "author_on" if isinstance(look_up, AuthorPage) else "target_on"
-        said: Card | Entry | None = await self._run(
-            task, document, document.content_type, look_up.url, keys=("look-ups",)
-        )
-        return said
+        return await self._run(task, document, document.content_type, look_up.url, keys=("look-ups",))
 
     async def profile_links(self, page: Answered, *, private: bool) -> ProfileLinks:
         """What a person's page says of their servers and addresses (`identity.protocol.links`)."""
-        links: ProfileLinks = await self._run(
+        return await self._run(
             "profile_links", page, page.content_type, page.headers.get("link"), private, thorough=False
         )
-        return links
 
     async def client(self, client_id: str, page: Answered) -> ClientInfo:
         """What an app says of itself (`identity.protocol.clients`). Raises ParseError."""
-        info: ClientInfo = await self._run(
+        return await self._run(
             "read_client",
             page,
             page.final_url,
@@ -278,54 +269,39 @@ class ParsePool:
             url=client_id,
             thorough=False,
         )
-        return info
 
     async def examined(self, page: Answered) -> ExaminedPage:
         """What there is to check on a page (`identity.protocol.links`)."""
-        found: ExaminedPage = await self._run(
-            "examined", page, page.content_type, page.headers.get("link"), thorough=False
-        )
-        return found
+        return await self._run("examined", page, page.content_type, page.headers.get("link"), thorough=False)
 
     async def mention(self, page: Answered, source: str, target: str) -> Entry | None:
         """What a page says of a target (`webmention.source`), None where it has no link to it. Raises ParseError.
 
         All webmentions together are one caller.
         """
-        said: Entry | None = await self._run(
+        return await self._run(
             "mention_in", page, page.content_type, source, target, keys=("webmentions",), thorough=False
         )
-        return said
 
     async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:
         """A post of the older server (`ekster`). Raises ParseError."""
-        done = await self._call("old_post", item_id, data, item_id, published)
-        post: OldPost = done.value
-        return post
+        return await self._value("old_post", item_id, data, item_id, published)
 
     async def feed_list(self, body: bytes) -> FeedList:
         """The feeds of a list (`transfer.outlines`). Raises ParseError."""
-        done = await self._call("read_list", "the list", body)
-        found: FeedList = done.value
-        return found
+        return await self._value("read_list", "the list", body)
 
     async def exported_posts(self, posts: Sequence[Mapping[str, Any]]) -> list[Entry | None]:
         """Posts of an export, cleaned (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
-        done = await self._call("exported_posts", "the export", dumps(posts))
-        found: list[Entry | None] = done.value
-        return found
+        return await self._value("exported_posts", "the export", dumps(posts))
 
     async def posted_entry(self, item: bytes, url: str, keys: Sequence[str]) -> Entry:
         """A post that was sent, as `formats.hfeed` reads it, which costs `keys`. Raises ParseError."""
-        done = await self._call("posted_entry", url, item, url, keys=keys)
-        entry: Entry = done.value
-        return entry
+        return await self._value("posted_entry", url, item, url, keys=keys)
 
     async def posts_of_reader(self, posts: Sequence[Any]) -> list[ReaderPost | None]:
         """Posts of another reader (`transfer.foreign_posts`), None for unusable ones. Raises ParseError."""
-        done = await self._call("posts_of_reader", "the file", dumps(posts))
-        found: list[ReaderPost | None] = done.value
-        return found
+        return await self._value("posts_of_reader", "the file", dumps(posts))
 
     async def _run(
         self,
@@ -335,12 +311,16 @@ class ParsePool:
         url: str | None = None,
         keys: Sequence[str] = (),
         thorough: bool = True,
-    ) -> Any:
+    ) -> R:
         """The outcome of a task whose first argument is an address: `url`, or the final one."""
         where = document.url if isinstance(document, Fetched) else document.final_url
         first = document.final_url if url is None else url
-        done = await self._call(task, where, document.body, first, *arguments, keys=keys, thorough=thorough)
-        return done.value
+        return await self._value(task, where, document.body, first, *arguments, keys=keys, thorough=thorough)
+
+    async def _value(self, task: str, where: str, body: bytes, *arguments: Any, **how: Any) -> R:
+        """What a task comes to. Its type is that of the task's function (`process.tasks`), by which it was read."""
+        value: R = (await self._call(task, where, body, *arguments, **how)).value
+        return value
 
     async def _call(
         self,

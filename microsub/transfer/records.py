@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import orjson
 
@@ -169,20 +169,7 @@ ExportRecord = (
     | ExportEnd
 )
 
-_KINDS: Mapping[str, Any] = {
-    "user": ExportHeader,
-    "channel": ExportedChannel,
-    "rules": ExportedRules,
-    "feed": ExportedFeed,
-    "follow": ExportedFollow,
-    "post": ExportedPost,
-    "items": ExportedItems,
-    "gone": ExportedAbsences,
-    "output": ExportedOutput,
-    "output items": ExportedOutputItems,
-    "source": ExportedSource,
-    "end": ExportEnd,
-}
+_KINDS: Mapping[str, Any] = {kind.__dataclass_fields__["type"].default: kind for kind in get_args(ExportRecord)}
 
 
 def read_record(line: bytes, number: int) -> ExportRecord:

@@ -15,6 +15,12 @@ from microsub.model.jf2 import Card, Enclosure, Entry
 _ALTERNATES = {"rss": "application/rss+xml", "atom": "application/atom+xml", "json": "application/feed+json"}
 _NAMES = {"rss": "RSS", "atom": "Atom", "json": "JSON Feed"}
 
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src https: http:; media-src https: http:; "
+    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""The content security policy that such a page needs, and no more."""
+
 
 def write(document: FeedDocument) -> bytes:
     """The document as a page without any script."""

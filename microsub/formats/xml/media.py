@@ -1,4 +1,4 @@
-"""Attached files: enclosures, Media RSS and iTunes elements, and of what kind they are."""
+"""Attached files: enclosures, Media RSS and iTunes elements, and of what kind files are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,33 @@ _CLOCK = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})(?:\.\d+)?\Z")
 _PORTRAITS = re.compile(r"(?:.*\.)?gravatar\.com\Z|avatars\d*\.githubusercontent\.com\Z")
 
 Node = dict[str, Any]
+
+_BEGINNINGS = (
+    (rb"\xff\xd8\xff", "image/jpeg", "jpg"),
+    (rb"\x89PNG\r\n\x1a\n", "image/png", "png"),
+    (rb"GIF8[79]a", "image/gif", "gif"),
+    (rb"RIFF....WEBP", "image/webp", "webp"),
+    (rb"....ftypavi[fs]", "image/avif", "avif"),
+    (rb"....ftyp(?:hei[cmsx]|mif1)", "image/heic", "heic"),
+    (rb"....ftypM4[AB] ", "audio/mp4", "m4a"),
+    (rb"....ftypqt  ", "video/quicktime", "mov"),
+    (rb"....ftyp", "video/mp4", "mp4"),
+    (rb"\x1aE\xdf\xa3", "video/webm", "webm"),
+    (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg", "mp3"),
+    (rb"OggS", "audio/ogg", "ogg"),
+    (rb"fLaC", "audio/flac", "flac"),
+    (rb"RIFF....WAVE", "audio/wav", "wav"),
+    (rb"%PDF-", "application/pdf", "pdf"),
+)
+"""How files begin, their media type and what their names end with."""
+
+_TYPES = tuple((re.compile(beginning, re.DOTALL), kind) for beginning, kind, _ in _BEGINNINGS)
+ENDINGS = {kind: ending for _, kind, ending in _BEGINNINGS}
+
+
+def type_of(data: bytes) -> str | None:
+    """The media type that the first bytes of a file say; None for one that isn't known."""
+    return next((kind for beginning, kind in _TYPES if beginning.match(data)), None)
 
 
 def kind_of(enclosure: Enclosure) -> str | None:

@@ -34,6 +34,7 @@ from microsub.errors import (
     TooManyRequests,
 )
 from microsub.formats.documents import FORMATS
+from microsub.formats.documents.page import PAGE_POLICY
 from microsub.formats.documents.values import FeedDocument, uri
 from microsub.identity.limits import (
     OUTPUT_GUESSES_OF_NETWORK,
@@ -79,12 +80,6 @@ _CORS: list[Header] = [
     (b"access-control-expose-headers", b"ETag, Last-Modified, Link, Retry-After"),
 ]
 _PREFLIGHT: list[Header] = [*_CORS, (b"access-control-max-age", b"86400"), (b"allow", METHODS.encode())]
-_POLICY = "; ".join(
-    (
-        *("default-src 'none'", "style-src 'self'", "img-src https: http:", "media-src https: http:"),
-        *("form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'"),
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +334,7 @@ def _headers(feed: OutputFeed, form: str, archive: str | None, tag: str, modifie
         (b"accept-ranges", b"none" if feed.is_limited else b"bytes"),
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", b"no-referrer"),  # the address is not for those whom a post links to
-        (b"content-security-policy", _POLICY.encode()),
+        (b"content-security-policy", PAGE_POLICY.encode()),
         *_CORS,
     ]
     return found if feed.settings.public else [*found, (b"x-robots-tag", b"noindex")]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from microsub.errors import NotFound, TooManyRequests
 from microsub.fetch import Answered, Sender, Sending, SendLimits
+from microsub.formats.xml.media import type_of
 from microsub.identity.limits import IMAGES_AT_ONCE, IMAGES_IN_ALL, IMAGES_OF_HALF, IMAGES_OF_USER, IMAGES_WHEN_BUSY
 from microsub.kit.digests import base64url, is_same, keyed_digest
 from microsub.kit.rate_limits import RateLimiter
@@ -29,8 +30,7 @@ LONGEST = 4096
 """Characters of a picture's address."""
 
 _ACCEPT = "image/avif, image/webp, image/png, image/jpeg, image/gif"
-_KINDS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
-_BRANDS = {b"avif": "image/avif", b"avis": "image/avif"}
+_KINDS = frozenset(_ACCEPT.split(", "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,8 @@ class Images:
 
 def kind_of_picture(body: bytes) -> str | None:
     """The type that the first bytes name; None where it is none that browsers show as a picture without running it."""
-    for beginning, kind in _KINDS:
-        if body.startswith(beginning):
-            return kind
-    if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
-        return "image/webp"
-    return _BRANDS.get(body[8:12]) if body[4:8] == b"ftyp" else None
+    kind = type_of(body)
+    return kind if kind in _KINDS else None
 
 
 def _decoded(place: str) -> str:
