@@ -21,6 +21,7 @@ LIST = "".join(f"<outline text='Feed {n}' xmlUrl='http://f{n}.invalid/feed'/>" f
 OPML = (
     f"<opml version='2.0'><body><outline text='Far'>{LIST}</outline><outline htmlUrl='http://a.invalid'/></body></opml>"
 )
+LEFT_EDGE = "(one) => one.getBoundingClientRect().left"
 DROPPED = """(text) => {
   const files = new DataTransfer();
   files.items.add(new File([text], "feeds.opml", { type: "text/x-opml" }));
@@ -61,6 +62,17 @@ async def test_times_are_of_one_zone_on_a_page(browser: Browser, server: Reading
             times = await page.locator("main time").all_inner_texts()
             assert times, path
             assert [text.endswith(" UTC") for text in times] == [not scripts] * len(times), (path, times)
+
+
+async def test_the_menu_stays_where_it_is(browser: Browser, server: ReadingServer) -> None:
+    """On all pages of who is signed in, those of the account among them; so does what the page is about."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "passer", "/settings")
+        places = set()
+        for path in ("/settings", "/settings/rules", "/display", "/account", "/account/sign-in", "/connect"):
+            await page.goto(f"{server.url}{path}")
+            places.add(tuple([await page.locator(part).evaluate(LEFT_EDGE) for part in (".top nav", "h1")]))
+        assert len(places) == 1, places
 
 
 async def test_without_scripts(browser: Browser, server: ReadingServer) -> None:

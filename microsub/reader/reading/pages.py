@@ -15,7 +15,7 @@ from starlette.routing import Route
 from microsub.errors import NotFound, RequestError, TooManyRequests
 from microsub.identity.limits import EVENTS_IN_ALL, EVENTS_OF_NETWORK, EVENTS_OF_USER
 from microsub.identity.pages.visit import Handler, PageSite, PageVisit, form, has_lent_page, page, slow_page
-from microsub.kit.http.display import CHOICES, Display
+from microsub.kit.http.display import Display
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.pages import LANGUAGES, N_
 from microsub.kit.rate_limits import Place, public_network
@@ -277,7 +277,8 @@ async def _image(visit: PageVisit) -> Response:
 
 
 async def _display(visit: PageVisit) -> Response:
-    return visit.page("display.html", choices=CHOICES, languages=LANGUAGES, is_done="done" in visit.query)
+    channels = await links(visit) if visit.session is not None else None
+    return visit.page("display.html", languages=LANGUAGES, is_done="done" in visit.query, channels=channels)
 
 
 async def _set_display(visit: PageVisit) -> Response:
