@@ -17,7 +17,6 @@ from microsub.formats.parse import parse
 from microsub.formats.wire import encode, to_wire
 from microsub.kit.urls import EXECUTABLE
 from microsub.model.jf2 import Feed
-from tests.formats.test_cases import CASES
 from tests.fuzz.joints import harm
 from tests.support import examples
 
@@ -145,22 +144,8 @@ def test_any_bytes_are_a_feed_or_a_parse_error(body: bytes, content_type: str | 
     discover(body, URL, content_type, None)
 
 
-@given(st.sampled_from(CASES), st.data())
-@settings(max_examples=examples(300), deadline=None)
-def test_a_damaged_document_is_a_feed_or_a_parse_error(path: Any, data: st.DataObject) -> None:
-    """Real documents with bytes lost, doubled and replaced stay harmless."""
-    body = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, max(0, len(body) - 1)))
-        length = data.draw(st.integers(0, 40))
-        other = data.draw(st.one_of(st.binary(max_size=12), st.just(bytes(body[at : at + 200]))))
-        body[at : at + length] = other
-    if feed := parse_or_none(bytes(body)):
-        assert_harmless(feed)
-
-
 @given(st.lists(urls, min_size=6, max_size=6), markup())
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_nothing_from_rss_can_run(found: list[str], html: str) -> None:
     """No link, guid, enclosure, image or body of an RSS document brings in code."""
     link, guid, enclosure, image, thumbnail, home = (

@@ -128,11 +128,10 @@ def test_hostile_pages_end() -> None:
         '<div class="h-entry h-card" ' + " ".join(f"a{n}=b" for n in range(200)) + ">",
     )
     for piece in pieces:
-        for size in (400_000, 4_000_000):
-            page = (piece * (size // len(piece))).encode()
-            for look_up in (AuthorPage(THERE), LookUpTarget(THERE)):
-                found = answer(look_up, page, THERE, "text/html")
-                assert found is None or len(str(found)) < 20_000
+        page = (piece * (2_000_000 // len(piece))).encode()
+        for look_up in (AuthorPage(THERE), LookUpTarget(THERE)):
+            found = answer(look_up, page, THERE, "text/html")
+            assert found is None or len(str(found)) < 20_000
 
 
 @pytest.mark.parametrize("body", [b"", b"\x89PNG\r\n", b"{}", b"<rss/>", b"<", b"<html>", b"\xff\xfe<\x00"])

@@ -90,7 +90,7 @@ class Store:
         return news
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(DOCUMENTS, min_size=2, max_size=6))
 def test_the_same_news_as_without_marks(documents: list[Document]) -> None:
     """Over any sequence of documents, the news are the same, place and all, as when everything is read each time."""

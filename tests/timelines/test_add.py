@@ -11,19 +11,6 @@ from tests.support.one_reader import ANN, NOW, OneReader, item
 pytestmark = pytest.mark.fake_too
 
 
-async def test_what_the_reader_is_done_with_takes_its_place(world: OneReader) -> None:
-    """Who comes back to a feed whose newest posts they have removed isn't given older ones as unread for them."""
-    await world.follow("work", "2")
-    items = world.items.know("2", *(item(n) for n in range(1, 8)))
-    await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0)
-    await world.timelines.remove(ANN, "work", ["7", "6"], NOW)
-    await world.channels.unfollow(ANN, "work", "2")
-    await world.timelines.unfollow(ANN, "work", "2", NOW)
-    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
-    again = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0, fresh=3)
-    assert again.added == ("5",)
-
-
 async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -> None:
     """A fill that is larger than a script call keeps its time of following for all of its batches."""
     await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
@@ -62,25 +49,6 @@ async def test_long_timelines_are_marked_in_batches(world: OneReader) -> None:
     assert await world.timelines.mark_read_before(ANN, "home", "2400", world.items.places, NOW) == 2400
     assert await world.timelines.mark_all_read(ANN, "global", NOW) == 2500
     assert await world.unread("work") == 0
-
-
-@pytest.mark.parametrize("uid", ["home", "global"])
-async def test_before_and_after_are_inverse(world: OneReader, uid: str) -> None:
-    """Walking down by `after` and up again by `before` visits the same items, in one channel and in all."""
-    await world.follow("work", "1")
-    await world.add("home", *(item(n, float(n // 3)) for n in range(1, 41)))
-    await world.add("work", *(item(n, float(n // 3)) for n in range(1, 41, 2)))
-    everything = await world.ids(uid)
-    assert len(everything) == 40
-    up: list[str] = []
-    cursor = Cursor("-1", "0")
-    while True:
-        page = await world.timelines.page(ANN, uid, PageQuery(limit=7, before=cursor), NOW)
-        if not page.rows:
-            break
-        up = [row.id for row in page.rows] + up
-        cursor = Cursor(page.rows[0].score, page.rows[0].id)
-    assert up == everything
 
 
 async def test_a_page_of_one_source_is_bounded(world: OneReader) -> None:

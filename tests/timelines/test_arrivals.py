@@ -6,8 +6,6 @@ import pytest
 
 from microsub.errors import NotFound
 from microsub.redis import keys
-from microsub.timelines import save, unsave
-from microsub.timelines.rules import Rules
 from microsub.timelines.sync.arrivals import derive_arrivals, repair_all_arrivals
 from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -40,49 +38,6 @@ async def test_a_clock_that_jumps_back_puts_nothing_in_front(world: OneReader) -
     await world.add("home", item(3))
     page = await world.arrivals_page("global", limit=10, oldest_first=True, after=str(latest.place))
     assert [row.id for row in page.rows] == ["3"]
-
-
-async def test_an_item_in_two_channels_came_once_and_leaves_with_the_last(world: OneReader) -> None:
-    """Its place is that of the first, and stays while it goes from channel to channel."""
-    await world.follow("work", "1")
-    await world.add("home", item(1), item(2))
-    before = await world.arrivals()
-    await world.add("work", item(1), item(3))
-    await world.timelines.move(ANN, "work", ["2"], NOW)
-    await save(world.redis, world.items, ANN, ["1"], NOW)  # type: ignore[arg-type]
-    assert [row.place for row in (await world.arrivals())[:2]] == [row.place for row in before]
-    assert await ids(world) == ["1", "2", "3"]
-    assert await ids(world, "home") == ["1"]
-    await world.timelines.remove(ANN, "home", ["1"], NOW)
-    await world.timelines.remove(ANN, "work", ["1"], NOW)
-    assert await ids(world) == ["1", "2", "3"], "it is saved"
-    await unsave(world.redis, ANN, ["1"], NOW)
-    assert await ids(world) == ["2", "3"]
-    assert await wrong_arrivals(world.redis, ANN) == {}
-    assert await world.redis.command("HKEYS", keys.arrivals_more(ANN)) == [b"last"]
-
-
-async def test_what_is_muted_has_no_place_until_it_is_shown_again(world: OneReader) -> None:
-    """An app that syncs learns of it when it is shown again."""
-    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
-    await world.add("home", item(1, author="https://a.example/"), item(2))
-    await rules.mute(ANN, "home", "https://a.example/", NOW)
-    await world.add("home", item(3, author="https://a.example/"))
-    assert await ids(world) == ["2"]
-    await rules.unmute(ANN, "home", "https://a.example/", NOW)
-    assert (await ids(world))[0] == "2"
-    assert set(await ids(world)) == {"1", "2", "3"}
-    assert await wrong_arrivals(world.redis, ANN) == {}
-
-
-async def test_what_makes_room_leaves(world: OneReader) -> None:
-    """The oldest by publication, in the step in which others come; also of those that came with the same call."""
-    await world.add("home", *(item(number) for number in range(10)), limit=3)
-    await world.add("home", *(item(number) for number in range(10, 14)), limit=3)
-    assert await ids(world) == ["11", "12", "13"]
-    assert await world.timelines.trim(ANN, "home", 1, NOW) == 2
-    assert await ids(world) == ["13"]
-    assert await wrong_arrivals(world.redis, ANN) == {}
 
 
 async def test_a_deleted_channel_takes_its_items_along(world: OneReader) -> None:
@@ -135,25 +90,6 @@ async def test_one_request_looks_at_so_many_and_says_where_to_go_on(
         after = str(pages[-1].resume)
         pages.append(await world.arrivals_page("work", limit=5, after=after))
     assert [[row.id for row in page.rows] for page in pages] == [[], [], [], ["1"]]
-
-
-async def test_an_item_is_unread_where_any_channel_says_so(world: OneReader) -> None:
-    """In `global`; in a channel its own state counts. What is saved says so everywhere."""
-    await world.follow("work", "1")
-    await world.add("home", item(1), item(2))
-    await world.add("work", item(1))
-    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
-    await save(world.redis, world.items, ANN, ["2"], NOW)  # type: ignore[arg-type]
-    states = {
-        uid: [(row.id, row.is_read, row.is_saved) for row in await world.arrivals(uid)]
-        for uid in ("global", "home", "work", "saved")
-    }
-    assert states == {
-        "global": [("1", False, False), ("2", False, True)],
-        "home": [("1", True, False), ("2", False, True)],
-        "work": [("1", False, False)],
-        "saved": [("2", True, True)],
-    }
 
 
 async def test_a_user_leaves_nothing(world: OneReader) -> None:

@@ -58,16 +58,6 @@ async def test_saving_keeps_the_item_where_it_is(world: OneReader) -> None:
     assert await violations(world.redis, ANN, SAVED) == []
 
 
-async def test_unsaving_takes_it_out_of_saved_alone(world: OneReader) -> None:
-    """And it can be saved again."""
-    await keep(world, "1")
-    assert await unsave(world.redis, ANN, ["1", "2"], NOW) == 1
-    assert await world.ids("saved") == []
-    assert await world.ids("home") == ["3", "2", "1"]
-    assert await keep(world, "1") == 1
-    assert await world.ids("saved") == ["1"]
-
-
 async def test_pages_say_what_is_saved(world: OneReader) -> None:
     """In every view, of one channel or of all, upwards too."""
     await keep(world, "2")
@@ -139,27 +129,6 @@ async def test_retention_leaves_saved_alone(world: OneReader) -> None:
     assert {one.uid for one in report.channels} == {"home"}
     assert await world.ids("home") == []
     assert await world.ids("saved") == ["3", "2", "1"]
-
-
-async def test_marking_all_elsewhere_leaves_saved_as_it_is(world: OneReader) -> None:
-    """What a reader has marked unread in `saved` stays so, until it is marked there or by its name."""
-    await keep(world, "1", "2", "3")
-    assert await world.timelines.mark_unread(ANN, "saved", ["1", "2", "3"], NOW) == 3
-    assert await world.timelines.mark_all_read(ANN, "global", NOW) == 3
-    assert (await world.unread("home"), await world.unread("saved")) == (0, 3)
-    assert await world.timelines.mark_read_before(ANN, "global", "2", world.items.places, NOW) == 0
-    assert await world.timelines.mark_read(ANN, "global", ["3"], NOW) == 1
-    assert await world.timelines.mark_read_before(ANN, "saved", "1", world.items.places, NOW) == 1
-    assert await world.unread("saved") == 1
-    assert await world.timelines.mark_all_read(ANN, "saved", NOW) == 1
-    assert await world.unread("saved") == 0
-
-
-async def test_a_saved_item_that_stands_nowhere_else_is_a_place_to_mark_from(world: OneReader) -> None:
-    """In `global`, which shows it."""
-    world.items.know("9", item(50))
-    await save_posts(world.redis, world.items, ANN, ["50"], NOW)  # type: ignore[arg-type]
-    assert await world.timelines.mark_read_before(ANN, "global", "50", world.items.places, NOW) == 3
 
 
 async def test_moving_into_saved_and_out_of_it(world: OneReader) -> None:
