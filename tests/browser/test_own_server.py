@@ -9,8 +9,8 @@ import pytest
 from tests.browser.instances import Instances
 from tests.browser.tab import Tab
 from tests.support.own_server import PASSWORD
-from tests.support.raw_http import Reply, html_reply
 from tests.support.reader_apps import APPS, AppBreaks, IndiePassDesktop, Monocle, Notifier, Together
+from tests.support.web import Answer, html_reply
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -102,7 +102,7 @@ async def test_an_app_is_refused_or_sends_people_on(here: Tab, world: Instances)
         await world.app(Notifier).sign_in(world.profile("alice"), world.person(here, decision="Cancel"))
     assert "Welcome back" in await here.text()
     client, further = world.apps.home("Moves on"), f"{world.other_url}/sign-in"
-    world.apps.pages[f"{urlsplit(client).path}back"] = Reply(b"", 302, [("Location", further)])
+    world.apps.pages[f"{urlsplit(client).path}back"] = Answer(b"", 302, [("Location", further)])
     query = f"response_type=code&client_id={client}&redirect_uri={client}back&state=s&scope=read"
     await here.page.goto(f"{world.url}/auth?{query}")
     await here.press("Allow")

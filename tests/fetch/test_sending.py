@@ -44,7 +44,7 @@ async def test_a_form_is_posted_with_a_token(site: Publisher) -> None:
     answer = await answered(Sending(site.url("/introspect?x=1"), "POST", form, TOKEN))
     (asked,) = site.asked
     assert asked.method == "POST"
-    assert asked.path == "/introspect?x=1"
+    assert asked.target == "/introspect?x=1"
     assert asked.headers["authorization"] == f"Bearer {TOKEN}"
     assert asked.headers["content-type"] == "application/x-www-form-urlencoded"
     assert asked.headers["accept"] == "application/json"

@@ -12,8 +12,8 @@ from microsub.identity.page_check import PageDoctor
 from microsub.identity.page_check.findings import CheckedAgainst, PageReport
 from tests.support.parsing import PARSER
 from tests.support.provider import Variant, provider
-from tests.support.raw_http import html_reply
 from tests.support.reader_apps import APPS, App, Monocle, MonocleOfOld
+from tests.support.web import html_reply
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

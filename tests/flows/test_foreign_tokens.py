@@ -218,7 +218,7 @@ async def test_a_provider_that_is_away_signs_nobody_out(world: TokenServer) -> N
     world.server.settings = InstanceSettings(identity=IdentitySettings(token_cache=60, token_grace=600))
     token = world.grant()
     assert await world.status(token, action="timeline", channel="home") == 200
-    await world.site.listening.down()
+    world.site.listening.down()
     for seconds in (59, 61, 300, 659):
         world.server.now = world.server.now - world.server.now % 1000 + seconds
         assert await world.status(token, action="timeline", channel="home") == 200

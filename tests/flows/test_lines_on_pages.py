@@ -15,8 +15,8 @@ from selectolax.lexbor import LexborHTMLParser
 from tests.support.own_server import Approver, AppSite, Surfer, app_site, enrolled
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
-from tests.support.raw_http import html_reply
 from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassDesktop, Monocle, MonocleOfOld
+from tests.support.web import html_reply
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.own_server import AppSite, app_site
 from tests.support.provider import Fault, Provider, Variant, provider
-from tests.support.raw_http import Listening, Reply, Request, json_reply, listening
 from tests.support.reader_apps import (
     App,
     AppBreaks,
@@ -25,6 +24,7 @@ from tests.support.reader_apps import (
     Person,
     Together,
 )
+from tests.support.web import Answer, Asked, Publisher, json_reply, publisher
 
 POST = {"type": "entry", "_id": "1", "_is_read": False, "_source": "f1"}
 PAGE = {"items": [POST], "paging": {"before": "b1"}}
@@ -34,19 +34,19 @@ class Server:
     """A Microsub server that says little and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[Request] = []
+        self.asked: list[Asked] = []
         self.headers: list[tuple[str, str]] = []
         self.page: dict[str, Any] = PAGE
-        self.listening: Listening
+        self.listening: Publisher
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: Asked) -> Answer:
         self.asked.append(request)
         allowed = [
             ("Access-Control-Allow-Origin", "*"),
             ("Access-Control-Allow-Headers", "Authorization, Cache-Control"),
         ]
         if request.method == "OPTIONS":
-            return Reply(b"", 204, allowed)
+            return Answer(b"", 204, allowed)
         action = (request.query | request.form).get("action")
         if action == "events":
             return json_reply({"error": "not_implemented"}, 400, *allowed)
@@ -54,7 +54,7 @@ class Server:
             found = json_reply({"channels": [{"uid": "notifications"}, {"uid": "home"}]}, 200, *allowed)
         else:
             found = json_reply(self.page, 200, *allowed)
-        return Reply(found.body, 200, [*(self.headers or found.headers)])
+        return Answer(found.body, 200, [*(self.headers or found.headers)])
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def site() -> AsyncIterator[AppSite]:
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
     made = Server()
-    async with listening(made.answer) as made.listening:
+    async with publisher(made.answer) as made.listening:
         yield made
 
 
@@ -142,7 +142,7 @@ async def test_peculiarities_of_reading(http: httpx.AsyncClient, site: AppSite, 
     async with provider(Variant.lenient(twice=True)) as made:
         me = alice(made, server)
 
-        async def read(app: App) -> list[Request]:
+        async def read(app: App) -> list[Asked]:
             signed = await app.sign_in(me, person)
             server.asked.clear()
             for _ in range(2):

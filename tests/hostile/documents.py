@@ -61,7 +61,7 @@ def says_nothing_of(*words: str) -> Check:
 
 
 def asked_nothing_else(outcome: Outcome) -> None:
-    assert {visit.path for visit in outcome.site.asked} <= {"/feed", "/good"}
+    assert {visit.target for visit in outcome.site.asked} <= {"/feed", "/good"}
 
 
 def stays_small(outcome: Outcome) -> None:

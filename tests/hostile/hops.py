@@ -17,7 +17,7 @@ def to(location: str, status: str = "302 Found") -> Act:
 
 async def on_and_on(visit: Asked) -> None:
     """A new address each time."""
-    await visit.redirect(f"/feed?{visit.number}{len(visit.path)}")
+    await visit.redirect(f"/feed?{visit.number}{len(visit.target)}")
 
 
 def chain(length: int, status: str, end: str = "/end") -> dict[str, Act]:
@@ -31,7 +31,7 @@ def only(*paths: str) -> Check:
     """These paths were asked for, and nothing else."""
 
     def check(outcome: Outcome) -> None:
-        assert {visit.path for visit in outcome.site.asked if visit.path != "/good"} == set(paths)
+        assert {visit.target for visit in outcome.site.asked if visit.target != "/good"} == set(paths)
 
     return check
 
@@ -44,7 +44,7 @@ async def credentials(visit: Asked) -> None:
 
 
 def kept_the_secret(outcome: Outcome) -> None:
-    first, second = outcome.site.asked[:2] if outcome.site.asked[1].path == "/feed" else outcome.site.to("/feed")
+    first, second = outcome.site.asked[:2] if outcome.site.asked[1].target == "/feed" else outcome.site.to("/feed")
     assert "authorization" in first.headers
     assert "authorization" not in second.headers
 

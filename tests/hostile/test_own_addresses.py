@@ -82,4 +82,4 @@ async def test_a_redirect_from_somebodys_page_opens_nothing_else(site: Publisher
     site.serve("/away", Answer(status=302, headers=[("Location", site.url("/", "127.0.0.1"))]))
     refusal = await answer(Settings(), site.url("/away", "localhost"), stores)
     assert refusal.startswith("127.0.0.1 is on this server's own machine")
-    assert [asked.path for asked in site.asked] == ["/away", "/away"]
+    assert [asked.target for asked in site.asked] == ["/away", "/away"]

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.support.own_server import AppSite, Surfer, app_site
 from tests.support.process import Installation, installation
-from tests.support.raw_http import Reply, html_reply
+from tests.support.web import Answer, html_reply
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -62,7 +62,7 @@ async def test_nothing_inside_is_asked(world: World) -> None:
     """Neither the address, nor a redirect, nor any link of a page makes the server ask what it may not reach."""
     there = f"{world.inside.listening.base}/"
     world.site.pages["/links"] = html_reply("".join(f'<link rel="{rel}" href="{there}">' for rel in RELS))
-    world.site.pages["/away"] = Reply(b"", 302, [("Location", there)])
+    world.site.pages["/away"] = Answer(b"", 302, [("Location", there)])
     header = ", ".join(f'<{there}>; rel="{rel}"' for rel in RELS)
     world.site.pages["/header"] = html_reply("<!doctype html>", 200, ("Link", header))
     async with Stranger(world.url) as surfer:
@@ -81,11 +81,11 @@ async def test_what_pages_say_is_shown_as_text(world: World) -> None:
         f"<title>{RUNS}</title>" + "".join(f'<link rel="{rel}" href="https://x.example/{hostile}">' for rel in RELS)
     )
     metadata = {"/meta": b'{"issuer": "' + RUNS.replace('"', '\\"').encode() + b'"}'}
-    world.site.pages["/meta"] = Reply(metadata["/meta"], 200, [("Content-Type", "application/json")])
+    world.site.pages["/meta"] = Answer(metadata["/meta"], 200, [("Content-Type", "application/json")])
     world.site.pages["/with-meta"] = html_reply(
         f'<link rel="indieauth-metadata" href="{world.site.listening.base}/meta"><link rel="{hostile}" href="/">'
     )
-    world.site.pages["/type"] = Reply(b"x", 200, [("Content-Type", RUNS), ("Link", f'<{RUNS}>; rel="{RUNS}"')])
+    world.site.pages["/type"] = Answer(b"x", 200, [("Content-Type", RUNS), ("Link", f'<{RUNS}>; rel="{RUNS}"')])
     async with Stranger(world.url) as surfer:
         for path in ("runs", "with-meta", "type"):
             await surfer.check(f"{world.site.listening.base}/{path}")
@@ -103,7 +103,7 @@ async def test_what_pages_say_is_shown_as_text(world: World) -> None:
 async def test_the_terminal_is_not_controlled(world: World) -> None:
     """What a page says can't move the cursor or colour the text of the person who runs the command."""
     escape = "\x1b[2J\x1b]0;owned\x07\r\u202e"
-    world.site.pages["/escape"] = Reply(
+    world.site.pages["/escape"] = Answer(
         f'<title>{escape}</title><link rel="microsub" href="https://x.example/{escape}">'.encode(),
         200,
         [("Content-Type", "text/html; charset=utf-8"), ("Server", "\x1b[31m"), ("Link", '<\x1b[1m>; rel="microsub"')],

@@ -134,7 +134,7 @@ async def test_servers_that_are_down_are_told_from_those_that_are_wrong(site: Pr
             profiles.forget(me)
             if fault.hang:
                 break  # once is enough: it lasts until patience ends
-    await site.listening.down()
+    site.listening.down()
     with pytest.raises(ProfileUnreachable):
         await profiles.discover(me, max_age=0)
 

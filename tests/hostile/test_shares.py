@@ -104,7 +104,7 @@ async def test_redirects_count_for_the_host_they_lead_to(redis: Redis) -> None:
         await asyncio.gather(
             *(asked_of(server, readers[number % 3], action="preview", url=url) for number, url in enumerate(urls))
         )
-        assert sum(asked.path == "/there" for asked in site.asked) == 28
+        assert sum(asked.target == "/there" for asked in site.asked) == 28
 
 
 async def test_an_address_in_numbers_is_one_host_however_it_is_written(redis: Redis) -> None:

@@ -247,7 +247,7 @@ async def test_a_provider_that_is_gone(newer: Asked) -> None:
     """Once its page is known and before."""
     token = newer.grant()
     assert isinstance(await newer.ask(token), Vouched)
-    await newer.site.listening.down()
+    newer.site.listening.down()
     for _ in range(2):
         said = await newer.ask(token)
         assert isinstance(said, Silent)

@@ -20,7 +20,7 @@ from microsub.redis.protocol import Redis
 from tests.support.readers import FEED, OTHER, posts
 from tests.support.subscriber import BASE, HubClient, hub_client
 from tests.support.threads import HeldWork
-from tests.support.web import Answer
+from tests.support.web import Answer, Asked
 
 HOUR, DAY = 3600, 86_400
 
@@ -256,11 +256,11 @@ async def test_the_callbacks_own_query_is_kept(client: HubClient) -> None:
     """As it stands, with ours behind it; deliveries have the callback's alone."""
     app = client.callback()
     await client.ask(f"{app.url}?key=a%20b&key=&x=1")
-    place, _, query = client.site.asked[0].path.partition("?")
+    place, _, query = client.site.asked[0].target.partition("?")
     assert place == "/callback"
     assert query.startswith("key=a%20b&key=&x=1&hub.mode=subscribe&")
     await client.publish("second")
-    assert app.deliveries[0].path == "/callback?key=a%20b&key=&x=1"
+    assert app.deliveries[0].target == "/callback?key=a%20b&key=&x=1"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ async def test_the_callbacks_own_query_is_kept(client: HubClient) -> None:
 async def test_anything_but_the_challenge_with_2xx_is_no_confirmation(client: HubClient, answer: Answer) -> None:
     """Then nothing has changed, and the callback isn't asked again."""
     client.site.serve("/silent", answer)
-    client.site.serve("/elsewhere", lambda asked: Answer(dict(parse_qsl(asked.path))["hub.challenge"].encode()))
+    client.site.serve("/elsewhere", lambda asked: Answer(dict(parse_qsl(asked.target))["hub.challenge"].encode()))
     await client.ask(client.site.url("/silent", "app.test"))
     await client.publish("second")
     await client.work(HOUR)
@@ -287,9 +287,8 @@ async def test_anything_but_the_challenge_with_2xx_is_no_confirmation(client: Hu
 async def test_a_challenge_with_an_error_is_no_confirmation(client: HubClient) -> None:
     """The status counts too."""
 
-    def no(asked: object) -> Answer:
-        query = dict(parse_qsl(asked.path.partition("?")[2]))  # type: ignore[attr-defined]
-        return Answer(query["hub.challenge"].encode(), 404)
+    def no(asked: Asked) -> Answer:
+        return Answer(asked.query["hub.challenge"].encode(), 404)
 
     client.site.serve("/no", no)
     await client.ask(client.site.url("/no", "app.test"))

@@ -13,10 +13,11 @@ from microsub.identity.sign_in import PostingAccess
 from microsub.reader.answering.answers import LONGEST_REPLY, MOST_BROWSERS, Answer, seal, unseal
 from microsub.redis import keys
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids
+from tests.support import web
 from tests.support.micropub_site import MicropubSite, micropub_site
 from tests.support.provider import Fault, Provider, provider
-from tests.support.raw_http import Reply, json_reply
 from tests.support.visitor import Shown, Visitor
+from tests.support.web import json_reply
 
 CALLBACK = f"{ADDRESS}/answer/callback"
 
@@ -124,8 +125,8 @@ async def test_what_the_site_refuses_is_said_with_what_was_written(ann_answering
     await here.allow()
     here.site.replies = [
         json_reply({"error": "invalid_request", "error_description": "no room for <b>posts</b>"}, 400),
-        Reply(b"", 500),
-        Reply(b"", 302, [("Location", "https://evil.example/")]),
+        web.Answer(b"", 500),
+        web.Answer(b"", 302, [("Location", "https://evil.example/")]),
     ]
     for why in ("did not take it: no room for <b>posts</b>.", "status 500", "status 302"):
         refused = await here.send("reply", "Written with care")
@@ -170,7 +171,7 @@ async def test_a_place_that_is_no_address_is_none(ann_answering: AnsweringVisito
     here = ann_answering
     await here.allow()
     for place in ("http://[", "javascript:alert(1)", "https://ann.example/" + "x" * 5000):
-        here.site.replies = [Reply(b"", 201, [("Location", place)])]
+        here.site.replies = [web.Answer(b"", 201, [("Location", place)])]
         sent = await here.send("reply", place)
         assert sent.status == 303, sent.text
         page = await here.get(sent.location)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tests.support.provider import Person, Provider, provider
-from tests.support.raw_http import Reply, Request, json_reply, listening
+from tests.support.web import Answer, Asked, json_reply, publisher
 
 
 @dataclass
@@ -16,10 +16,10 @@ class MicropubSite:
 
     provider: Provider
     owner: Person = field(init=False)
-    taken: list[Request] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    taken: list[Asked] = field(default_factory=list)
+    replies: list[Answer] = field(default_factory=list)
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: Asked) -> Answer:
         """Publish a post."""
         self.taken.append(request)
         if self.replies:
@@ -29,7 +29,7 @@ class MicropubSite:
             return json_reply({"error": "unauthorized"}, 401)
         if "create" not in token.scope:
             return json_reply({"error": "insufficient_scope"}, 403)
-        return Reply(b"", 201, [("Location", f"https://ann.example/posts/{len(self.taken)}")])
+        return Answer(b"", 201, [("Location", f"https://ann.example/posts/{len(self.taken)}")])
 
     @property
     def forms(self) -> Sequence[dict[str, str]]:
@@ -42,6 +42,6 @@ async def micropub_site(name: str) -> AsyncIterator[MicropubSite]:
     """The site of a person of that name, with their provider, which lets in what it is asked for."""
     async with provider() as people:
         made = MicropubSite(people)
-        async with listening(made.answer, "127.0.0.1") as place:
+        async with publisher(made.answer) as place:
             made.owner = people.person(name, micropub=f"{place.base}/micropub")
             yield made

@@ -15,7 +15,7 @@ import httpx
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from tests.support.process import Installation
-from tests.support.raw_http import Listening, Reply, Request, html_reply, listening
+from tests.support.web import Answer, Asked, Publisher, html_reply, publisher
 
 PASSWORD = "four words beside the harbour"
 
@@ -146,9 +146,9 @@ class Surfer(AbstractAsyncContextManager["Surfer"]):
 class AppSite:
     """A server on loopback. `asked` is every request; `returned` what browsers came back with."""
 
-    asked: list[Request] = field(default_factory=list)
-    pages: dict[str, Reply] = field(default_factory=dict)
-    listening: Listening = field(init=False)
+    asked: list[Asked] = field(default_factory=list)
+    pages: dict[str, Answer] = field(default_factory=dict)
+    listening: Publisher = field(init=False)
 
     def home(self, name: str, *, redirects: tuple[str, ...] = (), document: bool = False) -> str:
         """The client id of an app by that name: a page marked up as h-app, or a JSON document."""
@@ -158,7 +158,7 @@ class AppSite:
         if document:
             about = {"client_id": url, "client_name": name, "client_uri": url, "logo_uri": f"{url}logo.png"}
             about |= {"redirect_uris": [f"{url}back", *redirects]}
-            self.pages[path] = Reply(json.dumps(about).encode(), 200, [("Content-Type", "application/json")])
+            self.pages[path] = Answer(json.dumps(about).encode(), 200, [("Content-Type", "application/json")])
         else:
             links = "".join(f'<link rel="redirect_uri" href="{uri}">' for uri in redirects)
             card = (
@@ -181,16 +181,16 @@ class AppSite:
     def returned(self) -> list[dict[str, str]]:
         return [request.query for request in self.asked if request.path.endswith("/back")]
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: Asked) -> Answer:
         self.asked.append(request)
-        return self.pages.get(request.path, Reply(b"not here", 404))
+        return self.pages.get(request.path, Answer(b"not here", 404))
 
 
 @asynccontextmanager
 async def app_site(host: str = "127.0.0.1") -> AsyncIterator[AppSite]:
     """A running server for apps on a free port."""
     made = AppSite()
-    async with listening(made.answer, host) as made.listening:
+    async with publisher(made.answer, host=host) as made.listening:
         yield made
 
 

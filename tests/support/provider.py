@@ -60,14 +60,14 @@ from tests.support.provider_pages import (
     problem_page,
     profile_reply,
 )
-from tests.support.raw_http import (
-    Listening,
-    Reply,
-    Request,
+from tests.support.web import (
+    Answer,
+    Asked,
+    Publisher,
     form_reply,
     html_reply,
     json_reply,
-    listening,
+    publisher,
     redirect_reply,
 )
 
@@ -83,18 +83,18 @@ class Provider:
     """The server. `asked` is every request; `person()` makes an account; `grant()` makes a token without the flow."""
 
     variant: Variant
-    asked: list[Request] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
     people: dict[str, Person] = field(default_factory=dict)
     at_browser: str = ""
     service_secret: str = field(default_factory=lambda: secrets.token_hex(16))
     clock: Callable[[], float] = time.time
     redirects: dict[str, tuple[int, str]] = field(default_factory=dict)
-    pages: dict[str, Reply] = field(default_factory=dict)
+    pages: dict[str, Answer] = field(default_factory=dict)
     known_clients: dict[str, Client] = field(default_factory=dict)
     codes: dict[str, Code] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     faults: dict[str, Fault] = field(default_factory=dict)
-    listening: Listening = field(init=False)
+    listening: Publisher = field(init=False)
     _asking: dict[str, Asking] = field(default_factory=dict)
 
     # --- What tests say and see
@@ -149,12 +149,12 @@ class Provider:
 
     # --- HTTP
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: Asked) -> Answer | None:
         self.asked.append(request)
         where, reply = await self._reply(request)
         return await self._faulty(where, reply, request)
 
-    async def _reply(self, request: Request) -> tuple[str, Reply]:
+    async def _reply(self, request: Asked) -> tuple[str, Answer]:
         path, get = request.path, request.method in {"GET", "HEAD"}
         if path in self.redirects:
             status, to = self.redirects[path]
@@ -177,9 +177,9 @@ class Provider:
         if path == "/revoke" and not get and self.variant.discovery != "older":
             self.revoke(request.form.get("token", ""))
             return "revocation", json_reply({})
-        return "", Reply(b"not here", 404)
+        return "", Answer(b"not here", 404)
 
-    async def _faulty(self, where: str, reply: Reply, request: Request) -> Reply:
+    async def _faulty(self, where: str, reply: Answer, request: Asked) -> Answer | None:
         if where == "authorization" and 300 <= reply.status < 400:
             where = "redirect"
         fault = self.faults.get(where)
@@ -194,7 +194,9 @@ class Provider:
             await fault.wait.wait()
         if fault.location is not None:
             return redirect_reply(fault.location or request.target)
-        return changed(reply, fault)
+        if fault.hang:
+            await request.hang()
+        return None if fault.hang or fault.drop else changed(reply, fault)
 
     def _metadata(self) -> dict[str, Any]:
         made: dict[str, Any] = {
@@ -217,7 +219,7 @@ class Provider:
 
     # --- Authorization endpoint
 
-    async def _authorize(self, request: Request) -> Reply:
+    async def _authorize(self, request: Asked) -> Answer:
         query = request.query
         client, redirect_uri = query.get("client_id", ""), query.get("redirect_uri", "")
         if urlsplit(client).scheme not in {"http", "https"}:
@@ -250,7 +252,7 @@ class Provider:
             return self.known_clients[client]
         return await fetched_client(client) if self.variant.fetches else Client(client)
 
-    def _decide(self, request: Request) -> Reply:
+    def _decide(self, request: Asked) -> Answer:
         form = request.form
         asking = self._asking.get(form.get("ticket", ""))
         if asking is None:
@@ -265,12 +267,12 @@ class Provider:
         granted = tuple(scope for scope in asking.scope if scope in request.all("scope"))
         return self._let_in(asking, person, granted)
 
-    def _let_in(self, asking: Asking, person: Person, scope: tuple[str, ...]) -> Reply:
+    def _let_in(self, asking: Asking, person: Person, scope: tuple[str, ...]) -> Answer:
         code = secrets.token_urlsafe(24)
         self.codes[code] = Code(person, asking, scope, self.clock() + CODE_SECONDS)
         return self._answer(asking, code=code)
 
-    def _answer(self, asking: Asking, **values: str) -> Reply:
+    def _answer(self, asking: Asking, **values: str) -> Answer:
         if asking.state is not None:
             values["state"] = asking.state
         if self.variant.iss:
@@ -282,7 +284,7 @@ class Provider:
 
     # --- Redeeming codes
 
-    def _redeemed(self, request: Request) -> Code | Reply:
+    def _redeemed(self, request: Asked) -> Code | Answer:
         """The code of a request, if it is good for the client that asks (section 5.3.2 and RFC 6749, section 4.1.3)."""
         form = request.form
         if form.get("grant_type") != "authorization_code" and self.variant.discovery != "older":
@@ -306,13 +308,13 @@ class Provider:
             return json_reply({"error": "invalid_grant", "error_description": "used before"}, 400)
         return code
 
-    def _profile(self, request: Request) -> Reply:
+    def _profile(self, request: Asked) -> Answer:
         code = self._redeemed(request)
-        return code if isinstance(code, Reply) else self._shaped(_about(code.person, code.scope))
+        return code if isinstance(code, Answer) else self._shaped(_about(code.person, code.scope))
 
-    def _token(self, request: Request) -> Reply:
+    def _token(self, request: Asked) -> Answer:
         code = self._redeemed(request)
-        if isinstance(code, Reply):
+        if isinstance(code, Answer):
             return code
         if not code.scope:
             # A code without scopes is good for the profile alone (section 5.3.2).
@@ -324,7 +326,7 @@ class Provider:
         reply: dict[str, Any] = {"access_token": token, "token_type": "Bearer", "scope": " ".join(code.scope), **about}
         return self._shaped(reply if lifetime is None else {**reply, "expires_in": lifetime})
 
-    def _shaped(self, reply: Mapping[str, Any]) -> Reply:
+    def _shaped(self, reply: Mapping[str, Any]) -> Answer:
         if self.variant.replies == "form":
             return form_reply({name: value for name, value in reply.items() if name != "profile"})
         return json_reply(reply)
@@ -338,16 +340,16 @@ class Provider:
             return None
         return found
 
-    def _check(self, request: Request) -> Reply:
+    def _check(self, request: Asked) -> Answer:
         if self.variant.check == "introspection":
-            return Reply(b"", 405)
+            return Answer(b"", 405)
         found = self.good(request.bearer)
         if found is None:
             return json_reply({"error": "unauthorized"}, 401, ("WWW-Authenticate", "Bearer"))
         about = {"me": found.person.me, "client_id": found.client, "scope": " ".join(found.scope)}
         return self._shaped(about)
 
-    def _introspect(self, request: Request) -> Reply:
+    def _introspect(self, request: Asked) -> Answer:
         demands = self.variant.authorized
         if demands != "nothing" and request.bearer is None:
             return json_reply({"error": "unauthorized"}, 401, ("WWW-Authenticate", "Bearer"))
@@ -366,7 +368,7 @@ async def provider(
 ) -> AsyncIterator[Provider]:
     """A running provider on a free port of `host`, which is a loopback address."""
     made = Provider(variant or Variant())
-    async with listening(made.answer, host, tls) as made.listening:
+    async with publisher(made.answer, host=host, tls=tls) as made.listening:
         yield made
 
 

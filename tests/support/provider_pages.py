@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
 from typing import Any, Literal
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx
 
-from tests.support.raw_http import Reply, Request, html_reply
+from tests.support.web import Answer, html_reply
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def rels(variant: Variant, person: Person, base: str) -> list[tuple[str, str]]:
     return [(f"{rel} x-{rel}" if variant.joined else rel, url) for rel, url in found]
 
 
-def profile_reply(variant: Variant, person: Person, base: str) -> Reply:
+def profile_reply(variant: Variant, person: Person, base: str) -> Answer:
     """The profile page of a person."""
     named = rels(variant, person, base)
     headers: list[tuple[str, str]] = []
@@ -85,7 +85,7 @@ def profile_reply(variant: Variant, person: Person, base: str) -> Reply:
     return html_reply(f"<!doctype html><meta charset=utf-8><title>{name}</title>\n{links}{card}", 200, *headers)
 
 
-def consent_page(ticket: str, client: Client, scope: Sequence[str], me: str) -> Reply:
+def consent_page(ticket: str, client: Client, scope: Sequence[str], me: str) -> Answer:
     """The page on which a person signs in, chooses scopes, and allows or denies."""
     boxes = "".join(
         f'<label><input type="checkbox" name="scope" value="{escape(s)}" checked> {escape(s)}</label>\n' for s in scope
@@ -102,7 +102,7 @@ def consent_page(ticket: str, client: Client, scope: Sequence[str], me: str) -> 
     )
 
 
-def problem_page(text: str, status: int = 400) -> Reply:
+def problem_page(text: str, status: int = 400) -> Answer:
     """What is told to the person, because it may not be told to the client."""
     return html_reply(f"<!doctype html><meta charset=utf-8><title>Problem</title><p>{escape(text)}</p>", status)
 
@@ -179,7 +179,7 @@ class Token:
     revoked: bool = False
 
 
-def changed(reply: Reply, fault: Fault) -> Reply:
+def changed(reply: Answer, fault: Fault) -> Answer:
     """The reply with the fault in it, where that is a matter of the reply."""
     headers = list(reply.headers)
     body = reply.body
@@ -192,16 +192,16 @@ def changed(reply: Reply, fault: Fault) -> Reply:
         headers = [(n, v) for n, v in headers if n != "Content-Type"] + [("Content-Type", fault.content_type)]
     body = (fault.body if fault.body is not None else body) + b" " * fault.padding
     status = fault.status or reply.status
-    return Reply(body, status, [*headers, *fault.headers], hang=fault.hang, drop=fault.drop)
+    return Answer(body, status, [*headers, *fault.headers])
 
 
 def _relocated(location: str, change: Mapping[str, Any]) -> str:
     before, _, query = location.partition("?")
-    values = Request("GET", f"/?{query}").query | change
+    values = dict(parse_qsl(query, keep_blank_values=True)) | change
     return f"{before}?{urlencode({name: value for name, value in values.items() if value is not None})}"
 
 
-def _is_json(reply: Reply) -> bool:
+def _is_json(reply: Answer) -> bool:
     return ("Content-Type", "application/json") in reply.headers
 
 

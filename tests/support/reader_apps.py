@@ -44,8 +44,8 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx
 
-from tests.support.raw_http import Reply, Request, html_reply, listening
 from tests.support.reader_app import App, AppBreaks, Person, Signed, found_rels, header_rels, same_host, tags
+from tests.support.web import Answer, Asked, html_reply, publisher
 
 __all__ = [
     "APPS",
@@ -290,10 +290,10 @@ class Ek(App):
         super().__init__(http, "https://ek.example/microsub-client", scopes)
 
     async def sign_in(self, profile: str, person: Person) -> Signed:
-        async def welcome(_: Request) -> Reply:
+        async def welcome(_: Asked) -> Answer:
             return html_reply("<title>ek</title><p>Welcome back to ek</p>")
 
-        async with listening(welcome) as own:
+        async with publisher(welcome) as own:
             self.redirect_uri = f"{own.base}/"
             return await super().sign_in(profile, person)
 

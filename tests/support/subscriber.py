@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
 
 import httpx
 
@@ -48,7 +47,7 @@ class WatchedCallback:
         if asked.method == "POST":
             self.deliveries.append(asked)
             return self.answer
-        query = dict(parse_qsl(asked.path.partition("?")[2], keep_blank_values=True))
+        query = asked.query
         if query.get("hub.mode") == "denied":
             self.denials.append(query)
             return Answer(status=200)

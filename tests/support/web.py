@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import ssl
@@ -14,6 +15,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
@@ -21,10 +24,10 @@ import pytest
 @dataclass(frozen=True)
 class Asked:
     """One request as it arrived, and the connection to write bytes on; header names in lower case, values byte for byte
-    as latin-1. `number` counts the requests for the path.
+    as latin-1. `target` is the path with its query, `number` counts the requests for it.
     """
 
-    path: str
+    target: str
     headers: Mapping[str, str]
     at: float
     host: str
@@ -34,6 +37,33 @@ class Asked:
     writer: asyncio.StreamWriter = field(repr=False)
     port: int
     number: int
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
+
+    @property
+    def form(self) -> dict[str, str]:
+        """The fields of an urlencoded body; the first of those with one name."""
+        return dict(reversed(self._fields))
+
+    def all(self, name: str) -> list[str]:
+        """Every value that the body has by this name."""
+        return [value for key, value in self._fields if key == name]
+
+    @property
+    def _fields(self) -> list[tuple[str, str]]:
+        return parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True)
+
+    @property
+    def bearer(self) -> str | None:
+        """The token of the Authorization header."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -65,7 +95,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to reply. `hang` keeps the connection open after what is sent; `trickle` sends byte by byte."""
+    """What to reply; header values leave as they are. `hang` keeps the connection open after what is sent."""
 
     body: bytes = b""
     status: int = 200
@@ -78,26 +108,61 @@ Handler = Callable[[Asked], "Answer | Awaitable[Answer | None]"]
 """What to answer; None where it has written all itself."""
 
 
+def json_reply(value: Mapping[str, Any], status: int = 200, *headers: tuple[str, str]) -> Answer:
+    """A JSON object, not to be kept."""
+    fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *headers]
+    return Answer(json.dumps(value).encode(), status, fields)
+
+
+def form_reply(value: Mapping[str, Any]) -> Answer:
+    """The same as an urlencoded form, as older servers answer."""
+    fields = [("Content-Type", "application/x-www-form-urlencoded"), ("Cache-Control", "no-store")]
+    return Answer(urlencode({name: str(v) for name, v in value.items()}).encode(), 200, fields)
+
+
+def html_reply(text: str, status: int = 200, *headers: tuple[str, str]) -> Answer:
+    """A page."""
+    return Answer(text.encode(), status, [("Content-Type", "text/html; charset=utf-8"), *headers])
+
+
+def redirect_reply(location: str, status: int = 302) -> Answer:
+    """A redirect to `location`, taken as it is."""
+    return Answer(b"", status, [("Location", location), ("Cache-Control", "no-store")])
+
+
 @dataclass
 class Publisher:
     """`serve(path, …)` sets what a path answers, other paths `otherwise`; `asked` is the log; `in_flight` and
-    `most_in_flight` count. While `open` isn't set, visitors wait for their answer.
+    `most_in_flight` count. While `open` isn't set, visitors wait for their answer. `down()` takes the server away.
     """
 
     scheme: str = "http"
+    host: str = "127.0.0.1"
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
-    handlers: dict[str, Handler] = field(default_factory=dict)
-    otherwise: Answer = Answer(b"not here", 404)
+    handlers: dict[str, Answer | Handler] = field(default_factory=dict)
+    otherwise: Answer | Handler = Answer(b"not here", 404)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     in_flight: int = 0
     most_in_flight: int = 0
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    server: asyncio.Server = field(init=False)
 
-    def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
-        return f"{self.scheme}://{host}:{self.port}{path}"
+    def url(self, path: str = "/", host: str | None = None) -> str:
+        return f"{self.scheme}://{host or self.host}:{self.port}{path}"
+
+    @property
+    def base(self) -> str:
+        return self.url("")
+
+    def down(self) -> None:
+        """Refuse connections from now on, and end those that are open."""
+        self.server.close()
+        for writer in list(self.writers):
+            writer.close()
 
     def serve(self, path: str, answer: Answer | Handler) -> str:
-        self.handlers[path] = answer if callable(answer) else (lambda _asked, answer=answer: answer)
+        self.handlers[path] = answer
         return self.url(path)
 
     def serve_document(
@@ -114,30 +179,32 @@ class Publisher:
         return self.serve(path, handler)
 
     def to(self, path: str) -> list[Asked]:
-        return [asked for asked in self.asked if asked.path == path]
+        return [asked for asked in self.asked if asked.target == path]
 
     def count(self, path: str) -> int:
         return len(self.to(path))
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.add(writer)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             lines = head.decode("latin-1").split("\r\n")
-            method, path = lines[0].split(" ")[:2]
+            method, target = lines[0].split(" ")[:2]
             fields: dict[str, str] = {}
             for line in lines[1:]:
                 name, colon, value = line.partition(":")
                 if colon:
                     fields[name.lower()] = value.strip(" ")
             body = await reader.readexactly(int(fields.get("content-length", "0")))
-            at, host, number = time.monotonic(), fields.get("host", ""), 1 + self.count(path)
-            asked = Asked(path, fields, at, host, method, body, reader, writer, self.port, number)
+            at, host, number = time.monotonic(), fields.get("host", ""), 1 + self.count(target)
+            asked = Asked(target, fields, at, host, method, body, reader, writer, self.port, number)
             self.asked.append(asked)
             await self.open.wait()
-            handler = self.handlers.get(path.partition("?")[0], lambda _asked: self.otherwise)
-            answer = handler(asked)
+            answer: Any = self.handlers.get(asked.path, self.otherwise)
+            if callable(answer):
+                answer = answer(asked)
             if isinstance(answer, Awaitable):
                 answer = await answer
             if answer is not None:
@@ -148,6 +215,7 @@ class Publisher:
             pass  # the other side left, or the test is over
         finally:
             self.in_flight -= 1
+            self.writers.discard(writer)
             with suppress(OSError):
                 writer.close()
 
@@ -165,16 +233,18 @@ class Publisher:
 
 
 @asynccontextmanager
-async def publisher(*, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[Publisher]:
+async def publisher(
+    otherwise: Answer | Handler = Publisher.otherwise, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[Publisher]:
     """A running publisher on a free port."""
-    site = Publisher(scheme="https" if tls else "http")
+    site = Publisher("https" if tls else "http", host, otherwise=otherwise)
     site.open.set()
-    server = await asyncio.start_server(site.handle, host, 0, ssl=tls)
-    site.port = server.sockets[0].getsockname()[1]
+    site.server = await asyncio.start_server(site.handle, host, 0, ssl=tls, limit=1 << 18)
+    site.port = site.server.sockets[0].getsockname()[1]
     try:
         yield site
     finally:
-        server.close()
+        site.server.close()
 
 
 def certificate(folder: Path, host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
