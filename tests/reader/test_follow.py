@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.reader.conftest import ReadingVisitor, reading, titles
 from tests.support.readers import posts
+from tests.support.visitor import Shown
 from tests.support.world import World
 
 SITE, OTHER = "https://site.example/", "https://site.example/feed"
@@ -15,6 +16,13 @@ async def _site(server: World) -> None:
     await server.publish(OTHER, *posts("a", "b"), title="The site")
 
 
+def _offers_later(page: Shown) -> bool:
+    """Whether the feed can be followed in that channel; else the page says that it follows already."""
+    refused = [one.text() for one in page.tree.css("select[name=channel] option[disabled]")]
+    assert refused in ([], ["Later (follows already)"])
+    return bool(page.tree.css("option[value=later]"))
+
+
 async def test_what_is_pasted_is_found_and_followed_and_that_undone(ann: ReadingVisitor) -> None:
     """In the channel that is chosen; the page says so, and offers to undo it."""
     await _site(ann.server)
@@ -24,7 +32,9 @@ async def test_what_is_pasted_is_found_and_followed_and_that_undone(ann: Reading
     done = await ann.get(followed.location)
     assert "You follow The site in Later." in done.text
     assert [one["url"] for one in (await ann.reader.get(action="follow", channel="later"))["items"]] == [OTHER]
-    assert "You follow it in Later." in (await ann.get(f"/follow?q={SITE}")).text
+    again = await ann.get(f"/follow?q={SITE}")
+    assert "You follow it in Later." in again.text
+    assert not _offers_later(again)
     await ann.browser.submit(done, "/follow/end")
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
 
@@ -51,6 +61,8 @@ async def test_posts_are_looked_at_before_anybody_follows(ann: ReadingVisitor) -
     assert (await ann.reader.get(action="follow", channel="later"))["items"] == []
     await ann.browser.submit(page, "/follow", {"url": OTHER}, channel="later")
     assert len((await ann.reader.get(action="follow", channel="later"))["items"]) == 1
+    assert _offers_later(page)
+    assert not _offers_later(await ann.get(f"/follow/preview?url={OTHER}&channel=later"))
 
 
 async def test_what_can_not_be_found_or_followed_is_said(ann: ReadingVisitor) -> None:

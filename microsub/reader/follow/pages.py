@@ -37,7 +37,7 @@ def routes(site: PageSite) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class FeedCandidate:
-    """A feed that a search found; `shown` is its address without passwords, `channels` follow it already."""
+    """A feed that a search found; `shown` is its address without passwords, `channels` follow it already, by uid."""
 
     url: str
     shown: str
@@ -99,7 +99,7 @@ async def _found_page(visit: PageVisit, answer: SearchAnswer | None = None) -> R
 
 async def _preview(visit: PageVisit) -> Response:
     """The newest posts of a feed, before anybody follows it."""
-    await reader_of(visit)
+    user = await reader_of(visit)
     url = given_address(visit.query.get("url", ""))
     items = await visit.site.services.search.preview(url, visit.now)
     async with visit.turn():
@@ -109,6 +109,7 @@ async def _preview(visit: PageVisit) -> Response:
             shown=mask_credentials(url),
             posts=await views(visit, items),
             choices=await _choices(visit),
+            followers=(await _followers(visit, user, [url])).get(url, ()),
             chosen=visit.query.get("channel", ""),
             channels=await links(visit),
         )
@@ -140,14 +141,8 @@ async def _unfollow(visit: PageVisit) -> Response:
 
 
 async def _candidates(visit: PageVisit, user: str, found: Sequence[FeedLink]) -> list[FeedCandidate]:
-    services = visit.site.services
-    known = await services.feeds.find_many([link.url for link in found])
-    names = {channel.uid: channel.name for channel in await services.channels.list(user)}
-    holders: dict[str, list[str]] = {}
-    for uid, subscriptions in (await services.channels.all_subscriptions(user)).items():
-        for subscription in subscriptions:
-            holders.setdefault(subscription.feed, []).append(names.get(uid, uid))
-    picture = await services.images.addresses(user)
+    followers = await _followers(visit, user, [link.url for link in found])
+    picture = await visit.site.services.images.addresses(user)
     return [
         FeedCandidate(
             link.url,
@@ -155,10 +150,21 @@ async def _candidates(visit: PageVisit, user: str, found: Sequence[FeedLink]) ->
             link.title or mask_credentials(link.url),
             link.description or "",
             visit.site.pages.href(picture(link.photo)) if link.photo else "",
-            holders.get(known.get(link.url, ""), ()),
+            followers.get(link.url, ()),
         )
         for link in found
     ]
+
+
+async def _followers(visit: PageVisit, user: str, urls: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The user's channels that follow these feeds already; without those that nobody follows."""
+    services = visit.site.services
+    followers: dict[str, list[str]] = {}
+    for uid, subscriptions in (await services.channels.all_subscriptions(user)).items():
+        for subscription in subscriptions:
+            followers.setdefault(subscription.feed, []).append(uid)
+    known = await services.feeds.find_many(urls)
+    return {url: followers.get(feed, ()) for url, feed in known.items()}
 
 
 async def _choices(visit: PageVisit) -> list[ChannelLink]:
