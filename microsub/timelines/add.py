@@ -24,7 +24,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.scripts import batches, load
 from microsub.timelines.remove import take_back
-from microsub.timelines.timelinekeys import shown_keys, split, urls
+from microsub.timelines.timelinekeys import shown_keys, split, url_lines
 
 log = LibraryLogger(__name__)
 
@@ -301,7 +301,7 @@ def item_args(items: Sequence[TimelineItem]) -> list[Arg]:
     args: list[Arg] = []
     for item in items:
         duplicates = " ".join(f"{other.item} {other.feed} {int(other.wins)}" for other in item.duplicates)
-        args += (item.id, item.score, "\n".join(urls(item)), duplicates)
+        args += (item.id, item.score, url_lines(item), duplicates)
     return args
 
 

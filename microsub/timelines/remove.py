@@ -26,15 +26,14 @@ from microsub.timelines.pages import walk_rows
 from microsub.timelines.rules import settle
 from microsub.timelines.timelinekeys import (
     batch_for,
-    counted,
     distinct,
     members,
     rule_keys,
-    set_keys,
     set_patterns,
     shown_keys,
     split,
-    urls,
+    timeline_keys,
+    url_lines,
 )
 
 SAVED_POSTS = "saved posts"
@@ -124,7 +123,7 @@ async def move_items(
         known = {item.id: item for item in await items.timeline_items(batch)}
         args: list[Arg] = [*set_patterns(user), target, int(now), "all" if hidden_too else "shown", most]
         for item_id in batch:
-            args += [item_id, *counted(urls(known[item_id]) if item_id in known else [])]
+            args += [item_id, url_lines(known[item_id]) if item_id in known else ""]
         reply = await redis.script(load("timeline_move"), _move_keys(user, target), args)
         if reply == -1:
             raise await absent(redis, user, target)
@@ -175,8 +174,8 @@ async def _replace_feed(
             found = [(others[other.item], other.feed) for other in several if other.item in others]
             args += [item_id, len(found)]
             for one, feed in found:
-                args += [one.id, one.score, feed, *counted(urls(one))]
-        script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid), *shown_keys(user)]
+                args += [one.id, one.score, feed, url_lines(one)]
+        script_keys = [keys.channel_feeds(user, uid), *timeline_keys(user, uid)]
         left += split(await redis.script(load("timeline_swap"), script_keys, args))
         await take_back(redis, items, user, uid, list(others), now)
     rest = [item_id for item_id in ids if item_id not in duplicates]

@@ -16,7 +16,7 @@ from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text
 from microsub.redis.scripts import load
 from microsub.timelines.remove import take_back
-from microsub.timelines.timelinekeys import members, rule_keys, set_keys, shown_keys, urls
+from microsub.timelines.timelinekeys import members, timeline_keys, url_lines
 
 BATCH = 500
 
@@ -80,10 +80,10 @@ async def restore(
     """
     args: list[Arg] = [now, len(back), uid]
     for one in reversed(back):
-        args += [one.item.id, one.item.score, "" if one.read_at is None else one.read_at, "\n".join(urls(one.item))]
+        args += [one.item.id, one.item.score, "" if one.read_at is None else one.read_at, url_lines(one.item)]
     for absence in out:
         args += [absence.id, absence.at, int(absence.reason)]
-    script_keys = [keys.channel(user, uid), *set_keys(user, uid), *rule_keys(user, uid), *shown_keys(user)]
+    script_keys = [keys.channel(user, uid), *timeline_keys(user, uid)]
     count = await redis.script(load("timeline_restore"), script_keys, args)
     if count < 0:
         raise await absent(redis, user, uid)

@@ -22,16 +22,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
 from microsub.redis.scripts import batches, load
 from microsub.timelines.channels.follows import is_there
-from microsub.timelines.timelinekeys import (
-    counted,
-    every_channel,
-    members,
-    rule_keys,
-    set_keys,
-    shown_keys,
-    split,
-    urls,
-)
+from microsub.timelines.timelinekeys import every_channel, members, split, timeline_keys, url_lines, urls
 
 _ENDED = 1000
 """Mutes that are lifted in one round."""
@@ -236,9 +227,9 @@ async def settle_in(
     One round trip for every thousand items.
     """
     moved: list[tuple[str, ...]] = [() for _ in channels]
-    every_key = [[*set_keys(user, uid), *rule_keys(user, uid), *shown_keys(user)] for user, uid in channels]
+    every_key = [timeline_keys(user, uid) for user, uid in channels]
     for batch in batches(items):
-        listed = [part for item in batch for part in (item.id, item.score, *counted(urls(item)))]
+        listed = [part for item in batch for part in (item.id, item.score, url_lines(item))]
         replies = await redis.scripts(
             [
                 (load("timeline_settle"), script_keys, [int(now), "lost" if lost else "", uid, *listed])

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from microsub.model.reader import GLOBAL, SAVED, TimelineItem
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import BATCH, batches
 
@@ -40,13 +40,18 @@ def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
 
 
 def arrival_keys(user: str) -> tuple[str, str]:
-    """What lua/parts/arrivals.lua is given."""
+    """The order in which items came to the user (lua/parts/timeline.lua)."""
     return keys.arrivals(user), keys.arrivals_more(user)
 
 
 def shown_keys(user: str) -> tuple[str, ...]:
-    """What scripts are given that show items or take them out: for lua/parts/arrivals.lua and for changes.lua."""
+    """What scripts are given that show items or take them out, for `note_all` of lua/parts/timeline.lua."""
     return *arrival_keys(user), keys.live_events(user)
+
+
+def timeline_keys(user: str, uid: str) -> tuple[str, ...]:
+    """Everything that belongs to one timeline, in the order of scripts that move items in it or out of it."""
+    return *set_keys(user, uid), *rule_keys(user, uid), *shown_keys(user)
 
 
 def batch_for(uid: str) -> int:
@@ -59,10 +64,9 @@ def urls(item: TimelineItem) -> list[str]:
     return [item.author, *item.sources] if item.author else list(item.sources)
 
 
-def counted(parts: Iterable[str]) -> list[Arg]:
-    """A list as scripts read it: its length, then its members."""
-    listed = list(parts)
-    return [len(listed), *listed]
+def url_lines(item: TimelineItem) -> str:
+    """The same as scripts read them."""
+    return "\n".join(urls(item))
 
 
 def split(reply: bytes) -> tuple[str, ...]:

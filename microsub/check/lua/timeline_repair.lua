@@ -7,12 +7,8 @@
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 arrivals  9 events
 -- ARGV  1 now in whole seconds  2 uid  3.. ids
 -- reply nothing
--- include: arrivals
--- include: changes
--- include: enter
--- include: leave
-local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[4], hidden_read = KEYS[5], gone = KEYS[6] }
-sets.uid = ARGV[2]
+-- include: timeline
+local sets = sets_at(1, ARGV[2])
 
 local function at(set, id) return redis.call('ZSCORE', sets[set], id) end
 
@@ -44,5 +40,4 @@ for i = 3, #ARGV do
     drop(id, 'unread', 'read', 'hidden_read')
   end
 end
-note_arrivals(KEYS[7], KEYS[8], ARGV[1])
-note_changes(KEYS[9])
+note_all(7, ARGV[1])

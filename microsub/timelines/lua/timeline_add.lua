@@ -24,8 +24,7 @@
 -- timelines have neither rules nor hidden items, which one EXISTS says, and ZADD NX says whether an item stands already.
 --
 -- KEYS  1 channel  2 feeds  3 posts  4 unread  5 read  6 gone  7 hidden  8 hidden-read
---       9, 10 muted (channel, global)  11, 12 blocked (channel, global)  13, 14 arrivals (parts/arrivals.lua)
---       15 events (parts/changes.lua)
+--       9, 10 muted (channel, global)  11, 12 blocked (channel, global)  13, 14 arrivals  15 events
 -- ARGV  1 feed, or '' for an item of no feed  2 now  3, 4 what holds where the channel says nothing: its limit, 0 for
 --       none, and how many of the newest of a first fill stay unread  5 'score score …' of the items that further calls
 --       will give  6 the filters by which the items were chosen, '' for none, '*' for items that come in anyway, with
@@ -35,11 +34,7 @@
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted}, lists of ids as 'id id …'
 -- include: reasons
--- include: arrivals
--- include: changes
--- include: enter
--- include: leave
--- include: rules
+-- include: timeline
 local FIRST_ITEM, FIELDS, AT_ONCE = 8, 4, 100
 
 local call = redis.call
@@ -216,7 +211,6 @@ end
 for at = FIRST_ITEM, #ARGV, FIELDS do
   take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
 end
-note_arrivals(KEYS[13], KEYS[14], now)
-note_changes(KEYS[15])
+note_all(13, now)
 local function joined(ids) return table.concat(ids, ' ') end
 return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted) }

@@ -14,9 +14,7 @@
 --       to which they go, or the number that stays, and how many go now
 -- reply {'id id …' that left, number of ids that were looked at, the first ones}, or -1: no such channel
 -- include: channels
--- include: arrivals
--- include: changes
--- include: leave
+-- include: timeline
 local all = channels_named(ARGV[7], KEYS[5])
 if not all then return -1 end
 local seconds, reason, which = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
@@ -61,6 +59,5 @@ for _, sets in ipairs(all) do
     end
   end
 end
-note_arrivals(KEYS[2], KEYS[3], seconds)
-note_changes(KEYS[4])
+note_all(2, seconds)
 return { table.concat(out, ' '), #ids }

@@ -11,7 +11,7 @@
 --       score of an item that has left is needed}, or -1: no such channel
 -- include: rank
 -- include: channels
--- include: changes
+-- include: timeline
 local all = channels_named(ARGV[7])
 if not all then return -1 end
 local to_read, until_place, now, ids = ARGV[8] ~= 'unread', ARGV[8] == 'until', ARGV[9], {}

@@ -13,16 +13,12 @@
 -- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)  6, 7 arrivals  8 events
 -- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 'shown', 'all' for hidden ones too, or 'left'
 --       10 how many items the target may show, 0 for any number; with 'left' the uid of the channel that they left
---       11.. per item: id, n, n URLs of author and sources; with 'left' ids
+--       11.. per item: id, lines of URLs (author, sources); with 'left' ids
 -- reply {number of items that moved, number of items that were looked at, the first ones}; {-1, count}: the target shows
 --       so many, and these are too many; -1: no such channel; with 'left' the number of items that stay out from now on
 -- include: channels
 -- include: reasons
--- include: arrivals
--- include: changes
--- include: enter
--- include: leave
--- include: rules
+-- include: timeline
 
 local target_uid, seconds, which = ARGV[7], tonumber(ARGV[8]), ARGV[9]
 if not redis.call('ZSCORE', KEYS[1], target_uid) then return -1 end
@@ -46,7 +42,7 @@ for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   if uid ~= target_uid and uid ~= 'saved' then others[#others + 1] = sets_of(uid) end
 end
 local saved = sets_of('saved')
-local mutes, blocks = some({ KEYS[2], KEYS[3] }), some({ KEYS[4], KEYS[5] })
+local mutes, blocks = rules_at(2)
 
 -- What one call may do, so that it holds Redis up for some milliseconds: to look for an item in a channel is one step,
 -- to take it out of one twenty.
@@ -105,10 +101,8 @@ end
 
 local at, looked_at, moves, coming = 11, 0, {}, 0
 while at <= #ARGV and steps < MOST_STEPS do
-  local id, urls = ARGV[at], {}
-  for i = 1, tonumber(ARGV[at + 1]) do urls[i] = ARGV[at + 1 + i] end
-  at, looked_at = at + 2 + #urls, looked_at + 1
-  local one = planned(id, urls)
+  local one = planned(ARGV[at], urls_of(ARGV[at + 1]))
+  at, looked_at = at + 2, looked_at + 1
   moves[#moves + 1] = one
   if one and one.comes then coming = coming + 1 end
 end
@@ -127,6 +121,5 @@ for _, one in ipairs(moves) do
     for _, sets in ipairs(several) do leave(sets, one.id, seconds, MOVED) end
   end
 end
-note_arrivals(KEYS[6], KEYS[7], seconds)
-note_changes(KEYS[8])
+note_all(6, seconds)
 return { #moves, looked_at }

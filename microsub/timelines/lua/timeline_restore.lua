@@ -10,15 +10,10 @@
 -- reply how many came in, or -1: no such channel
 -- include: in_force
 -- include: reasons
--- include: arrivals
--- include: changes
--- include: enter
--- include: leave
--- include: rules
+-- include: timeline
 if not is_channel(KEYS[1]) then return -1 end
-local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
-sets.uid = ARGV[3]
-local mutes, blocks = some({ KEYS[8], KEYS[9] }), some({ KEYS[10], KEYS[11] })
+local sets = sets_at(2, ARGV[3])
+local mutes, blocks = rules_at(8)
 
 local function stands(id)
   return redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
@@ -52,6 +47,5 @@ while at <= #ARGV do
   at = at + 3
   if not stands(id) then redis.call('ZADD', sets.gone, 'NX', gone_at(seconds, reason), id) end
 end
-note_arrivals(KEYS[12], KEYS[13], ARGV[1])
-note_changes(KEYS[14])
+note_all(12, ARGV[1])
 return count

@@ -7,12 +7,9 @@
 -- KEYS  1 channels  2-7 posts, unread, read, hidden, hidden-read, gone of `saved`  8, 9 arrivals  10 events
 -- ARGV  1 now  2 how many items may be saved, 0 for any number  3.. per item: id, score
 -- reply {'id id …' that came in}; {'', count}: so many are there, and these are too many; or -1: no such user
--- include: arrivals
--- include: changes
--- include: enter
+-- include: timeline
 if not redis.call('ZSCORE', KEYS[1], 'saved') then return -1 end
-local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
-sets.uid = 'saved'
+local sets = sets_at(2, 'saved')
 local ids, scores = {}, {}
 for i = 3, #ARGV, 2 do
   if not redis.call('ZSCORE', sets.posts, ARGV[i]) then
@@ -26,6 +23,5 @@ for i, id in ipairs(ids) do
   redis.call('ZREM', sets.gone, id)
   enter(sets, id, scores[i], ARGV[1], false)
 end
-note_arrivals(KEYS[8], KEYS[9], ARGV[1])
-note_changes(KEYS[10])
+note_all(8, ARGV[1])
 return { table.concat(ids, ' ') }

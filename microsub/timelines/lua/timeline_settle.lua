@@ -7,18 +7,14 @@
 --
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 muted (channel, global)  9, 10 blocked
 --       11, 12 arrivals  13 events
--- ARGV  1 now in whole seconds  2 'lost' to show these too, or ''  3 uid  4.. per item: id, score, n, n URLs of author and sources
+-- ARGV  1 now in whole seconds  2 'lost' to show these too, or ''  3 uid  4.. per item: id, score, lines of URLs
+--       (author, sources)
 -- reply 'id id …' that moved, or were shown again
 -- include: reasons
--- include: arrivals
--- include: changes
--- include: enter
--- include: leave
--- include: rules
+-- include: timeline
 
-local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[4], hidden_read = KEYS[5], gone = KEYS[6] }
-sets.uid = ARGV[3]
-local mutes, blocks = some({ KEYS[7], KEYS[8] }), some({ KEYS[9], KEYS[10] })
+local sets = sets_at(1, ARGV[3])
+local mutes, blocks = rules_at(7)
 local seconds = tonumber(ARGV[1])
 local moved = {}
 
@@ -34,9 +30,8 @@ end
 
 local at = 4
 while at <= #ARGV do
-  local id, score, urls = ARGV[at], ARGV[at + 1], {}
-  for i = 1, tonumber(ARGV[at + 2]) do urls[i] = ARGV[at + 2 + i] end
-  at = at + 3 + #urls
+  local id, score, urls = ARGV[at], ARGV[at + 1], urls_of(ARGV[at + 2])
+  at = at + 3
   local shown = redis.call('ZSCORE', sets.posts, id)
   local hidden = not shown and redis.call('ZSCORE', sets.hidden, id)
   local is_back = false
@@ -58,6 +53,5 @@ while at <= #ARGV do
     if is_blocked or changes or is_back then moved[#moved + 1] = id end
   end
 end
-note_arrivals(KEYS[11], KEYS[12], seconds)
-note_changes(KEYS[13])
+note_all(11, seconds)
 return table.concat(moved, ' ')

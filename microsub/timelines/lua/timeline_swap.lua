@@ -7,18 +7,13 @@
 -- KEYS  1 feeds  2 posts  3 unread  4 read  5 hidden  6 hidden-read  7 gone  8, 9 muted  10, 11 blocked
 --       12, 13 arrivals  14 events
 -- ARGV  1 now in whole seconds  2 feed that was unfollowed  3 uid  4.. per item: id that leaves, k, k times a duplicate: its id,
---       score, feed, n, n URLs of its author and sources
+--       score, feed, lines of URLs (author, sources)
 -- reply 'id id …' that left
 -- include: reasons
--- include: arrivals
--- include: changes
--- include: enter
--- include: leave
--- include: rules
+-- include: timeline
 
-local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
-sets.uid = ARGV[3]
-local mutes, blocks = some({ KEYS[8], KEYS[9] }), some({ KEYS[10], KEYS[11] })
+local sets = sets_at(2, ARGV[3])
+local mutes, blocks = rules_at(8)
 local seconds = tonumber(ARGV[1])
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then return '' end
 local out = {}
@@ -38,10 +33,8 @@ while at <= #ARGV do
   local count = tonumber(ARGV[at + 1])
   at = at + 2
   for i = 1, count do
-    local duplicate = { id = ARGV[at], score = ARGV[at + 1], feed = ARGV[at + 2], urls = {} }
-    for j = 1, tonumber(ARGV[at + 3]) do duplicate.urls[j] = ARGV[at + 3 + j] end
-    at = at + 4 + #duplicate.urls
-    duplicates[i] = duplicate
+    duplicates[i] = { id = ARGV[at], score = ARGV[at + 1], feed = ARGV[at + 2], urls = urls_of(ARGV[at + 3]) }
+    at = at + 4
   end
   local shown, hidden = redis.call('ZSCORE', sets.posts, id), redis.call('ZSCORE', sets.hidden, id)
   local read = redis.call('ZSCORE', shown and sets.read or sets.hidden_read, id)
@@ -53,6 +46,5 @@ while at <= #ARGV do
     end
   end
 end
-note_arrivals(KEYS[12], KEYS[13], seconds)
-note_changes(KEYS[14])
+note_all(12, seconds)
 return table.concat(out, ' ')

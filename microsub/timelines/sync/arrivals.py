@@ -3,7 +3,7 @@
 An item has a place from the moment in which the first of the user's channels shows it until the last one doesn't: the
 same item in two channels came once. Places are Unix times in microseconds, and each is behind all that were given out
 before, whatever clocks do; so what is behind the last place that an app knows is all that came since. The scripts that
-bring items into timelines and take them out keep this order with the same step (lua/parts/arrivals.lua).
+bring items into timelines and take them out keep this order with the same step (lua/parts/timeline.lua).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What changes in a user's channels, for the apps that listen: a capped stream for each user.
 
-The scripts that change something write it (redis/lua/parts/changes.lua), so an event is there exactly if its change is.
+The scripts that change something write it (lua/parts/timeline.lua), so an event is there exactly if its change is.
 They do while the stream is there: from the first app that listens until hours after the last one. What has changed
 isn't part of an event: that is read beside it, and so it is never older than the event itself.
 """

@@ -14,8 +14,7 @@
 --       3..5 how many channels, feeds and rules the user may have, 0 for any number  6..8 patterns: feeds, mutes, blocks
 -- reply ids of the feeds that it follows ('set': none), or 0: no such channel there, or a text: what, how many there would
 --       be with the restored channel, and how many there may be
--- include: arrivals
--- include: changes
+-- include: timeline
 local uid, action = ARGV[1], ARGV[2]
 local position = redis.call('ZSCORE', KEYS[1], uid)
 if action == 'set' then

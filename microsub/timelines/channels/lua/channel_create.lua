@@ -8,7 +8,7 @@
 --       5 how many channels there may be besides those that everybody has, 0 for any number  6.. uids to try
 -- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 when made}; {'taken'}: no uid is free;
 --       {'', count}: there are as many as there may be
--- include: changes
+-- include: timeline
 if redis.call('EXISTS', KEYS[1]) == 0 then return { '' } end
 local function key(uid) return (string.gsub(ARGV[3], '%*', uid)) end
 if ARGV[4] == 'name' then

@@ -3,7 +3,7 @@
 -- Atomic per item: what shows it is counted in the step that writes the count. An item that has no place and is shown
 -- gets the next one. Items that are as they should be stay so.
 --
--- KEYS  1 channels  2 removed channels  3, 4 arrivals (parts/arrivals.lua)
+-- KEYS  1 channels  2 removed channels  3, 4 arrivals (parts/timeline.lua)
 -- ARGV  1 now  2 pattern: posts  3.. ids, oldest first
 -- reply number of items that were looked at, the first ones
 local keys = {}
