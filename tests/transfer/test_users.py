@@ -161,13 +161,14 @@ class Everything:
                 (one.url, one.name, one.followed_at, records[one.feed].url, records[one.feed].title) for one in followed
             ]
             found[f"{uid} since"] = {records[one.feed].url: since.get(one.feed) for one in followed}
-            for key in (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read, keys.gone):
+            for what in ("posts", "unread", "read", "hidden", "hidden_read", "gone"):
+                key = getattr(keys, what)
                 flat = await self.world.redis.command("ZRANGE", key(self.user, uid), 0, -1, "WITHSCORES")
                 ids = [item.decode() for item in flat[0::2]]
-                names = await self._names(ids, key is keys.gone)
+                names = await self._names(ids, what == "gone")
                 rows = [(*name, float(score)) for name, score in zip(names, flat[1::2], strict=True)]
                 # Posts of several feeds at the same microsecond stand by the digits of their ids.
-                found[f"{uid} {key.__name__}"] = sorted(rows, key=lambda row: (row[-1], str(row)))
+                found[f"{uid} {what}"] = sorted(rows, key=lambda row: (row[-1], str(row)))
         found["outputs"] = []
         for feed in await outputs.all_of(self.user):
             rows = [
