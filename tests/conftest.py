@@ -18,6 +18,7 @@ from typing import Any
 os.environ["PYTHONPATH"] = str(Path(__file__).parent / "support" / "absent")
 sys.path.insert(0, os.environ["PYTHONPATH"])
 
+import certifi
 import jinja2
 import pytest
 import redis as redis_py
@@ -50,6 +51,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Nobody is asked over the internet. To load the authorities of the web takes 60 ms of processor time for each of
 # thousands of clients and fetchers; these processes trust one certificate of the tests.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "hostile" / "certificates" / "trusted.pem")
+certifi.where = lambda: os.environ["SSL_CERT_FILE"]  # for clients that pass the environment over
 
 # The settings of a server that is installed on this machine stay out of the tests.
 os.environ["MICROSUB_ENV_FILE"] = os.devnull
