@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from microsub.identity import local_sign_in
 from microsub.identity.clients import ClientApps
+from microsub.identity.passwords import Cost, Hasher
 from microsub.identity.store.sessions import SignedIn
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
@@ -40,6 +42,12 @@ async def other(server: World) -> AsyncIterator[Visitor]:
     visitor = Visitor(server.app, ADDRESS, agent="Mozilla/5.0 (iPhone; CPU) AppleWebKit Version/19 Safari/604.1")
     yield visitor
     await visitor.aclose()
+
+
+@pytest.fixture(autouse=True)
+def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a hash costs is shown by the tests of passwords."""
+    monkeypatch.setattr(local_sign_in, "Hasher", lambda: Hasher(Cost(passes=1, memory_kib=64)))
 
 
 SignIn = Callable[[Visitor], Awaitable[SignedIn]]
