@@ -77,7 +77,9 @@ async def test_the_next_process_completes_what_was_applied_in_part(
     """After a death before any of the round trips all is as if there had been none: followers and schedule too."""
     redis = real_redis
     whole = await prepared(redis, tmp_path, edit)
-    beginning = {key: await redis.command("DUMP", key) for key in await redis.command("KEYS", "*")}
+    names = await redis.command("KEYS", "*")
+    copies = await redis.pipeline([("DUMP", name) for name in names])
+    beginning = [("RESTORE", name, 0, copy) for name, copy in zip(names, copies, strict=True)]
     assert await whole.configuration.look() == "applied"
     expected = await outcome(whole)
     trips = 0
@@ -91,8 +93,7 @@ async def test_the_next_process_completes_what_was_applied_in_part(
             left -= 1
 
         await redis.command("FLUSHDB")
-        for key, value in beginning.items():
-            await redis.command("RESTORE", key, 0, value)
+        await redis.pipeline(beginning)
         try:
             await Configured(Between(redis, before), tmp_path / "backend.json").configuration.look()
         except Killed:
