@@ -24,8 +24,6 @@ from tests.support import examples
 from tests.support.posts import NOON, candidate
 from tests.support.readers import FEED, instance
 
-pytestmark = pytest.mark.fake_too
-
 ONE_REQUEST = _STEPS * _WINDOW
 
 
@@ -256,7 +254,7 @@ async def _history(redis_url: str, steps: list[tuple[str, int]]) -> None:
                     # What leaves a channel before it is asked for isn't passed on.
                     await alice.get(feeds["home"])
                     await alice.reader.post(action="timeline", method=step, **target, **{"entry[]": some})
-            for _ in range(3 * len(steps) + 3):
+            for _ in range(len(steps) + 2):
                 for address in feeds.values():
                     await alice.get(address)
                 server.now += 60
