@@ -16,9 +16,8 @@ from microsub.errors import Unauthorized
 from microsub.identity.limits import CODE, CODE_REPEAT, TOKEN_OVERLAP
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.grants import Codes, Consent, Grants, Issued, Spent
-from tests.conftest import fake_redis
 from tests.support import examples
-from tests.support.histories import History, try_histories
+from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import assert_no_stray_keys
 
 T = TypeVar("T")
@@ -193,6 +192,6 @@ class Machine(History):
         return True
 
 
-def test_nothing_is_good_twice_and_nothing_revoked_works() -> None:
+def test_nothing_is_good_twice_and_nothing_revoked_works(redis_url: str) -> None:
     """In any order of agreeing, redeeming, renewing, revoking, disabling and waiting."""
-    try_histories(Machine, fake_redis, EXAMPLES, steps=30)
+    try_histories(Machine, emptied(redis_url), EXAMPLES, steps=30)
