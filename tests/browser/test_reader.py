@@ -319,11 +319,10 @@ async def test_in_the_dark_and_on_a_telephone(browser: Browser, library: Library
         await page.get_by_label("Light").check()
         await here.press("Keep")
         assert await page.evaluate(ground) == light
-        for width in (320, 390):
-            await page.set_viewport_size({"width": width, "height": 800})
-            for path in ("/", "/channel/home?show=all", "/saved", "/search", "/display"):
-                await page.goto(library.url + path)
-                assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, path)
+        await page.set_viewport_size({"width": 320, "height": 800})
+        for path in ("/", "/channel/home?show=all", "/saved", "/search", "/display"):
+            await page.goto(library.url + path)
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         await page.goto(f"{library.url}/channel/home")
         assert not await page.locator("#channels").is_visible()
         for button in await page.locator(".acts button").all():
@@ -417,8 +416,7 @@ async def test_one_of_many_channels_is_found(browser: Browser, library: Library)
             await page.keyboard.press("l")
         assert page.url == f"{library.url}/channel"
         bare = await browser.new_context(bypass_csp=True, storage_state=await here.context.storage_state())
-        paths = ["/", "/channel", "/channels", "/channels/home"]
-        assert await violations(await bare.new_page(), library.url, paths) == []
+        assert await violations(await bare.new_page(), library.url, ["/", "/channel"]) == []
         await bare.close()
     async with window(browser, scripts=False) as plain:
         page = await library.sign_in(plain, "many")
