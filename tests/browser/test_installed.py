@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser
 
+from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import Tab
-from tests.support.own_server import PASSWORD, enrolled
 from tests.support.polling import dated, rss
-from tests.support.process import installation
-from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 
-@dataclass
-class Server:
-    """A running server at `url`, where ann follows a blog of three posts in `home`."""
-
-    url: str
-
-    async def sign_in(self, here: Tab, path: str) -> Page:
-        await here.page.goto(f"{self.url}/sign-in?next={path}")
-        await here.fill(who="ann", password=PASSWORD)
-        await here.press("Sign in")
-        return here.page
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """The server as `microsub serve` starts it."""
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ReadingServer]:
+    """Ann follows a blog of three posts in `home`."""
     async with publisher() as feeds:
-        feed = feeds.serve_document("/feed", rss(dated(3)))
-        users = {"ann": {"channels": [{"uid": "home", "name": "Home", "feeds": [feed]}]}}
-        document = {"users": users, "settings": {"polling": {"host_interval": 0}}}
-        async with installation(tmp_path_factory.mktemp("installed"), document) as own:
-            url = (await own.serve("serve", "--show-token")).replace("127.0.0.1", "localhost")
-            await enrolled(own, url, "ann")
-            await wait_until(lambda: '"feed polled"' in own.log)
-            yield Server(url)
+        channels = [{"uid": "home", "name": "Home", "feeds": [feeds.serve_document("/feed", rss(dated(3)))]}]
+        async with reading_server(
+            tmp_path_factory.mktemp("installed"), {"ann": {"channels": channels}}, "ann", polls=1
+        ) as made:
+            yield made
 
 
-async def test_browsers_offer_to_install_it(browser: Browser, server: Server) -> None:
+async def test_browsers_offer_to_install_it(browser: Browser, server: ReadingServer) -> None:
     """The manifest names what they need, and its addresses can be had."""
     context = await browser.new_context()
     page = await context.new_page()
@@ -62,10 +43,10 @@ async def test_browsers_offer_to_install_it(browser: Browser, server: Server) ->
     await context.close()
 
 
-async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browser, server: Server) -> None:
+async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browser, server: ReadingServer) -> None:
     """What was marked is sent when the network is back, and what was read isn't kept."""
     context = await browser.new_context()
-    page = await server.sign_in(Tab(context, await context.new_page()), "/channel/home?show=all")
+    page = await server.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home?show=all")
     await page.evaluate("navigator.serviceWorker.ready.then(() => 0)")
     await context.set_offline(True)
     post = page.locator(".post").first
@@ -84,10 +65,10 @@ async def test_without_a_network_marks_wait_and_addresses_say_so(browser: Browse
     await context.close()
 
 
-async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Server) -> None:
+async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: ReadingServer) -> None:
     """Undone before it was sent, nothing was marked; one that was sent is undone by the server, from whichever page."""
     context = await browser.new_context()
-    page = await server.sign_in(Tab(context, await context.new_page()), "/channel/home?show=all")
+    page = await server.sign_in(Tab(context, await context.new_page()), "ann", "/channel/home?show=all")
     unread = page.locator(".post:not(.is-read)")
     count = await unread.count()
     mark, undo = page.get_by_role("button", name="Mark all as read"), page.get_by_role("button", name="Undo")
@@ -117,14 +98,14 @@ async def test_marking_all_and_its_undo_wait_too(browser: Browser, server: Serve
     await context.close()
 
 
-async def test_of_what_the_browser_keeps_only_our_own_is_deleted(browser: Browser, server: Server) -> None:
+async def test_of_what_the_browser_keeps_only_our_own_is_deleted(browser: Browser, server: ReadingServer) -> None:
     """Other programs at the same origin, under another path, have caches too."""
     context = await browser.new_context()
     page = await context.new_page()
     await page.goto(f"{server.url}/sign-in")
     for name in ("of another program", "shell of /other/ 1", "shell of / earlier"):
         await page.evaluate("(name) => caches.open(name).then(() => 0)", name)
-    await server.sign_in(Tab(context, page), "/channel/home?show=all")
+    await server.sign_in(Tab(context, page), "ann", "/channel/home?show=all")
     await page.wait_for_function("() => navigator.serviceWorker.controller !== null")
     kept = await page.evaluate("caches.keys()")
     assert {"of another program", "shell of /other/ 1"} < set(kept)

@@ -1,7 +1,9 @@
-"""People filter, save and search, are mentioned, and listen to a screen reader, in Chromium."""
+"""People follow, tend, filter, save, search, are mentioned, listen to episodes and to a screen reader, in Chromium."""
 
 from __future__ import annotations
 
+import io
+import wave
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -14,17 +16,19 @@ from tests.browser.reading_server import ReadingServer, reading_server
 from tests.browser.tab import tab
 from tests.support.polling import dated, rss
 from tests.support.waiting import wait_until
-from tests.support.web import Publisher, publisher
+from tests.support.web import Asked, Publisher, publisher
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
-PEOPLE = ("elder", "filterer", "saver", "seeker", "listener", "mentioned")
+PEOPLE = ("elder", "filterer", "saver", "seeker", "listener", "mentioned", "player")
+TENDERS = ("follower", "orderer", "scriptless")
 COUNT, LONG = 5, 45
+EMPTY = ("home", "news", "fun")
 
 
 @dataclass
 class Server(ReadingServer):
-    """Everybody follows one blog of five posts in `home`."""
+    """Most follow one blog of five posts in `home`; those who tend their channels have three empty ones."""
 
     feeds: Publisher
 
@@ -39,7 +43,10 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         settings = {"first_fetch_unread": 1000}
         users["elder"]["channels"].append({"uid": "long", "name": "Long", "feeds": [long]})
         users["mentioned"]["me"] = feeds.url("/mine/")
-        async with reading_server(tmp_path_factory.mktemp("walks"), users, *PEOPLE, polls=2, settings=settings) as made:
+        sounds = feeds.serve_document("/sounds", podcast(feeds.serve("/episode.wav", served)))
+        users["player"]["channels"].append({"uid": "sounds", "name": "Sounds", "feeds": [sounds]})
+        users |= {name: {"channels": [{"uid": uid, "name": uid.title()} for uid in EMPTY]} for name in TENDERS}
+        async with reading_server(tmp_path_factory.mktemp("walks"), users, *users, polls=3, settings=settings) as made:
             yield Server(made.own, made.url, feeds)
 
 
@@ -206,3 +213,133 @@ async def test_a_mention_is_received_and_taken_back(browser: Browser, server: Se
             return await page.locator(".post").count() == 0
 
         await wait_until(gone)
+
+
+async def _names(page: Page) -> list[str]:
+    return await page.locator("[data-order] a").all_inner_texts()
+
+
+async def test_a_pasted_address_becomes_posts(browser: Browser, server: Server) -> None:
+    """In a channel that is made on the way; everything by keys."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "follower", "/follow")
+        await page.keyboard.insert_text(
+            server.feeds.serve_document("/pasted", rss(dated(3)))
+        )  # the field has the focus
+        await page.keyboard.press("Enter")
+        await page.get_by_role("link", name="Look at").first.click()
+        await page.get_by_role("heading", name="Post 3").wait_for()
+        await page.get_by_label("Channel", exact=True).select_option("+")
+        await page.get_by_label("Name of the new channel").fill("Harbour")
+        await here.press("Follow")
+        assert "You follow" in await here.text()
+        await page.get_by_role("link", name="Read it").click()
+        await page.locator(".post").first.wait_for()  # they come by themselves
+
+        async def arrived() -> bool:
+            await page.reload()
+            return await page.locator("article.post").count() == 3
+
+        await wait_until(arrived)
+        assert await here.title() != ""
+
+
+async def test_channels_are_ordered_by_drag_and_by_keys(browser: Browser, server: Server) -> None:
+    """And the order is there after the page is loaded again."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "orderer", "/channels")
+        assert await _names(page) == ["Home", "News", "Fun"]
+        grip, first = page.locator("[data-uid=fun] .grip"), page.locator("[data-uid=home]")
+        await grip.hover()
+        await page.mouse.down()
+        box = await first.bounding_box()
+        assert box is not None
+        await page.mouse.move(box["x"] + 20, box["y"] + 2, steps=5)
+        async with page.expect_navigation():
+            await page.mouse.up()
+        assert await _names(page) == ["Fun", "Home", "News"]
+        await page.get_by_role("link", name="Fun", exact=True).last.focus()
+        async with page.expect_navigation():
+            await page.keyboard.press("Alt+ArrowDown")
+        assert await _names(page) == ["Home", "Fun", "News"]
+        assert await page.evaluate("document.activeElement.innerText") == "Fun"
+
+
+async def test_channels_are_tended_without_scripts(browser: Browser, server: Server) -> None:
+    """Order, filter, deletion and its undo."""
+    async with tab(browser, scripts=False) as here:
+        page = await server.sign_in(here, "scriptless", "/channels")
+        await here.press("Move News up")
+        assert await _names(page) == ["News", "Home", "Fun"]
+        await page.goto(f"{server.url}/channels/home/filter")
+        await here.fill(exclude_words="Post 2")
+        await here.press("Try")
+        assert "Of the newest 0 posts" in await here.text()
+        await here.press("Apply")
+        assert "The filter holds" in await here.text()
+        await page.goto(f"{server.url}/channels/home")
+        await here.press("Delete the channel")
+        assert await _names(page) == ["News", "Fun"]
+        await here.press("Undo")
+        assert sorted(await _names(page)) == ["Fun", "Home", "News"]
+
+
+SECONDS, RATE = 120, 8000
+PLAYER = "document.querySelector('audio')"
+
+
+def sound() -> bytes:
+    """Two minutes of silence."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setparams((1, 1, RATE, SECONDS * RATE, "NONE", ""))
+        written.writeframes(b"\x80" * SECONDS * RATE)
+    return file.getvalue()
+
+
+async def served(asked: Asked) -> None:
+    """The sound, from where it is asked for."""
+    body = sound()
+    start = int(asked.headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
+    place = f"Content-Range: bytes {start}-{len(body) - 1}/{len(body)}"
+    await asked.reply(
+        body[start:], place, "Content-Type: audio/wav", "Accept-Ranges: bytes", status="206 Partial Content"
+    )
+
+
+async def listen(page: Page, until: str) -> None:
+    """Press the player, and wait until that is so of it."""
+    await page.locator("audio").focus()
+    await page.keyboard.press("Space")
+    await page.wait_for_function(f"() => {{ const it = {PLAYER}; return {until}; }}")
+
+
+def podcast(episode: str) -> bytes:
+    item = f"<item><title>Episode</title><guid>e1</guid><enclosure url='{episode}' type='audio/wav'/></item>"
+    return f"<rss version='2.0'><channel><title>P</title>{item}</channel></rss>".encode()
+
+
+async def test_a_player_goes_on_where_it_was_left(browser: Browser, server: Server) -> None:
+    """The page says where; nothing is asked of the publisher before somebody plays it, nor by the list of posts."""
+    async with tab(browser) as here:
+        page = await server.sign_in(here, "player", "/channel/sounds?show=all")
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Audio").click()
+        assert server.feeds.count("/episode.wav") == 0
+        await listen(page, "it.currentTime > 0 && !it.paused")
+        await page.evaluate(f"{PLAYER}.currentTime = 70")
+        await page.wait_for_function(f"() => {PLAYER}.currentTime > 70.2")
+        await page.reload()
+        assert await page.get_by_text("It goes on at 01:10.").is_visible()
+        # Stopped before anything has come.
+        stopped = (
+            f"new Promise((stop) => {{ {PLAYER}.onpause = stop; {PLAYER}.play().catch(stop); {PLAYER}.pause(); }})"
+        )
+        await page.evaluate(f"{stopped}.then(() => null)")
+        await page.reload()
+        assert await page.get_by_text("It goes on at 01:10.").is_visible()
+        await listen(page, "it.currentTime > 70 && !it.paused")
+        await page.evaluate(f"{PLAYER}.currentTime = {SECONDS - 2}")
+        await page.wait_for_function(f"() => {PLAYER}.ended")
+        await page.reload()
+        assert not await page.get_by_text("It goes on at").is_visible()
