@@ -146,5 +146,7 @@ def _nested(depth: int) -> str:
     """An address in an address in an address, each encoded with all that is in it."""
     found = "https://a.example/?k=sesame"
     while depth := depth - 1:
-        found = "https://a.example/?q=" + "".join(f"%{ord(char):02X}" if char in ":/?=%" else char for char in found)
+        for char in "%:/?=":
+            found = found.replace(char, f"%{ord(char):02X}")
+        found = f"https://a.example/?q={found}"
     return found
