@@ -331,17 +331,6 @@ def test_an_address_counts_with_its_network(given: str, network: str) -> None:
     assert network_of(given) == network
 
 
-async def test_no_account_is_stopped(redis: Redis) -> None:
-    """Whatever was guessed at it from other networks; each of them is stopped for itself."""
-    attempts = LoginAttempts(AttemptCounts(redis))
-    for number in range(20):
-        for _ in range(PASSWORDS_OF_NETWORK.free + 1):
-            await attempts.begin(ANN, address(number), NOW)
-        with pytest.raises(TooManyRequests):
-            await attempts.begin(ANN, address(number), NOW)
-    assert (await attempts.begin(ANN, "192.0.2.7", NOW)).turn == 1
-
-
 async def test_the_turn_of_a_network_comes_later_with_each_failure(redis: Redis) -> None:
     """A known browser's is first; the networks of one /48 share a turn, since one stranger may have them all."""
     attempts = LoginAttempts(AttemptCounts(redis))
