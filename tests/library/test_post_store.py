@@ -108,16 +108,10 @@ class Mood(StrEnum):
     ("unusable", "named"),
     [
         ({"guid": None}, "'guid' is missing"),
-        ({"guid": ""}, "'guid'"),
         ({"guid": 7}, "'guid' can't be used: found 7"),
-        ({"guid": "a\ud800"}, "'guid'"),
         ({"timestamp": None}, "'timestamp' is missing"),
         ({"timestamp": "yesterday"}, "'timestamp' can't be used: found 'yesterday'"),
-        ({"timestamp": "2024-01-31T08:15:30"}, "'timestamp'"),
         ({"timestamp": datetime(2024, 1, 31)}, "'timestamp'"),
-        ({"timestamp": True}, "'timestamp'"),
-        ({"timestamp": float("nan")}, "'timestamp'"),
-        ({"timestamp": 1e300}, "'timestamp'"),
         ({"name": 7}, "'name' can't be used: found 7, expected a text"),
         ({"category": [1]}, "'category'"),
         ({"like_of": {"a": "b"}}, "'like-of'"),
@@ -130,11 +124,7 @@ class Mood(StrEnum):
         ({"enclosure": {"url": "/a", "type": 12}}, "'enclosure.type'"),
         ({"updated": "soon"}, "'updated'"),
         ({"x": datetime(2024, 1, 31, tzinfo=UTC)}, "'x'"),
-        ({"x": (1, 2)}, "'x'"),
-        ({"x": float("nan")}, "'x'"),
-        ({"x": {1: 2}}, "'x'"),
         ({"x": Mood.CALM}, "'x'"),
-        ({"x": b"bytes"}, "'x'"),
         ({"x": "a" * 1_000_001}, "too large"),
     ],
 )
@@ -146,14 +136,6 @@ async def test_what_cant_be_used_is_named_and_nothing_is_written(
         await posts.save(FEED, {**fields(), **unusable})
     assert named in caught.value.description
     assert (await posts.newest(FEED)).posts == ()
-
-
-@pytest.mark.parametrize("url", ["", "feed", "ftp://service.test/feed", "http://", 7])
-async def test_a_feed_is_an_http_url(posts: PostStore, it: World, url: Any) -> None:
-    """Anything else is refused before a feed is made of it."""
-    with pytest.raises(InvalidRequest, match="'feed' can't be used"):
-        await posts.save(url, fields())
-    assert await it.feeds.all_ids() == []
 
 
 async def test_saving_again_replaces_and_updating_merges(posts: PostStore, it: World) -> None:
@@ -242,13 +224,6 @@ async def test_listeners_hear_what_this_program_saved(posts: PostStore, it: Worl
     rest = await posts.events(page.after)
     assert [event.kind for event in rest.events] == ["feed_modified", "post_deleted", "post_created"]
     assert await posts.events("newest") == type(page)((), rest.after)
-
-
-@pytest.mark.parametrize("unusable", [{"name": "x"}, {"title": 1}, {"url": "https://other.test/"}])
-async def test_a_feed_has_these_fields(posts: PostStore, unusable: dict[str, Any]) -> None:
-    """Others are refused by name."""
-    with pytest.raises(InvalidRequest, match=f"'{next(iter(unusable))}'"):
-        await posts.describe(FEED, unusable)
 
 
 async def test_newest_first_in_pages(posts: PostStore) -> None:

@@ -49,7 +49,7 @@ TEXTS: list[Any] = [1, None, b"a", ["a"], "\ud800"]
 MAPPINGS: list[Any] = [[1], None, "a", [("guid", "a")], 5]
 
 BAD: dict[str, tuple[str, Call, list[Any]]] = {
-    "save feed": ("feed", lambda x: lambda p: p.save(x, GOOD), [*TEXTS, "nope", "file:///etc/passwd", ""]),
+    "save feed": ("feed", lambda x: lambda p: p.save(x, GOOD), [*TEXTS, "nope", "file:///etc/passwd", "", "http://"]),
     "save fields": ("fields", lambda x: lambda p: p.save(FEED, x), MAPPINGS),
     "save guid": ("guid", lambda x: lambda p: p.save(FEED, {**GOOD, "guid": x}), [*TEXTS, "", " "]),
     "save timestamp": ("timestamp", lambda x: lambda p: p.save(FEED, {**GOOD, "timestamp": x}), [
