@@ -52,15 +52,6 @@ async def test_a_first_file_makes_users_channels_and_feeds(configured: Configure
     assert await configured.feeds.subscribers(feed) == [("alice", "home"), ("alice", "news")]
 
 
-async def test_the_same_file_does_nothing(configured: Configured) -> None:
-    """Neither again in this process nor in another one."""
-    await configured.apply(alice(channel("home", A)))
-    assert await configured.configuration.look() == "unchanged"
-    await configured.channels.rename("alice", "home", "Mine", NOW)
-    assert await configured.server().look() == "unchanged"
-    assert await configured.state() == {"alice": {"home": ("Mine", [A])}}
-
-
 async def test_what_users_did_meanwhile_stays(configured: Configured) -> None:
     """An edit elsewhere in the file leaves API changes alone: added, removed, renamed, reordered."""
     await configured.apply(alice(channel("home", A, B), channel("news", A), channel("old", C)))
