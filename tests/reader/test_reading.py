@@ -50,17 +50,6 @@ async def test_the_first_page_shows_what_is_unread(ann: ReadingVisitor) -> None:
     assert "/saved" in links.values()
 
 
-async def test_unread_and_all(ann: ReadingVisitor) -> None:
-    """A channel shows what is unread; all of it at an address beside; and says when nothing is left."""
-    await ann.publish("b", "a")
-    page = await ann.get("/channel/home")
-    await ann.change(page, "read", ids(page)[0])
-    assert await ann.titles("/channel/home") == ["a"]
-    assert await ann.titles("/channel/home?show=all") == ["b", "a"]
-    await ann.mark_all(await ann.get("/channel/home"))
-    assert "You have read everything." in (await ann.get("/channel/home")).text
-
-
 async def test_an_empty_page_says_what_is_missing(ann: ReadingVisitor) -> None:
     """Posts of what is followed, or feeds: then there is the field in which one looks for some."""
     assert "There are no posts yet." in (await ann.get("/channel/home")).text
