@@ -29,19 +29,15 @@ async def server(real_redis: Redis) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def ann(server: World) -> AsyncIterator[Visitor]:
+async def ann(server: World) -> Visitor:
     """A browser of ann's; not signed in."""
-    visitor = Visitor(server.app, ADDRESS)
-    yield visitor
-    await visitor.aclose()
+    return Visitor(server.app, ADDRESS)
 
 
 @pytest.fixture
-async def other(server: World) -> AsyncIterator[Visitor]:
+async def other(server: World) -> Visitor:
     """Another browser."""
-    visitor = Visitor(server.app, ADDRESS, agent="Mozilla/5.0 (iPhone; CPU) AppleWebKit Version/19 Safari/604.1")
-    yield visitor
-    await visitor.aclose()
+    return Visitor(server.app, ADDRESS, agent="Mozilla/5.0 (iPhone; CPU) AppleWebKit Version/19 Safari/604.1")
 
 
 @pytest.fixture(autouse=True)

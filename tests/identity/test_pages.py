@@ -90,8 +90,6 @@ async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) 
         await here.submit(await here.get("/account"), "/sign-out")
         assert "microsub-session-8001" not in here.cookies
         assert "signed in as bob" in (await there.get("/account")).text
-        for visitor in (here, there):
-            await visitor.aclose()
 
 
 @pytest.mark.parametrize(
@@ -222,7 +220,6 @@ class TestAddresses:
             asked = "/.well-known/oauth-authorization-server"
             reply = await visitor.client.get(asked, headers={"host": "LOCALHOST:8080"})
             assert reply.json()["issuer"] == "http://localhost:8080"
-            await visitor.aclose()
 
     @pytest.mark.parametrize(
         "host",
@@ -280,7 +277,6 @@ async def test_under_a_path_links_and_forms_name_it(real_redis) -> None:
         fields = fields_of(page.form("/reader/sign-out"))
         assert (await visitor.post("/sign-out", fields)).title == "You are signed out"
         assert "https://a.example/reader/microsub/YOUR-NAME" in (await visitor.get("/connect")).text
-        await visitor.aclose()
 
 
 def test_templates_and_static_files_are_part_of_the_wheel(tmp_path: Path) -> None:

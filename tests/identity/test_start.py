@@ -116,7 +116,6 @@ async def test_for_strangers_the_ports_of_websites_are_asked_alone(
     await signed_in(visitor)
     await check(visitor, "https://eve.example/")
     assert noted.asked == {(False, "user ann")}
-    await visitor.aclose()
 
 
 async def test_what_is_no_address_uses_up_no_check(ann: Visitor, site: Publisher) -> None:
@@ -135,8 +134,6 @@ async def test_without_an_address_of_its_own_the_page_says_so(real_redis: Redis)
         assert "MICROSUB_BASE_URL" in shown.text
         assert not shown.tree.css("form")
         assert (await near.get("/")).form("/check")
-        await strange.aclose()
-        await near.aclose()
 
 
 LINES = {

@@ -79,8 +79,6 @@ async def server(real_redis: Redis) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def ann(server: World) -> AsyncIterator[ReadingVisitor]:
+async def ann(server: World) -> ReadingVisitor:
     """Ann reads a blog in her channel `home`, and has an empty one."""
-    made = await reading(server, "ann", "home", "later")
-    yield made
-    await made.browser.aclose()
+    return await reading(server, "ann", "home", "later")

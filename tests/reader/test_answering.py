@@ -116,7 +116,6 @@ async def test_the_token_is_readable_with_this_browsers_key_alone(ann_answering:
     await enter(other, here.reading, here.provider.people["ann"].me)
     page = await other.get(here.path)
     assert page.tree.css_first(f"form[action='{here.path}/answer']") is None
-    await other.aclose()
 
 
 async def test_what_the_site_refuses_is_said_with_what_was_written(ann_answering: AnsweringVisitor) -> None:
@@ -188,7 +187,6 @@ async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> Non
     await enter(lent, ann, f"{ADDRESS}/u/ann")
     assert "Answer from your own site" not in (await lent.get(f"/post/{post}")).text
     assert "a website of your own" in (await lent.get("/answer")).text
-    await lent.aclose()
     async with provider() as people:
         await ann.server.accounts.set_me("ann", people.person("ann").me)
         await enter(ann.browser, ann, people.people["ann"].me)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,13 @@ STARTERS = (StarterFeed("The blog", BLOG, "Of boats"), StarterFeed("The news", N
 
 
 @pytest.fixture
-async def new(server: World) -> AsyncIterator[Visitor]:
+async def new(server: World) -> Visitor:
     """A browser in which somebody is signed in who follows nothing."""
     await server.reader("new")
     browser = Visitor(create_app(server.services, base_url=ADDRESS, starters=STARTERS), ADDRESS)
     cookie = await server.identity.sessions.begin("new", "https://new.example/", "tests", "", server.now)
     browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
-    yield browser
-    await browser.aclose()
+    return browser
 
 
 async def test_an_empty_account_is_offered_feeds_a_field_and_a_list(new: Visitor) -> None:

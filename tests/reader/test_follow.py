@@ -90,4 +90,3 @@ async def test_quotas_hold_on_pages_too(ann: ReadingVisitor, server: World) -> N
     page = await ben.get(f"/follow?q={SITE}")
     mine = await ben.browser.submit(page, "/follow", {"url": OTHER}, channel="home")
     assert mine.status == 404
-    await ben.browser.aclose()

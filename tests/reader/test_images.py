@@ -70,7 +70,6 @@ async def test_addresses_are_signed_for_one_user(ann: ReadingVisitor, site: Publ
         assert (await ann.get(other)).status == 404
     bob = await reading(ann.server, "bob", "mine")
     assert (await bob.get(path)).status == 404
-    await bob.browser.aclose()
     ann.browser.client.cookies.clear()
     assert (await ann.get(path)).status == 303
     assert site.asked == []

@@ -66,7 +66,6 @@ async def test_what_can_be_no_source_is_said(ann: ReadingVisitor) -> None:
     for what in ("token", "revoke"):
         forged = await ben.browser.submit(await ben.get(SOURCES), f"{SOURCES}/{what}", source="mine")
         assert forged.status == 404
-    await ben.browser.aclose()
 
 
 async def _received(ann: ReadingVisitor, state: str = "shown") -> Mention:
@@ -109,4 +108,3 @@ async def test_a_sender_is_blocked(ann: ReadingVisitor) -> None:
     page = await ann.get(MENTIONS)
     assert (await ann.browser.submit(page, MENTIONS, rejected="absent")).status == 404
     assert "None was received yet." in (await ben.get(MENTIONS)).text
-    await ben.browser.aclose()

@@ -122,7 +122,6 @@ async def test_long_lists_of_rules_and_channels_are_written_beside_the_loop(
         monkeypatch.setattr(Templates, "render", noting)
         for path in ("/settings/rules", "/settings/outputs", "/settings/outputs/picks", "/settings/devices"):
             assert (await ann.get(path)).status == 200
-        await ann.browser.aclose()
     assert len(threads) == 4
     assert threading.current_thread() not in threads
 
@@ -166,7 +165,6 @@ async def test_few_pages_of_a_user_are_made_at_a_time(
         replies = await asyncio.gather(
             *(ann.browser.submit(page, path, name=name) if name else ann.get(path) for _ in range(16))
         )
-        await ann.browser.aclose()
     assert [reply.status for reply in replies] == [status] * 16
     assert seen.together == 2
 
@@ -189,4 +187,3 @@ async def test_slow_feeds_leave_a_user_their_other_pages(real_redis: Redis, monk
         assert (await ann.get("/channels")).status == 200
         answered.set()
         assert [page.status for page in await asyncio.gather(*slow)] == [200] * 3
-        await ann.browser.aclose()

@@ -39,8 +39,6 @@ async def test_the_link_signs_in_once(server: World) -> None:
     await link(server)
     (key,) = await server.redis.command("KEYS", "identity:ceremony:*")
     assert 0 < await server.redis.command("TTL", key) <= PASSKEY_CHALLENGE
-    for visitor in (first, second):
-        await visitor.aclose()
 
 
 @pytest.mark.parametrize(
@@ -57,8 +55,6 @@ async def test_the_link_is_for_this_machine(server: World, address: str, client:
     path, other, own = await link(server), Visitor(server.app, address, client=client), Visitor(server.app, HERE)
     assert (await other.get(path, **{"sec-fetch-site": site})).status in {403, 404}
     assert (await own.get(path)).location == "/"
-    for visitor in (other, own):
-        await visitor.aclose()
 
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "via", "x-real-ip"])
@@ -68,7 +64,6 @@ async def test_the_link_is_not_passed_on(server: World, header: str) -> None:
     assert (await visitor.get(path, **{header: "203.0.113.9"})).status == 404
     assert (await visitor.client.head(path)).status_code == 404
     assert (await visitor.get(path)).location == "/"
-    await visitor.aclose()
 
 
 async def test_made_up_codes(server: World) -> None:
@@ -79,4 +74,3 @@ async def test_made_up_codes(server: World) -> None:
         reply = await visitor.get(f"/sign-in/link?code={code}")
         assert reply.status in {401, 403, 414}, code
     assert (await visitor.get("/account")).location.startswith("/sign-in")
-    await visitor.aclose()

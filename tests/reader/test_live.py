@@ -45,7 +45,6 @@ async def test_strangers_hear_nothing(ann: ReadingVisitor) -> None:
     """The stream is a page for those who are signed in, of whom each has so many."""
     stranger = Visitor(ann.server.app, ann.browser.address)
     assert (await stranger.get("/live")).status == 303
-    await stranger.aclose()
     limits = ann.server.services.listeners.limits
     leave = limits.take([(EVENTS_OF_USER, "ann")] * EVENTS_OF_USER.most)
     assert (await ann.get("/live")).status == 429
@@ -61,4 +60,3 @@ async def test_people_behind_a_proxy_have_no_limit_in_common(ann: ReadingVisitor
         visitor = Visitor(ann.server.app, ann.browser.address, client=address)
         visitor.client.cookies.update(ann.browser.client.cookies)
         assert (await visitor.get("/live")).status == status
-        await visitor.aclose()

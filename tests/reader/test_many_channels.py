@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from microsub.redis import keys
@@ -17,14 +15,13 @@ UNREAD = range(20, 220)
 
 
 @pytest.fixture
-async def ann(server: World) -> AsyncIterator[ReadingVisitor]:
+async def ann(server: World) -> ReadingVisitor:
     """Ann has 250 channels, of which 200 hold one unread post each; she follows a blog in the first."""
     made = await reading(server, "ann", *[f"c{number}" for number in range(MANY)])
     for number in UNREAD:
         for key in (keys.posts, keys.unread):
             await server.redis.command("ZADD", key("ann", f"c{number}"), number, str(number + 1))
-    yield made
-    await made.browser.aclose()
+    return made
 
 
 def beside(page: Shown) -> list[str]:

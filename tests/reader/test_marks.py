@@ -110,7 +110,6 @@ async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
     await ann.mark_all(await ann.get("/channel/home"))
     await ann.browser.post("/marks/undo", {**fields(await ann.get("/channel/home"), "/marks/undo"), "undo": name})
     assert await unread(ann) == 0
-    await bob.browser.aclose()
 
 
 def fields(page: object, action: str) -> dict[str, str]:

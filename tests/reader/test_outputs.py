@@ -93,4 +93,3 @@ async def test_what_can_not_be_meant_is_said(ann: ReadingVisitor) -> None:
     assert (await ben.get(f"{OUTPUTS}/my-picks")).status == 404
     theirs = await ben.browser.submit(await ben.get(OUTPUTS), OUTPUTS, title="Mine", channel="later")
     assert theirs.status == 404
-    await ben.browser.aclose()

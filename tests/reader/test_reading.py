@@ -28,7 +28,6 @@ async def test_who_isnt_signed_in_learns_what_this_is(ann: ReadingVisitor) -> No
     stranger = Visitor(ann.server.app, ann.browser.address)
     assert (await stranger.get("/")).title == "This is a Microsub server"
     assert (await stranger.get("/channel/home?show=all")).location == "/sign-in?next=%2Fchannel%2Fhome%3Fshow%3Dall"
-    await stranger.aclose()
 
 
 async def test_who_goes_astray_stays_signed_in(ann: ReadingVisitor) -> None:
@@ -113,8 +112,6 @@ async def test_a_post_has_a_page(ann: ReadingVisitor) -> None:
     other = await reading(ann.server, "carl", "mine")
     await ann.server.following.unfollow("carl", "mine", "https://blog.example/feed", ann.server.now)
     assert (await other.get(f"/post/{id_}")).status in {200, 404}
-    for one in (bob, other):
-        await one.browser.aclose()
 
 
 KINDS = {
@@ -176,7 +173,6 @@ async def test_search_waits_for_its_index(ann: ReadingVisitor) -> None:
     browser.client.cookies.update(ann.browser.client.cookies)
     page = await browser.get("/search?q=words")
     assert (page.status, "their index is being built" in page.text) == (503, True)
-    await browser.aclose()
 
 
 @pytest.mark.parametrize(

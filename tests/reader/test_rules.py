@@ -127,7 +127,6 @@ async def test_a_feed_is_named_by_who_follows_it(ann: ReadingVisitor) -> None:
         await ben.get(RULES), RULES, url="feed:1", channel="global", days="", kind="mute"
     )
     assert stranger.status == 404
-    await ben.browser.aclose()
     for wrong in ({"url": "loud"}, {"days": "8"}, {"channel": "saved"}):
         fields = {"url": LOUD, "channel": "home", "days": "7", "kind": "mute"} | wrong
         assert (await ann.browser.submit(page, RULES, **fields)).status == 400

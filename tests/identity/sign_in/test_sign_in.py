@@ -341,8 +341,6 @@ async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: 
         shown = await far.get("/sign-in")
         assert shown.status == 403
         assert "MICROSUB_BASE_URL" in shown.text
-        await near.aclose()
-        await far.aclose()
 
 
 async def test_strangers_with_slow_pages_hold_up_no_user(server: World, ann: Visitor, running: Running) -> None:
@@ -467,7 +465,6 @@ async def test_no_network_begins_too_many(server: World, ann: Visitor, running: 
             for visitor in visitors:
                 page = await visitor.get("/sign-in")
                 statuses.append((await visitor.submit(page, "/sign-in", me=site.people["ann"].me)).status)
-                await visitor.aclose()
             assert statuses == expected
         assert site.count("/ann/") == 1
 
