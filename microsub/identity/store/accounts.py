@@ -19,7 +19,7 @@ import orjson
 import structlog
 
 from microsub.errors import InvalidRequest, StoreError, Unauthorized, UserDisabled
-from microsub.identity.limits import ENDED_TOKEN
+from microsub.identity.limits import DAY, ENDED_TOKEN
 from microsub.identity.store import absent
 from microsub.identity.store.credentials import forget_credentials
 from microsub.identity.store.grants import LONGEST_SECRET, owner_in, revoke_token
@@ -207,7 +207,9 @@ class Accounts:
         # Before the end, since a user made again may be given limits of their own.
         await redis.command("HDEL", keys.settings(), f"user:{name}")
         rules = keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL)
-        if not await step("", *rules, *(key(name) for key in keys.USER_KEYS)):
+        last = int(user.disabled // DAY)
+        days = (keys.follows(name, str(day)) for day in (last - 1, last))
+        if not await step("", *rules, *days, *(key(name) for key in keys.USER_KEYS)):
             return False
         # In another slot; and back in where somebody has made that user again meanwhile.
         await redis.command("SREM", keys.users(), name)
