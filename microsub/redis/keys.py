@@ -222,7 +222,7 @@ callback. Lifetime: permanent. `push.store`.
 
 hub_of_feed = key_of("feed:{<feed_id>}:hub")
 """Hash: subscriptions at our own hub to what is stored of a feed, as `hub_of_user` has them. Lifetime: 15 days after
-the last change, longer than any lease. `push.hub.store`.
+the last request or verification, longer than any lease. `push.hub.store`.
 """
 
 hub_owners = key("hub:owners")
@@ -408,7 +408,7 @@ no feed, which no guid map knows. Lifetime: 400 days after the last import. `pos
 hub_of_user = key_of("user:{<name>}:hub")
 """Hash: subscriptions at our own hub to the user's topics: `sub <subscription>` → JSON with callback, topic, secret,
 lease and the version that was delivered last; `ask <subscription>` → JSON of the request that waits for its
-verification. Lifetime: 15 days after the last change, longer than any lease. `push.hub.store`.
+verification. Lifetime: 15 days after the last request or verification, longer than any lease. `push.hub.store`.
 """
 
 LIVE_EVENTS_PREFIX = "events:"

@@ -20,7 +20,7 @@ from microsub.redis.replies import fields, reading, text, texts
 from microsub.redis.scripts import BATCH, batches, load
 
 KEPT = 15 * 86_400
-"""Seconds for which subscriptions are kept beyond the last change: a day longer than any lease."""
+"""Seconds for which subscriptions are kept once one was asked for or verified: a day longer than any lease."""
 TALLIES_KEPT, UNVERIFIED_KEPT = 90 * 86_400, 3_600
 """Seconds for which counts of a host are kept; briefly those of hosts that strangers name and nobody confirms."""
 
@@ -95,9 +95,9 @@ class HubStore:
         self, known: KnownSubscription, held: HubSubscription | None, asked: SubscriptionRequest | None, now: float
     ) -> bool:
         """Have a subscription and a request for it, or none, where nothing has changed since they were read."""
-        args: list[Arg] = [KEPT, f"sub {known.id}", known.raw[0], held.to_json() if held else ""]
+        args = [f"sub {known.id}", known.raw[0], held.to_json() if held else ""]
         args += [f"ask {known.id}", known.raw[1], asked.to_json() if asked else ""]
-        if not await self._redis.script(load("hub_write"), [_key(known.owner)], args):
+        if not await self._redis.script(load("compare_and_set"), [_key(known.owner)], args):
             return False
         before = held or known.held
         is_same = held is not None and known.held is not None and held.until == known.held.until
@@ -113,7 +113,8 @@ class HubStore:
             change = ("ZADD", key, f"{held.until:.3f}", known.member)
             await self._redis.command("SADD", keys.hub_owners(), known.owner)
         over = ("ZREMRANGEBYSCORE", key, "-inf", f"{now:.3f}")
-        await self._redis.pipeline([change, over, ("EXPIRE", key, KEPT)])
+        kept: list[Command] = [("EXPIRE", one, KEPT) for one in (key, _key(known.owner))]
+        await self._redis.pipeline([change, over, *kept])
 
     async def among_owners(self, owners: Sequence[str]) -> list[str]:
         """Those of the owners to whose topics somebody has subscribed."""
