@@ -20,7 +20,7 @@ import structlog
 
 from microsub.errors import InvalidRequest, StoreError, Unauthorized, UserDisabled
 from microsub.identity.limits import DAY, ENDED_TOKEN
-from microsub.identity.store import absent
+from microsub.identity.store import absent, listed
 from microsub.identity.store.credentials import forget_credentials
 from microsub.identity.store.grants import LONGEST_SECRET, owner_in, revoke_token
 from microsub.kit.digests import is_same, new_secret, sha256_hex
@@ -257,18 +257,8 @@ class Accounts:
 
     async def tokens(self, user: str) -> list[Token]:
         """The user's tokens that haven't expired, oldest first. Forgets the expired digests."""
-        digests = sorted(texts(await self._redis.command("SMEMBERS", keys.tokens(user))))
-        replies = await self._redis.pipeline([("HGETALL", keys.token(user, digest)) for digest in digests])
-        found, expired = [], []
-        for digest, reply in zip(digests, replies, strict=True):
-            fields = fields_of(reply)
-            if not fields:
-                expired.append(digest)
-                continue
-            with reading(keys.token(user, digest)):
-                found.append(_token(digest, fields))
-        if expired:
-            await self._redis.command("SREM", keys.tokens(user), *expired)
+        rows = await listed(self._redis, keys.tokens(user), lambda digest: keys.token(user, digest))
+        found = [_token(user, digest, row) for digest, row in rows.items()]
         return sorted(found, key=lambda token: (token.created, token.digest))
 
     async def revoke(self, user: str, digest_prefix: str) -> bool:
@@ -341,16 +331,17 @@ def _user(name: str, reply: list[bytes]) -> User | None:
         return User(name, fields["me"], created, disabled, settings, endpoint, registered, "admin" in fields, moves)
 
 
-def _token(digest: str, fields: Mapping[str, str]) -> Token:
-    return Token(
-        digest,
-        frozenset(fields["scope"].split()),
-        fields["client"],
-        float(fields["created"]),
-        float(fields["expires"]) if "expires" in fields else None,
-        float(fields["used"]) if "used" in fields else None,
-        fields.keys().isdisjoint({"grant", "foreign"}),
-    )
+def _token(user: str, digest: str, fields: Mapping[str, str]) -> Token:
+    with reading(keys.token(user, digest)):
+        return Token(
+            digest,
+            frozenset(fields["scope"].split()),
+            fields["client"],
+            float(fields["created"]),
+            float(fields["expires"]) if "expires" in fields else None,
+            float(fields["used"]) if "used" in fields else None,
+            fields.keys().isdisjoint({"grant", "foreign"}),
+        )
 
 
 MARK = "~"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from microsub.identity.limits import ACCESS_TOKEN, CODE, CODE_KEPT, CODE_REPEAT, GRANT, TOKEN_OVERLAP
-from microsub.identity.store import absent
+from microsub.identity.store import absent, listed
 from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.model.reader import NAME
 from microsub.redis import keys
@@ -142,12 +142,9 @@ class Grants:
 
     async def all(self, user: str) -> list[AppGrant]:
         """The user's grants, newest first. Forgets the ids of those that have expired."""
-        ids = sorted(texts(await self._redis.command("SMEMBERS", keys.grants(user))))
-        rows = await self._redis.pipeline([("HGETALL", keys.grant(user, grant)) for grant in ids])
-        found = {grant: _grant(user, grant, fields_of(row)) for grant, row in zip(ids, rows, strict=True)}
-        if gone := [grant for grant, one in found.items() if one is None]:
-            await self._redis.command("SREM", keys.grants(user), *gone)
-        return sorted((one for one in found.values() if one), key=lambda one: (-one.created, one.id))
+        rows = await listed(self._redis, keys.grants(user), lambda grant: keys.grant(user, grant))
+        found = [_grant(user, grant, row) for grant, row in rows.items()]
+        return sorted((one for one in found if one), key=lambda one: (-one.created, one.id))
 
     async def end(self, user: str, grant: str) -> bool:
         """End a grant with all its tokens, from the next request on; whether there was one."""

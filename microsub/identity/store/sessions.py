@@ -10,20 +10,20 @@ people end one of several.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import orjson
 
 from microsub.errors import Unauthorized
 from microsub.identity.limits import SESSION, SESSION_OVERLAP, SESSION_SECRET, SESSION_SETTLED, SIGN_IN, VISIT_NOTED
+from microsub.identity.store import listed
 from microsub.kit.digests import is_same, keyed_digest, new_secret, sha256_hex
 from microsub.kit.texts import N_
 from microsub.model.reader import NAME
 from microsub.redis import keys
-from microsub.redis.keys import user as user_key
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import fields, reading, texts
+from microsub.redis.replies import fields, reading
 from microsub.redis.scripts import load
 
 LONGEST_COOKIE = 256
@@ -104,7 +104,7 @@ class Sessions:
         }
         made = await self._redis.script(
             load("user_record"),
-            [user_key(user), keys.session(user, digest), keys.invitation(user), keys.sessions(user)],
+            [keys.user(user), keys.session(user, digest), keys.invitation(user), keys.sessions(user)],
             ["", "", SESSION, digest, *(part for pair in record.items() for part in pair)],
         )
         if not made:
@@ -127,10 +127,12 @@ class Sessions:
             return None
         digest = sha256_hex(cookie)
         flat, (me, disabled, admin) = await self._redis.pipeline(
-            [("HGETALL", keys.session(user, digest)), ("HMGET", user_key(user), "me", "disabled", "admin")]
+            [("HGETALL", keys.session(user, digest)), ("HMGET", keys.user(user), "me", "disabled", "admin")]
         )
-        found = _session(user, digest, flat)
-        if found is None or me is None or disabled is not None or not _is_same(me.decode(), found.me):
+        if not flat or me is None or disabled is not None:
+            return None
+        found = _session(user, digest, fields(flat))
+        if not _is_same(me.decode(), found.me):
             return None
         new = await self._visit(user, cookie, digest, found, now)
         return SignedIn(user, found.me or self._lent(user), found.id, found.how, found.created, admin is not None, new)
@@ -144,7 +146,7 @@ class Sessions:
 
     async def still_open(self, user: str, id_: str) -> Session | None:
         """The session of that id, by the same rules as `find`, without a visit; None where it has ended."""
-        me, disabled = await self._redis.command("HMGET", user_key(user), "me", "disabled")
+        me, disabled = await self._redis.command("HMGET", keys.user(user), "me", "disabled")
         if me is None or disabled is not None:
             return None
         same = (one for one in await self.all(user) if one.id == id_ and _is_same(me.decode(), one.me))
@@ -192,12 +194,8 @@ class Sessions:
 
         Forgets the digests of those that ended.
         """
-        digests = sorted(texts(await self._redis.command("SMEMBERS", keys.sessions(user))))
-        replies = await self._redis.pipeline([("HGETALL", keys.session(user, digest)) for digest in digests])
-        read = [(digest, _session(user, digest, flat)) for digest, flat in zip(digests, replies, strict=True)]
-        if ended := [digest for digest, session in read if session is None]:
-            await self._redis.command("SREM", keys.sessions(user), *ended)
-        found = [(digest, session) for digest, session in read if session is not None]
+        rows = await listed(self._redis, keys.sessions(user), lambda digest: keys.session(user, digest))
+        found = [(digest, _session(user, digest, row)) for digest, row in rows.items()]
         return sorted(found, key=lambda pair: (-pair[1].seen, pair[0]))
 
     async def _end(self, user: str, which: Callable[[Session], bool]) -> int:
@@ -213,11 +211,7 @@ class Sessions:
         return len(ids)
 
 
-def _session(user: str, digest: str, flat: Sequence[bytes]) -> Session | None:
-    """A session's hash read back; None where there is none."""
-    if not flat:
-        return None
-    found = fields(flat)
+def _session(user: str, digest: str, found: Mapping[str, str]) -> Session:
     with reading(keys.session(user, digest)):
         created, seen, renewed = (float(found[name]) for name in ("created", "seen", "renewed"))
         words = {name: found[name] for name in ("id", "me", "how", "device", "salt")}
