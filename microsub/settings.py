@@ -194,8 +194,8 @@ class Settings:
             "URL", _base_url, "an http or https URL without query and credentials, such as https://reader.example"
         ),
         None,
-        "The URL under which the outside world reaches the server. By default made of host and port; then people "
-        "sign in on the machine itself alone, and no hub is asked to deliver posts.",
+        "The URL under which the outside world reaches the server. By default it is made of host and port: then people "
+        "can sign in on this machine only, and no hub is asked to deliver posts.",
     )
     backend: Path = setting(_FILE, "backend.json", "The file that declares users, channels and feeds.")
     data_dir: Path = setting(
@@ -224,8 +224,8 @@ class Settings:
         _list_of_networks("10.0.0.0/8,fd00::/8"),
         "",
         "Private networks in which feeds may be fetched. By default none: loopback, private and link-local addresses "
-        "are refused, and so are this machine's own public ones, but for the host of `MICROSUB_BASE_URL` and those of "
-        "users' pages at ports 80 and 443.",
+        "are refused. This machine's own public addresses are refused as well, unless the host is that of "
+        "`MICROSUB_BASE_URL` or of a user's page, and the port is 80 or 443.",
     )
     trusted_proxies: tuple[Network, ...] = setting(
         _list_of_networks("127.0.0.1/32,10.0.0.0/8"),
@@ -254,20 +254,20 @@ class Settings:
     http_proxy: str | None = setting(
         SettingKind("URL", _url("http", "https"), "an http or https URL of a proxy, such as http://proxy.example:3128"),
         None,
-        "The proxy through which everything is fetched. It must refuse private addresses itself then.",
+        "The proxy through which everything is fetched. It has to refuse private addresses, since the server can't.",
         secret=True,
     )
     write_back: bool | None = setting(
         _ON_OR_OFF,
         None,
-        "Whether changes made in reader apps are written into the backend file. By default on with the embedded Redis, "
-        "off with a Redis of your own.",
+        "Whether what users change, in the browser and in apps, is written into the backend file. By default on with "
+        "the embedded Redis, off with a Redis of your own.",
     )
     fetch_concurrency: int = setting(
         _number(1, 10_000),
         "200",
-        "How many hosts one worker asks at the same time; fewer where the process may have few open files "
-        "(`ulimit -n`): four are counted for each host. A single host gets one request at a time all the same.",
+        "How many hosts one worker asks at the same time, each with one request. It asks fewer where the process may "
+        "open few files (`ulimit -n`): a host takes up to four.",
     )
     item_cache_mb: int = setting(
         _number(0, 1_000_000, "a number of megabytes", "megabytes"),

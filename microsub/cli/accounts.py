@@ -127,7 +127,7 @@ async def user_admin(settings: Settings, stores: Stores, name: str, switch: str)
     """Let a user see how the server fares, or not any more.
 
     Admins have the pages at /admin: feeds of all users, with who fails and why, dead letters, users, configuration.
-    They see no posts and no read state of others. It holds from the next request on.
+    They see no posts and no read state of others. The change holds from the next request on.
 
     Example: microsub user admin alice on
     """

@@ -93,7 +93,7 @@ class HostPace:
 
 def _busy(host: str, wait: float) -> HopError:
     seconds = math.ceil(wait)
-    return HopError("busy", f"{host} is busy, because it is asked much just now: try again in {seconds} s", seconds)
+    return HopError("busy", f"{host} is asked a lot just now: try again in {seconds} s", seconds)
 
 
 class RestingServers:
