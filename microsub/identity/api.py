@@ -36,24 +36,13 @@ from microsub.identity.protocol.documents import (
     USERINFO,
     own_document,
 )
-from microsub.identity.provider import (
-    CodeExchange,
-    IndieAuthProvider,
-    Redeemed,
-)
+from microsub.identity.provider import CodeExchange, IndieAuthProvider, Redeemed
 from microsub.identity.store.accounts import MARK, Accounts
 from microsub.identity.store.grants import OwnToken, is_refresh
 from microsub.kit.digests import sha256_hex
 from microsub.kit.http.headers import bearer, client_of, prefers_form
 from microsub.kit.http.params import UNCHECKED_BODY, Params, body_pairs, collect, read_body, too_large
-from microsub.kit.http.responses import (
-    CORS,
-    JSON,
-    Header,
-    HttpEndpoint,
-    HttpExchange,
-    HttpReply,
-)
+from microsub.kit.http.responses import CORS, JSON, Header, HttpEndpoint, HttpExchange, HttpReply
 from microsub.model.plaintext import shown
 from microsub.model.reader import NAME, Credential, Grant
 from microsub.surface import Services

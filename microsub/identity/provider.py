@@ -23,12 +23,7 @@ from microsub.errors import (
     Unauthorized,
 )
 from microsub.identity.clients import App, ClientApps
-from microsub.identity.protocol.clients import (
-    AuthorizationRequest,
-    canonical_client_id,
-    pkce_matches,
-    read_scope,
-)
+from microsub.identity.protocol.clients import AuthorizationRequest, canonical_client_id, pkce_matches, read_scope
 from microsub.identity.protocol.documents import PKCE_METHOD, PROFILE_SCOPE
 from microsub.identity.protocol.links import known_me
 from microsub.identity.store.accounts import Accounts, ServiceTokens, Token

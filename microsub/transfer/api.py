@@ -10,14 +10,7 @@ from __future__ import annotations
 import orjson
 from starlette.types import Scope
 
-from microsub.errors import (
-    InsufficientScope,
-    InvalidRequest,
-    MethodNotAllowed,
-    ParseError,
-    ParsingStopped,
-    TooLarge,
-)
+from microsub.errors import InsufficientScope, InvalidRequest, MethodNotAllowed, ParseError, ParsingStopped, TooLarge
 from microsub.fetch import asking_for
 from microsub.identity.api import RequestCredentials
 from microsub.kit.http.params import TRUTHS, Params, collect, read_body, urlencoded, wrong

@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.errors import InvalidRequest, MethodNotAllowed, NotFound, TooLarge, TooManyRequests
-from microsub.identity.limits import (
-    MENTION_PAGES,
-    MENTIONS_OF_NETWORK,
-    MENTIONS_OF_SITE,
-    MENTIONS_OF_USER,
-)
+from microsub.identity.limits import MENTION_PAGES, MENTIONS_OF_NETWORK, MENTIONS_OF_SITE, MENTIONS_OF_USER
 from microsub.identity.protocol.documents import WEBMENTION
 from microsub.kit.http.headers import client_of
 from microsub.kit.http.params import collect, read_body, urlencoded

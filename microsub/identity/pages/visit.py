@@ -44,15 +44,7 @@ from microsub.identity.provider import ACCESS
 from microsub.identity.store.sessions import SignedIn, SignedInPerson
 from microsub.kit.digests import new_secret
 from microsub.kit.http.display import Display
-from microsub.kit.http.forms import (
-    FIELD,
-    SentForm,
-    check_form,
-    cookie_value,
-    form_token,
-    read_form,
-    read_upload,
-)
+from microsub.kit.http.forms import FIELD, SentForm, check_form, cookie_value, form_token, read_form, read_upload
 from microsub.kit.http.headers import PublicAddress, client_address, page_headers
 from microsub.kit.http.pages import Templates, preferred_language
 from microsub.kit.locks import KeyedLocks
