@@ -24,8 +24,7 @@ IMPATIENT = Patience(idle=0.0, deliveries=1000)
 
 async def _again(push: Push) -> None:
     """What the next minutes bring: the dead worker's leases end, and what is due is tried again."""
-    for shard in range(SHARDS):
-        await push.it.redis.command("DEL", keys.lease(f"websub:{shard}"))
+    await push.it.redis.command("DEL", *(keys.lease(f"websub:{shard}") for shard in range(SHARDS)))
     for _ in range(4):
         push.it.clock.advance(0.5 * HOUR)
         await push.look()

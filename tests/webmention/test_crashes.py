@@ -20,8 +20,7 @@ IMPATIENT = Patience(idle=0.0, deliveries=1000)
 
 async def again(mentions: Mentions) -> None:
     """What the next minutes bring: the dead worker's leases end, and what is due is tried again."""
-    for shard in range(SHARDS):
-        await mentions.it.redis.command("DEL", keys.lease(f"mentions:{shard}"))
+    await mentions.it.redis.command("DEL", *(keys.lease(f"mentions:{shard}") for shard in range(SHARDS)))
     for _ in range(3):
         mentions.it.clock.advance(700)
         await mentions.look()
@@ -119,8 +118,7 @@ async def test_what_redis_has_lost_of_the_times_is_found_within_a_day(real_redis
     async with mentioning(real_redis) as mentions:
         mentions.serve(entry())
         assert await mentions.send() == 202
-        for shard in range(SHARDS):
-            await real_redis.command("DEL", keys.due("mentions", shard))
+        await real_redis.command("DEL", *(keys.due("mentions", shard) for shard in range(SHARDS)))
         await mentions.look()
         assert await mentions.shown() == []
         await mentions.it.verifier.look_at_all(mentions.it.now)
