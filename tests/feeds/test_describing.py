@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from microsub.feeds.events import Events, describe
 from microsub.feeds.record import UNANNOUNCED, Feeds
 from tests.support.polling import FEED, World, dated, post_store, rss, world
 from tests.support.posts import NOON
-from tests.support.redis_wrappers import Between, once
+from tests.support.redis_wrappers import Between, KilledError, die, once
 from tests.support.web import publisher
-
-
-class KilledError(BaseException):
-    """The process is gone."""
 
 
 class Dead(Events):
     """A stream of events that a process doesn't live to write to."""
 
-    async def announce(self, events: Any) -> None:
-        raise KilledError
+    announce = die
 
 
 async def announced(it: World, kind: str = "feed_modified") -> list[tuple[str, ...]]:

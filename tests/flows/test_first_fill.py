@@ -6,13 +6,10 @@ import pytest
 
 from microsub.redis.streams import Message
 from tests.support.polling import World, dated, rss
+from tests.support.redis_wrappers import KilledError, die
 
 FRESH = 10
 """What the timelines of a `World` take as unread."""
-
-
-class KilledError(BaseException):
-    """The process is gone."""
 
 
 async def unread(it: World, user: str = "alice") -> int:
@@ -21,9 +18,6 @@ async def unread(it: World, user: str = "alice") -> int:
 
 async def die_at_the_end_of_a_poll(it: World, feed: str) -> None:
     """The document's posts are stored, and nobody has noted that it was read."""
-
-    async def die(*_args: object, **_named: object) -> bool:
-        raise KilledError
 
     poller = it.make_poller()
     with pytest.MonkeyPatch.context() as patch:

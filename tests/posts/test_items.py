@@ -13,6 +13,7 @@ from microsub.redis import keys
 from microsub.redis.replies import score_text
 from tests.support.invariants import all_keys
 from tests.support.posts import NOON, candidate
+from tests.support.redis_wrappers import Between, CountingRedis, KilledError, Wrapped, die, once
 
 pytestmark = pytest.mark.fake_too
 
@@ -34,30 +35,6 @@ async def feed(redis) -> FeedRecord:
     return await Feeds(redis).ensure(BLOG, NOON)
 
 
-class Counting:
-    """Counts round trips on their way to a Redis, and can stop before one of them, as a crash would."""
-
-    def __init__(self, redis):
-        self._redis = redis
-        self.trips = 0
-        self.crash_before = lambda method, args: False
-
-    def __getattr__(self, method):
-        real = getattr(self._redis, method)
-
-        async def call(*args):
-            if self.crash_before(method, args):
-                raise CrashError
-            self.trips += 1
-            return await real(*args)
-
-        return call
-
-
-class CrashError(Exception):
-    pass
-
-
 async def all_items(redis) -> list[bytes]:
     return [name for name in await all_keys(redis) if name.startswith(b"item:")]
 
@@ -66,12 +43,11 @@ async def test_an_item_swept_during_an_edit_stays_gone(writer, feed, redis):
     """An edit never brings a torso of a deleted item back."""
     (item,) = (await writer.write(feed, [candidate("one")], NOON)).new
 
-    class Sweeping(Counting):
-        async def scripts(self, calls):
-            await redis.command("DEL", keys.item(item.id))
-            return await redis.scripts(calls)
+    async def sweep():
+        await redis.command("DEL", keys.item(item.id))
 
-    stored = await PostWriter(Sweeping(redis)).write(feed, [candidate("one", text="edited")], NOON + 1)
+    sweeping = Between(redis, once("item_update", sweep))
+    stored = await PostWriter(sweeping).write(feed, [candidate("one", text="edited")], NOON + 1)
     assert stored.updated == ()
     assert await all_items(redis) == []
 
@@ -88,26 +64,22 @@ async def test_two_polls_at_once_store_each_post_once(items, feed, redis):
 
 async def test_the_loser_of_a_claim_deletes_its_hash(feed, redis):
     """When somebody stores the post between our look and our claim, ours leaves no trace."""
+    winners = []
 
-    class Late(Counting):
-        async def script(self, script, script_keys, args=()):
-            if script.name == "item_claim":
-                self.winner = await PostWriter(redis).write(feed, [candidate("one", common="t")], NOON)
-            return await redis.script(script, script_keys, args)
+    async def win():
+        winners.append(await PostWriter(redis).write(feed, [candidate("one", common="t")], NOON))
 
-    late = Late(redis)
+    late = Between(redis, once("item_claim", win))
     stored = await PostWriter(late).write(feed, [candidate("one", common="t")], NOON)
     assert (stored.new, stored.updated) == ((), ())
-    assert await all_items(redis) == [keys.item(late.winner.new[0].id).encode()]
+    assert await all_items(redis) == [keys.item(winners[0].new[0].id).encode()]
     assert len(await redis.command("SMEMBERS", keys.duplicates("t"))) == 1
 
 
 async def test_a_crash_before_the_claim_loses_nothing(writer, items, feed, redis):
     """Killed between hash and claim, the next poll stores the post; only an orphan is left, which nothing refers to."""
-    crashing = Counting(redis)
-    crashing.crash_before = lambda method, args: method == "script" and args[0].name == "item_claim"
-    with pytest.raises(CrashError):
-        await PostWriter(crashing).write(feed, [candidate("one")], NOON)
+    with pytest.raises(KilledError):
+        await PostWriter(Between(redis, once("item_claim", die))).write(feed, [candidate("one")], NOON)
     assert await items.newest(feed.id, 5) == []
     stored = await writer.write(feed, [candidate("one")], NOON + 1)
     assert [item.id for item in stored.new] == await items.newest(feed.id, 5) == await items.outbox(feed.id)
@@ -116,12 +88,14 @@ async def test_a_crash_before_the_claim_loses_nothing(writer, items, feed, redis
 async def test_a_crash_after_the_claim_leaves_the_post_in_the_outbox(writer, items, feed, redis):
     """Killed after the claim, the post is found in the outbox and needs nothing but delivery."""
 
-    class Dying(Counting):
-        async def script(self, script, script_keys, args=()):
-            await redis.script(script, script_keys, args)
-            raise CrashError
+    class Dying(Wrapped):
+        async def _trip(self, name, args, run):
+            found = await run()
+            if name == "item_claim":
+                raise KilledError
+            return found
 
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         await PostWriter(Dying(redis)).write(feed, [candidate("one")], NOON)
     (item_id,) = await items.outbox(feed.id)
     assert (await items.timeline_items([item_id]))[0].score == score_text(NOON)
@@ -130,7 +104,7 @@ async def test_a_crash_after_the_claim_leaves_the_post_in_the_outbox(writer, ite
 
 async def test_a_large_document_costs_a_handful_of_round_trips(feed, redis):
     """300 new posts, then 300 edits, then nothing new: no round trip depends on their number."""
-    counting = Counting(redis)
+    counting = CountingRedis(redis)
     writer = PostWriter(counting)
     posts = [candidate(str(number), common=f"t{number}") for number in range(300)]
     assert len((await writer.write(feed, posts, NOON)).new) == 300

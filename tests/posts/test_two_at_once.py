@@ -23,11 +23,7 @@ from microsub.redis.streams import Message, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss
 from tests.support.posts import NOON, candidate
-from tests.support.redis_wrappers import Between, once
-
-
-class KilledError(BaseException):
-    """The process is gone."""
+from tests.support.redis_wrappers import Between, KilledError, die, once
 
 
 def storing(it: World, redis: Redis | Between | None = None) -> Callable[[EntriesFound], Awaitable[None]]:
@@ -111,9 +107,6 @@ async def test_a_post_that_was_never_handed_on_is_new_to_timelines_though_it_is_
     await storing(it)(message(feed.id, 1, "first"))
     before = len(await told(it))
 
-    async def die() -> None:
-        raise KilledError
-
     documents = [message(feed.id, 2, "first", "new"), message(feed.id, 3, "second", "edited")]
     for document in documents[:deaths]:
         with pytest.raises(KilledError):
@@ -147,9 +140,6 @@ async def test_what_look_ups_found_is_told_after_a_crash(it):
         completing = Found(Nobody(), PARSER)
         return Populate(it.feeds, Items(redis), completing, Stream(redis, "stored"), it.events, clock=it.clock)
 
-    async def die() -> None:
-        raise KilledError
-
     asked = Message("1-1", ItemIncomplete(item["ID"], item["version"]).to_fields())
     before = len(await told(it))
     with pytest.raises(KilledError):
@@ -168,9 +158,6 @@ async def test_what_another_worker_tells_after_a_crash_carries_the_guid(it):
     feed = await it.feeds.ensure("https://blog.example/feed", NOON)
     await storing(it)(message(feed.id, 1, "first"))
     last = await Events(it.redis).last()
-
-    async def die() -> None:
-        raise KilledError
 
     edit = message(feed.id, 2, "second", "new", "deleted")
     with pytest.raises(KilledError):
@@ -199,9 +186,6 @@ async def test_an_edit_that_is_taken_back_after_a_crash_is_taken_back(it, site, 
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.poll(feed)
     site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
-
-    async def die(*_args: object, **_named: object) -> bool:
-        raise KilledError
 
     with monkeypatch.context() as patch:
         patch.setattr(it.feeds, "settle", die)
@@ -246,10 +230,6 @@ async def test_a_poll_that_knew_nothing_of_an_edit_says_nothing_of_it(it, site, 
     await second.asked.wait()
     with monkeypatch.context() as patch:
         if dies:
-
-            async def die(*_args: object, **_named: object) -> bool:
-                raise KilledError
-
             patch.setattr(it.feeds, "settle", die)
         first.go.set()
         assert isinstance((await asyncio.gather(stale, return_exceptions=True))[0], KilledError) == dies

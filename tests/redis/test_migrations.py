@@ -22,7 +22,7 @@ from tests.support.invariants import wrong_arrivals
 from tests.support.one_reader import KnownItems, item
 from tests.support.polling import world
 from tests.support.posts import NOON, candidate
-from tests.support.redis_wrappers import Between, once
+from tests.support.redis_wrappers import Between, KilledError, die, once
 
 
 class Steps:
@@ -203,9 +203,6 @@ async def test_what_counts_as_unread_of_a_feed_is_noted(redis):
     was not the first items decide, also where the migration broke off and was done again.
     """
 
-    async def die():
-        raise KeyboardInterrupt
-
     await redis.command("SADD", keys.users(), "ann")
     await redis.command("ZADD", keys.channels("ann"), 1, "home")
     await redis.command("ZADD", keys.removed_channels("ann"), 1, "old")
@@ -216,7 +213,7 @@ async def test_what_counts_as_unread_of_a_feed_is_noted(redis):
     await redis.command("HSET", keys.channel("ann", "home"), "name", "Home")
     await redis.command("SET", keys.schema(), 4)
     for step, command in ((4, "HSET"), (5, "DEL")):
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KilledError):
             await migrate(Between(redis, once(command, die)))
         assert await redis.command("GET", keys.schema()) == b"%d" % step
     assert await migrate(redis) == 5

@@ -84,6 +84,11 @@ class KilledError(BaseException):
     """The process is gone: nothing may catch this."""
 
 
+async def die(*_args: Any, **_named: Any) -> Any:
+    """Stands where a process is killed."""
+    raise KilledError
+
+
 class Killing(Wrapped):
     """A Redis whose client is killed before its nth round trip, or just after the server did it.
 

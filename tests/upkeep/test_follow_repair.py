@@ -12,7 +12,7 @@ from microsub.kit.periodic import RoundTiming
 from microsub.kit.urls import host_of
 from microsub.redis import keys
 from microsub.redis.due import SHARDS
-from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
+from microsub.upkeep.follow_repair import RepairedFollows
 from tests.support.polling import unschedule
 from tests.support.posts import NOON
 from tests.support.readers import Reader, posts
@@ -22,19 +22,13 @@ from tests.support.world import World
 FEED = "https://blog.example/feed"
 
 
-def follow_repair(server: World) -> FollowRepair:
-    return FollowRepair(
-        server.redis, server.accounts, server.channels, server.feeds, server.schedule, server.services.following
-    )
-
-
 async def test_an_address_that_was_lost_leads_to_its_feed_again(server: World, alice: Reader) -> None:
     """No second feed is made, nor a second subscription."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     await server.feeds.unsubscribe(feed.id, "alice", "home")
     await server.redis.command("HDEL", keys.feeds_by_url(), FEED)
-    await follow_repair(server).run(server.now)
+    await server.follow_repair.run(server.now)
     assert await server.feeds.find(FEED) == feed.id
     assert await server.feeds.all_ids() == [feed.id]
     assert [one.feed for one in await server.channels.subscriptions("alice", "home")] == [feed.id]
@@ -48,7 +42,7 @@ async def test_a_follower_that_the_feed_has_lost(server: World, alice: Reader) -
     await unschedule(server.redis, feed.id, host_of(FEED))
     await server.publish(FEED, *posts("b", at=NOON + 5000))
     assert await alice.names("home") == ["a"]
-    assert await follow_repair(server).run(server.now) == RepairedFollows(missing=1)
+    assert await server.follow_repair.run(server.now) == RepairedFollows(missing=1)
     assert await alice.names("home") == ["b", "a"]
     assert await alice.unread("home") == 2
     assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
@@ -66,7 +60,7 @@ async def test_followers_that_are_none(server: World, alice: Reader) -> None:
     await server.feeds.subscribe(feed.id, "alice", "nowhere")
     await server.accounts.disable_user("bob", server.now)
     await server.channels.disable("alice", "home", server.now)
-    assert await follow_repair(server).run(server.now) == RepairedFollows(surplus=4)
+    assert await server.follow_repair.run(server.now) == RepairedFollows(surplus=4)
     assert await server.feeds.subscribers(feed.id) == []
     assert await server.redis.command("TTL", keys.feed(feed.id)) > 0
 
@@ -83,9 +77,9 @@ async def test_a_feed_that_nobody_would_ask(server: World, alice: Reader, level:
         await unschedule(server.redis, feed.id, host_of(FEED))
     else:
         await server.redis.command("ZREM", keys.hosts_due(), host_of(FEED))
-    assert await follow_repair(server).run(server.now) == RepairedFollows(unscheduled=1)
+    assert await server.follow_repair.run(server.now) == RepairedFollows(unscheduled=1)
     assert await server.schedule.holds([(feed.id, host_of(FEED))]) == [True]
-    assert await follow_repair(server).run(server.now) == RepairedFollows()
+    assert await server.follow_repair.run(server.now) == RepairedFollows()
 
 
 async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World, alice: Reader) -> None:
@@ -97,7 +91,7 @@ async def test_a_follow_that_broke_off_is_finished_within_minutes(server: World,
         await server.feeds.unsubscribe(feed.id, reader.name, "home")
     await server.redis.command("ZREM", keys.due("follows", zlib.crc32(b"bob") % SHARDS), "bob")
     await server.publish(FEED, *posts("b", at=NOON + 5000))
-    repair = follow_repair(server)
+    repair = server.follow_repair
     assert await repair.run_for("nobody", server.now) == RepairedFollows()
     task = asyncio.create_task(repair.run_for_ever(RoundTiming(lambda: server.now + 30, between=0.01)))
 
@@ -136,5 +130,5 @@ async def test_a_follow_whose_channel_or_user_ends_meanwhile(
         status = 404 if ending == "channel deleted" else 200
         await alice.post(status=status, action="follow", channel="home", url=FEED)
     if ending == "user removed":
-        assert await follow_repair(server).run_for("alice", server.now) == RepairedFollows(surplus=1)
+        assert await server.follow_repair.run_for("alice", server.now) == RepairedFollows(surplus=1)
     assert await server.feeds.subscribers(feed.id) == []

@@ -13,7 +13,7 @@ from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message, Stream
 from microsub.upkeep.sweep import GRACE, Sweeping, SweepReport
 from tests.support.polling import World, dated, rss
-from tests.support.redis_wrappers import Between, once
+from tests.support.redis_wrappers import Between, KilledError, die, once
 from tests.support.web import Publisher
 
 LATER = GRACE + 60
@@ -252,13 +252,10 @@ async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site,
     await it.follow(site.url("/feed", "blog.test"), "carol")
     assert await sweeping(it).expire(feed.id, 0, it.clock()) == 3
 
-    async def die(*_args: object) -> set[str]:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr("microsub.timelines.add.take_back", die)
         for user in ("bob", "carol"):
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KilledError):
                 await it.timelines.add(user, "home", feed.id, items, now=it.clock(), limit=0)
     await it.channels.disable("carol", "home", it.clock())
     assert len(await ids_of_user(it, "bob")) == 3
@@ -291,11 +288,8 @@ async def test_an_expiry_that_broke_off_is_finished_by_the_next(it, site):
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
 
-    async def die() -> None:
-        raise KeyboardInterrupt
-
     theirs = Sweeping(Between(it.redis, once("feed_bury", die)), it.accounts, it.feeds)  # type: ignore[arg-type]
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KilledError):
         await theirs.expire(feed.id, 0, it.clock())
     assert await it.items.timeline_items(ids) == []
     assert await sweeping(it).expire(feed.id, 0, it.clock()) == 2
