@@ -10,7 +10,6 @@ from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.delivery import Rebuilding
 from microsub.feeds.events import Event, Events
 from microsub.redis import keys
-from microsub.timelines.rules import Rules
 from tests.support.invariants import violations
 from tests.support.polling import World, dated, rss
 from tests.support.web import Publisher
@@ -254,6 +253,6 @@ async def test_rules_hold_for_what_a_rebuild_shows_again(it, site):
     await grown(it, site)
     (feed,) = (await it.channels.all_subscriptions("alice"))["home"]
     await it.redis.command("DEL", keys.posts("alice", "home"))
-    await Rules(it.redis, it.items).block("alice", "home", feed.url, it.clock())
+    await it.rules.block("alice", "home", feed.url, it.clock())
     assert await rebuilt(it) == {}
     assert await violations(it.redis, "alice", "home") == []

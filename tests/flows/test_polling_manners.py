@@ -448,7 +448,6 @@ async def test_a_bug_in_one_poll_stops_nothing(site: Publisher, it: World, monke
 
 async def test_an_authors_block_counts_after_an_edit(redis: Redis, site: Publisher, it: World) -> None:
     """When an edit gives a post an author who is blocked, it leaves the timeline."""
-    from microsub.timelines.rules import Rules
 
     def atom(author: str) -> bytes:
         return (
@@ -459,8 +458,7 @@ async def test_an_authors_block_counts_after_an_edit(redis: Redis, site: Publish
 
     feed = await it.follow(site.serve_document("/feed", atom("http://good.test/"), "application/atom+xml"))
     await it.poll(feed)
-    rules = Rules(it.redis, it.items)
-    await rules.block("alice", "home", "http://bad.test/", it.clock())
+    await it.rules.block("alice", "home", "http://bad.test/", it.clock())
     assert len(await it.rows()) == 1
     site.serve_document("/feed", atom("http://bad.test/"), "application/atom+xml")
     await it.poll(feed)

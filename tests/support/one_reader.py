@@ -11,6 +11,7 @@ from microsub.model.reader import PageQuery, TimelineItem
 from microsub.redis.protocol import Redis
 from microsub.timelines.add import Added
 from microsub.timelines.channels import Channels
+from microsub.timelines.rules import Rules
 from microsub.timelines.sync.arrivals import Arrival, ArrivalQuery, Arrivals, read_arrivals
 from tests.support.timelines import Timelines
 
@@ -27,6 +28,7 @@ class OneReader:
         self.accounts = Accounts(redis)
         self.channels = Channels(redis)
         self.timelines = Timelines(redis, self.items)
+        self.rules = Rules(redis, self.items)
 
     async def begin(self) -> None:
         await self.accounts.add_user(ANN, "https://ann.example/", NOW)

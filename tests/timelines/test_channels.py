@@ -14,7 +14,6 @@ from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
 from microsub.timelines.add import Added
 from microsub.timelines.channels import Channels
-from microsub.timelines.rules import Rules
 from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -106,13 +105,12 @@ async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
 
 async def test_what_a_removed_channel_brings_back_counts(world: OneReader) -> None:
     """Else who removes channels and restores them has more than the admin allows; however many come at once."""
-    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
     for uid in ("one", "two", "three"):
         await world.channels.create(ANN, uid, NOW, uid)
         await world.channels.follow(ANN, uid, uid, f"https://{uid}.example/feed", NOW)
-        await rules.mute(ANN, uid, "https://loud.example/", NOW)
+        await world.rules.mute(ANN, uid, "https://loud.example/", NOW)
         await world.channels.disable(ANN, uid, NOW)
-    await rules.block(ANN, GLOBAL, "https://loud.example/", NOW)
+    await world.rules.block(ANN, GLOBAL, "https://loud.example/", NOW)
     for limits, refused in (
         (Quotas(channels=2), "channels is reached: 3 of 2"),
         (Quotas(feeds=1), "feeds is reached: 2 of 1"),

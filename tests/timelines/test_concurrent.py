@@ -13,7 +13,6 @@ from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
-from microsub.timelines.rules import Rules
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 
@@ -29,7 +28,6 @@ class Actor(OneReader):
 
     def __init__(self, redis: Redis, number: int) -> None:
         super().__init__(redis)
-        self.rules = Rules(self.redis, self.items)
         self.chance = random.Random(number)
         for one in range(1, ITEMS + 1):
             feed = str(one % 3 + 1)

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from microsub.delivery.delivery import Delivery
 from microsub.errors import StoreUnavailable
-from microsub.polling.move import Mover
 from microsub.redis import keys
 from microsub.timelines import follow
 from microsub.timelines.channels.follows import Follows, in_turns
@@ -171,14 +169,12 @@ async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Worl
     that never was somebody's feed finds nothing.
     """
     before = await alice.post(action="follow", channel="home", url="https://blog.example/")
-    delivery = Delivery(server.redis, server.feeds, server.items, server.timelines)
-    mover = Mover(server.feeds, server.items, server.channels, server.schedule, delivery)
     for url, name in ((FEED, "a"), ("https://blog.example/atom", "b")):
         await server.publish(url, *posts(name))
         (now,) = (await alice.get(action="follow", channel="home"))["items"]
         record = await server.feeds.get(now.get("_feed_id", now["_id"]))
         assert record is not None
-        await mover.move(record, url, NOON)
+        await server.mover.move(record, url, NOON)
     await alice.post(action="follow", method="update", channel="later", url="https://blog.example/")
     (now,) = (await alice.get(action="follow", channel="later"))["items"]
     assert now["_id"] == before["_id"] != now["_feed_id"]

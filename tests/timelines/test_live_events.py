@@ -9,7 +9,6 @@ from microsub.model.reader import Credential
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import keys
 from microsub.timelines import save
-from microsub.timelines.rules import Rules
 from microsub.timelines.sync.live_events import KEPT_SECONDS, EventPlace, LiveEvents, open_events, read_events
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -85,12 +84,11 @@ async def test_changes_of_channels_are_events(world: OneReader, credential: Cred
 
 async def test_rules_are_events_of_the_channels_that_they_change(world: OneReader, credential: Credential) -> None:
     """What is muted goes, and what is shown again has come."""
-    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
     await world.add("home", item(5, sources=("https://loud.example/",)), item(6))
     after = await open_events(world.redis, ANN)
-    await rules.mute(ANN, "global", "https://loud.example/", NOW)
-    await rules.unmute(ANN, "global", "https://loud.example/", NOW)
-    await rules.block(ANN, "work", "https://loud.example/", NOW)
+    await world.rules.mute(ANN, "global", "https://loud.example/", NOW)
+    await world.rules.unmute(ANN, "global", "https://loud.example/", NOW)
+    await world.rules.block(ANN, "work", "https://loud.example/", NOW)
     found = await told(world, credential, after)
     assert [(one.channel, [row.id for row in one.came]) for one in found.events] == [("home", []), ("home", ["5"])]
 

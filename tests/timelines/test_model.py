@@ -23,7 +23,6 @@ from microsub.redis import keys
 from microsub.redis.replies import texts
 from microsub.timelines import save, unsave
 from microsub.timelines.backlog import CatchUp, TimelineBacklog
-from microsub.timelines.rules import Rules
 from tests.conftest import fake_redis
 from tests.support import THOROUGH, examples
 from tests.support.histories import History, emptied, try_histories
@@ -74,7 +73,7 @@ class Machine(History):
     def __init__(self) -> None:
         super().__init__()
         self.world = OneReader(self.redis)
-        self.rules = Rules(self.redis, self.world.items)
+        self.rules = self.world.rules
         self.now = START
         items, feed_of = universe()
         self.world.items.items = dict(items)

@@ -16,7 +16,6 @@ from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
-from microsub.timelines.rules import Rules
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere
@@ -37,7 +36,7 @@ class Reader:
     def __post_init__(self) -> None:
         it = self.it
         self.following = it.following
-        self.rules = Rules(it.redis, it.items)
+        self.rules = it.rules
         self.follow_repair = it.follow_repair
 
     async def publish(self, url: str, count: int, guid: str = "post", link: str = "https://blog.example") -> FeedRecord:

@@ -21,7 +21,6 @@ from microsub.redis import keys
 from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
 from microsub.timelines.retention import DAY, RESTORABLE, SOONEST, Retention, is_overdue
-from microsub.timelines.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.waiting import wait_until
 
@@ -84,7 +83,7 @@ async def test_read_items_leave_some_days_after_reading(world: Cleaned) -> None:
     await world.timelines.mark_read(ANN, "home", ["1", "4", "5"], NOW)
     await world.timelines.mark_read(ANN, "home", ["2"], NOW + 1)
     await world.timelines.mark_unread(ANN, "home", ["5"], NOW + 2)
-    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
+    await world.rules.mute(ANN, "home", "https://a.example/", NOW)
     assert await world.clean(NOW + 7 * DAY) == {"read": 2, "unread": 0, "over_limit": 0}
     assert await world.ids("home") == ["5", "3", "2"]
     assert (await world.add("home", item(1, NOW), item(4, NOW))).suppressed == ("4", "1")
@@ -140,7 +139,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
         await world.accounts.add_user(name, "", NOW)
         await world.accounts.create_token(name, ["read"], "app", NOW)
         await Applied(world.redis).set_user(name, UserSettings(max_items=7))
-        await Rules(world.redis, world.items).mute(name, "global", "https://a.example/", NOW)
+        await world.rules.mute(name, "global", "https://a.example/", NOW)
         await world.channels.create(name, "Put aside", NOW, "aside")
         await world.channels.disable(name, "aside", NOW + 9 * DAY)
     await world.add("home", item(1), item(2), item(3))

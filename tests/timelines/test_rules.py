@@ -12,7 +12,6 @@ import pytest
 from microsub.errors import QuotaReached
 from microsub.model.reader import Duplicate, TimelineItem
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
 from microsub.timelines.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -21,30 +20,15 @@ pytestmark = pytest.mark.fake_too
 ALICE, BOB = "https://alice.example/", "https://bob.example/"
 
 
-class Muting(OneReader):
-    """A reader with rules."""
-
-    def __init__(self, redis: Redis) -> None:
-        super().__init__(redis)
-        self.rules = Rules(redis, self.items)
-
-
-@pytest.fixture
-async def world(redis: Redis) -> Muting:
-    world = Muting(redis)
-    await world.begin()
-    return world
-
-
 def by(author: str, number: int, *sources: str) -> TimelineItem:
     return item(number, author=author, sources=sources)
 
 
-async def hidden(world: Muting, uid: str) -> set[str]:
+async def hidden(world: OneReader, uid: str) -> set[str]:
     return {one async for ids in world.timelines.hidden(ANN, uid) for one in ids}
 
 
-async def test_a_copy_takes_over_only_as_the_rules_allow(world: Muting) -> None:
+async def test_a_copy_takes_over_only_as_the_rules_allow(world: OneReader) -> None:
     """When a post's feed is unfollowed, a copy from a blocked source doesn't come in its place, a muted one hidden."""
     await world.follow("home", "2")
     for number, source in ((10, ALICE), (20, BOB), (30, "")):
@@ -62,14 +46,16 @@ async def test_a_copy_takes_over_only_as_the_rules_allow(world: Muting) -> None:
     assert await world.ids("home") == ["31", "21"]
 
 
-async def test_rules_cover_more_items_than_one_batch(world: Muting) -> None:
+async def test_rules_cover_more_items_than_one_batch(world: OneReader) -> None:
     """A mute answers when all items are hidden, however many."""
     await world.add("home", *(by(ALICE if n % 2 else BOB, n) for n in range(1, 2501)))
     assert await world.rules.mute(ANN, "home", ALICE, NOW) == 1250
     assert await world.unread("home") == 1250
 
 
-async def test_rules_of_a_user_move_posts_one_after_the_other(world: Muting, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rules_of_a_user_move_posts_one_after_the_other(
+    world: OneReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sixteen at once that looked at thousands of channels held up everybody for seconds."""
     under_way = most = 0
     apply = Rules._apply
@@ -89,7 +75,7 @@ async def test_rules_of_a_user_move_posts_one_after_the_other(world: Muting, mon
     assert len(await world.rules.muted(ANN, "global")) == 16
 
 
-async def test_a_post_in_many_channels_is_looked_up_once(world: Muting, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_post_in_many_channels_is_looked_up_once(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mute in all of 2,300 channels of one feed took a minute, for each of which its posts were read again."""
     await world.follow("work", "1")
     for uid in ("home", "work"):
@@ -106,7 +92,7 @@ async def test_a_post_in_many_channels_is_looked_up_once(world: Muting, monkeypa
     assert sorted(looked_up) == ["1", "2"]
 
 
-async def test_rules_are_counted_once_however_many_channels_there_are(world: Muting) -> None:
+async def test_rules_are_counted_once_however_many_channels_there_are(world: OneReader) -> None:
     """Else each new one asks every channel, and thousands at once make others wait."""
     await world.rules.mute(ANN, "home", ALICE, NOW, most=3)
     for channel in ("home", "work"):
@@ -118,7 +104,7 @@ async def test_rules_are_counted_once_however_many_channels_there_are(world: Mut
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_the_count_of_rules_follows_every_change(world: Muting, seed: int) -> None:
+async def test_the_count_of_rules_follows_every_change(world: OneReader, seed: int) -> None:
     """Of rules and channels; of rules without a limit, written twice, and ended in a removed channel too."""
     rules, chance = world.rules, random.Random(seed)
     urls = [f"https://{number}.example/" for number in range(6)]

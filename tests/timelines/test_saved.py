@@ -14,7 +14,6 @@ from microsub.model.settings import OwnChannelSettings
 from microsub.redis.protocol import Redis
 from microsub.timelines import count_saved, save, save_posts, saved_among, unsave
 from microsub.timelines.retention import Retention
-from microsub.timelines.rules import Rules
 from microsub.timelines.saved import move_to_saved
 from tests.support.invariants import violations, wrong_arrivals
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -89,7 +88,6 @@ async def test_only_what_a_reader_can_see_is_saved(world: OneReader) -> None:
 
 async def test_what_is_saved_outlives_its_place(world: OneReader) -> None:
     """A removal, an unfollow, a deleted channel, blocks and mutes, and limits of every kind: it stays."""
-    rules = Rules(world.redis, world.items)  # type: ignore[arg-type]
     ids = [str(number) for number in range(10, 16)]
     for number in ids:
         await world.add("home", item(int(number), author="https://a.example/"))
@@ -98,10 +96,10 @@ async def test_what_is_saved_outlives_its_place(world: OneReader) -> None:
     await world.timelines.mark_read(ANN, "home", ["11"], NOW)
     await world.timelines.expire_read(ANN, "home", NOW, NOW)
     await world.timelines.trim(ANN, "home", 1, NOW)
-    await rules.mute(ANN, "global", "https://a.example/", NOW)
+    await world.rules.mute(ANN, "global", "https://a.example/", NOW)
     assert set(await world.ids("saved")) == set(ids)
-    await rules.unmute(ANN, "global", "https://a.example/", NOW)
-    await rules.block(ANN, "global", "https://a.example/", NOW)
+    await world.rules.unmute(ANN, "global", "https://a.example/", NOW)
+    await world.rules.block(ANN, "global", "https://a.example/", NOW)
     assert await world.channels.unfollow(ANN, "home", "1")
     await world.timelines.unfollow(ANN, "home", "1", NOW)
     await world.channels.delete(ANN, "home")
