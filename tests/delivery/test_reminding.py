@@ -5,54 +5,50 @@ from __future__ import annotations
 from microsub.delivery.delivery import Reminder
 from microsub.feeds.events import Events
 from microsub.redis import keys
-from tests.support.polling import dated, rss, world
-from tests.support.web import publisher
+from tests.support.polling import dated, rss
 
 
-async def test_a_stream_that_was_deleted_by_hand_loses_no_post(redis):
+async def test_a_stream_that_was_deleted_by_hand_loses_no_post(it, site):
     """Stored and in the outbox, and the message is gone: told in the second round, once."""
-    async with publisher() as site, world(redis) as it:
-        site.serve_document("/feed", rss(dated(2)))
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        await it.poll(feed)
-        ids = [row.id for row in await it.rows()]
-        await it.follow(site.url("/feed", "blog.test"), "bob")
-        await it.redis.command("SADD", keys.feed_outbox(feed.id), *ids)
-        service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
-        assert await service.run() == 0
-        assert await it.rows("bob") == []
-        assert await service.run() == 2
-        await it.stages.run_once()
-        assert [row.id for row in await it.rows("bob")] == ids
-        assert [row.id for row in await it.rows()] == ids
-        assert [await service.run() for _ in range(3)] == [0, 0, 0]
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = [row.id for row in await it.rows()]
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await it.redis.command("SADD", keys.feed_outbox(feed.id), *ids)
+    service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
+    assert await service.run() == 0
+    assert await it.rows("bob") == []
+    assert await service.run() == 2
+    await it.stages.run_once()
+    assert [row.id for row in await it.rows("bob")] == ids
+    assert [row.id for row in await it.rows()] == ids
+    assert [await service.run() for _ in range(3)] == [0, 0, 0]
 
 
-async def test_a_change_that_nobody_announced_is_announced_by_upkeep(redis):
+async def test_a_change_that_nobody_announced_is_announced_by_upkeep(it):
     """The process that described a feed has died, and nobody describes it again: told in the second round, once."""
-    async with world(redis) as it:
-        feed = await it.feeds.ensure("https://service.test/feed", it.clock())
-        await it.feeds.keep(feed.id)
-        await it.feeds.describe(feed.id, {"title": "New"})
-        service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
-        events = Events(it.redis)
+    feed = await it.feeds.ensure("https://service.test/feed", it.clock())
+    await it.feeds.keep(feed.id)
+    await it.feeds.describe(feed.id, {"title": "New"})
+    service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
+    events = Events(it.redis)
+    await service.run()
+    assert await events.since("0") == []
+    await it.feeds.describe(feed.id, {"photo": "https://service.test/p.png"})
+    await service.run()
+    assert await events.since("0") == []
+    for _ in range(3):
         await service.run()
-        assert await events.since("0") == []
-        await it.feeds.describe(feed.id, {"photo": "https://service.test/p.png"})
-        await service.run()
-        assert await events.since("0") == []
-        for _ in range(3):
-            await service.run()
-        (event,) = await events.since("0")
-        assert (event.kind, event.feed, event.changed) == ("feed_modified", feed.id, ("title", "photo"))
+    (event,) = await events.since("0")
+    assert (event.kind, event.feed, event.changed) == ("feed_modified", feed.id, ("title", "photo"))
 
 
-async def test_what_comes_and_goes_between_two_rounds_is_no_concern(redis):
+async def test_what_comes_and_goes_between_two_rounds_is_no_concern(it, site):
     """Other posts are in the outbox in each round: the pipeline is at work."""
-    async with publisher() as site, world(redis) as it:
-        feed = await it.follow(site.url("/feed", "blog.test"))
-        service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
-        for number in range(1, 4):
-            await it.redis.command("SADD", keys.feed_outbox(feed.id), number)
-            assert await service.run() == 0
-            await it.items.done(feed.id, [str(number)])
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    service = Reminder(it.feeds, it.items, it.stages.stored, it.events)
+    for number in range(1, 4):
+        await it.redis.command("SADD", keys.feed_outbox(feed.id), number)
+        assert await service.run() == 0
+        await it.items.done(feed.id, [str(number)])

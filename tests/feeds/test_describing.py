@@ -68,25 +68,23 @@ async def test_a_feed_that_is_saved_into_is_told_of_though_the_program_dies(redi
         assert await announced(it, "feed_created") == [()]
 
 
-async def test_of_two_changes_at_once_none_goes_unannounced(redis):
+async def test_of_two_changes_at_once_none_goes_unannounced(it):
     """The second comes between the first and its announcement, and its process dies: the first one's note is not taken
     for the second's.
     """
-    async with world(redis) as it:
-        feed = await it.feeds.ensure(FEED, NOON)
+    feed = await it.feeds.ensure(FEED, NOON)
 
-        async def second() -> None:
-            await it.feeds.describe(feed.id, {"title": "Two"})
+    async def second() -> None:
+        await it.feeds.describe(feed.id, {"title": "Two"})
 
-        feeds = Feeds(Between(it.redis, once("compare_and_set", second)))  # type: ignore[arg-type]
-        assert await describe(feeds, it.events, feed.id, {"title": "One"}, NOON) == ("title",)
-        await describe(it.feeds, it.events, feed.id, {}, NOON)
-        assert await announced(it) == [("title",), ("title",)]
+    feeds = Feeds(Between(it.redis, once("compare_and_set", second)))  # type: ignore[arg-type]
+    assert await describe(feeds, it.events, feed.id, {"title": "One"}, NOON) == ("title",)
+    await describe(it.feeds, it.events, feed.id, {}, NOON)
+    assert await announced(it) == [("title",), ("title",)]
 
 
-async def test_a_feed_that_is_gone_stays_gone(redis):
+async def test_a_feed_that_is_gone_stays_gone(it):
     """Describing it writes nothing and tells nothing."""
-    async with world(redis) as it:
-        assert await describe(it.feeds, it.events, "7", {"title": "One"}, NOON) == ()
-        assert await it.feeds.get("7") is None
-        assert await it.redis.command("EXISTS", "stream:{events}") == 0
+    assert await describe(it.feeds, it.events, "7", {"title": "One"}, NOON) == ()
+    assert await it.feeds.get("7") is None
+    assert await it.redis.command("EXISTS", "stream:{events}") == 0
