@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.configuration.facts import Change
 from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
 from microsub.configuration.store import SettingsInForce
-from microsub.errors import NotFound, StoreUnavailable, Unauthorized
+from microsub.errors import NotFound, Unauthorized
 from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.identity.store.grants import Codes, Consent, Grants
 from microsub.identity.store.sessions import Sessions
@@ -245,32 +244,6 @@ async def test_only_one_process_applies(configured: Configured) -> None:
     await configured.applied.lease("another", 0).release()
     assert await configured.configuration.look() == "applied"
     assert await configured.server().look() == "unchanged"
-
-
-@pytest.mark.parametrize("survived", [0, 1, 2, 4, 6])
-async def test_a_broken_off_application_is_finished_later(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch, survived: int
-) -> None:
-    """Redis goes away after a few changes: nothing is remembered, and the next look does the rest."""
-    left = survived
-    apply = configured.applier.apply
-
-    async def break_off(change: Change, now: float, *, vetted: bool = False) -> None:
-        nonlocal left
-        if left == 0:
-            raise StoreUnavailable("gone")
-        left -= 1
-        await apply(change, now, vetted=vetted)
-
-    configured.save(alice(channel("home", A, B), channel("news", C), settings={"max_items": 3}))
-    monkeypatch.setattr(configured.applier, "apply", break_off)
-    with pytest.raises(StoreUnavailable):
-        await configured.configuration.look()
-    assert await configured.applied.last() is None
-    monkeypatch.setattr(configured.applier, "apply", apply)
-    assert await configured.configuration.look() == "applied"
-    assert await configured.state() == {"alice": {"home": ("Home", [A, B]), "news": ("News", [C])}}
-    assert (await configured.applied.in_force()).users == {"alice": UserSettings(max_items=3)}
 
 
 async def test_a_change_that_a_store_refuses_stops_nothing(
