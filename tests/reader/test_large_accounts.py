@@ -16,7 +16,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.timelines.channels import Channels
 from microsub.timelines.pages import mark_until
-from tests.reader.conftest import ADDRESS, reading
+from tests.reader.conftest import ADDRESS, ReadingVisitor, reading
 from tests.support.one_reader import ANN, NOW, OneReader
 from tests.support.readers import FEED, instance
 from tests.support.redis_wrappers import CountingRedis, Wrapped
@@ -106,7 +106,7 @@ async def test_marking_everything_and_its_undo_take_a_round_trip_for_eight_chann
 
 
 async def test_long_lists_of_rules_and_channels_are_written_beside_the_loop(
-    real_redis: Redis, monkeypatch: pytest.MonkeyPatch
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand mutes, or four thousand channels to choose from, held up everybody for a quarter of a second."""
     threads: list[threading.Thread] = []
@@ -116,12 +116,10 @@ async def test_long_lists_of_rules_and_channels_are_written_beside_the_loop(
         threads.append(threading.current_thread())
         return render(templates, *given)
 
-    async with instance(real_redis, base_url=ADDRESS) as server:
-        ann = await reading(server, "ann", "home")
-        await ann.reader.post(action="outputs", method="create", output="picks")
-        monkeypatch.setattr(Templates, "render", noting)
-        for path in ("/settings/rules", "/settings/outputs", "/settings/outputs/picks", "/settings/devices"):
-            assert (await ann.get(path)).status == 200
+    await ann.reader.post(action="outputs", method="create", output="picks")
+    monkeypatch.setattr(Templates, "render", noting)
+    for path in ("/settings/rules", "/settings/outputs", "/settings/outputs/picks", "/settings/devices"):
+        assert (await ann.get(path)).status == 200
     assert len(threads) == 4
     assert threading.current_thread() not in threads
 
@@ -154,22 +152,20 @@ async def nothing_found(*_: Any) -> SearchAnswer:
     [("/channels", "", 200), ("/follow?q=https://slow.example/", "", 200), ("/channels", "x" * 1000, 400)],
 )
 async def test_few_pages_of_a_user_are_made_at_a_time(
-    real_redis: Redis, monkeypatch: pytest.MonkeyPatch, path: str, name: str, status: int
+    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch, path: str, name: str, status: int
 ) -> None:
     """Sixteen at once, with four thousand channels each, held up everybody for seconds; `name` is sent by a form."""
     monkeypatch.setattr(Search, "feeds", nothing_found)
-    async with instance(real_redis, base_url=ADDRESS) as server:
-        ann = await reading(server, "ann", "home")
-        page = await ann.get(path)
-        seen = CountsTogether(monkeypatch)
-        replies = await asyncio.gather(
-            *(ann.browser.submit(page, path, name=name) if name else ann.get(path) for _ in range(16))
-        )
+    page = await ann.get(path)
+    seen = CountsTogether(monkeypatch)
+    replies = await asyncio.gather(
+        *(ann.browser.submit(page, path, name=name) if name else ann.get(path) for _ in range(16))
+    )
     assert [reply.status for reply in replies] == [status] * 16
     assert seen.together == 2
 
 
-async def test_slow_feeds_leave_a_user_their_other_pages(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_feeds_leave_a_user_their_other_pages(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than pages are made at a time."""
     asked, answered = asyncio.Semaphore(0), asyncio.Event()
 
@@ -179,11 +175,9 @@ async def test_slow_feeds_leave_a_user_their_other_pages(real_redis: Redis, monk
         return []
 
     monkeypatch.setattr(Search, "preview", waiting)
-    async with instance(real_redis, base_url=ADDRESS) as server:
-        ann = await reading(server, "ann", "home")
-        slow = [asyncio.create_task(ann.get("/follow/preview?url=https://slow.example/feed")) for _ in range(3)]
-        for _ in slow:
-            await asked.acquire()
-        assert (await ann.get("/channels")).status == 200
-        answered.set()
-        assert [page.status for page in await asyncio.gather(*slow)] == [200] * 3
+    slow = [asyncio.create_task(ann.get("/follow/preview?url=https://slow.example/feed")) for _ in range(3)]
+    for _ in slow:
+        await asked.acquire()
+    assert (await ann.get("/channels")).status == 200
+    answered.set()
+    assert [page.status for page in await asyncio.gather(*slow)] == [200] * 3
