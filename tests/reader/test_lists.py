@@ -127,15 +127,12 @@ async def test_what_is_no_list_is_said(ann: ReadingVisitor) -> None:
     assert names == ["Notifications", "Home", "Later", "Saved"]
 
 
-async def test_an_import_that_broke_off_is_named(ann: ReadingVisitor) -> None:
+async def test_an_import_that_broke_off_is_named(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one is under way the page says how far it is; after a minute without a word, what to do."""
     imports = ann.server.services.list_imports
-    stays = ann.server.feed_lists.import_list
-    try:
-        ann.server.feed_lists.import_list = _never  # type: ignore[method-assign, assignment]
+    with monkeypatch.context() as patch:
+        patch.setattr(ann.server.services.feed_lists, "import_list", _never)
         await send(ann, LIST)
-    finally:
-        ann.server.feed_lists.import_list = stays  # type: ignore[method-assign]
     assert "The list is being imported" in (await ann.get(LISTS)).text
     busy = await send(ann, LIST)
     assert (busy.status_code, "is being imported; try again" in busy.text) == (429, True)
@@ -147,7 +144,6 @@ async def test_an_import_that_broke_off_is_named(ann: ReadingVisitor) -> None:
 
 
 async def _never(*_: object, **__: object) -> None:
-
     await asyncio.Event().wait()
 
 
