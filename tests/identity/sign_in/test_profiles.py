@@ -53,8 +53,7 @@ def profiles(**parts: object) -> Profiles:
 
 
 @pytest.mark.parametrize("links", ["header", "html", "both", "separate"])
-@pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize(("joined", "relative"), [(False, True), (True, False)])
 async def test_a_newer_server_is_found(links: str, joined: bool, relative: bool) -> None:
     """However the page names the metadata; all endpoints are those of the metadata."""
     async with provider(Variant(links=links, joined=joined, relative=relative)) as server:  # type: ignore[arg-type]

@@ -279,19 +279,18 @@ class TestOurOwnServer:
         assert shown.status == 303
         assert shown.location == "/sign-in?" + urlencode({"me": f"{ADDRESS}/", "next": "/auth"})
 
-    async def test_a_page_that_names_our_metadata(self, ann: Visitor, running: Running) -> None:
-        """Which isn't fetched: nothing answers at that address in this test."""
+    @pytest.mark.parametrize(
+        "links",
+        [
+            {"indieauth-metadata": "/.well-known/oauth-authorization-server"},
+            {"authorization_endpoint": "/auth", "token_endpoint": "/token"},
+        ],
+    )
+    async def test_a_page_that_names_us(self, ann: Visitor, running: Running, links: dict[str, str]) -> None:
+        """By our metadata, which isn't fetched (nothing answers there in this test), or by the older links."""
         async with running() as site:
-            link = f'<link rel="indieauth-metadata" href="{ADDRESS}/.well-known/oauth-authorization-server">'
-            me = site.page("/static/", link)
-            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
-            assert shown.location == "/sign-in?" + urlencode({"me": me})
-
-    async def test_a_page_that_names_us(self, ann: Visitor, running: Running) -> None:
-        """By the older links too."""
-        async with running() as site:
-            links = {"authorization_endpoint": f"{ADDRESS}/auth", "token_endpoint": f"{ADDRESS}/token"}
-            me = site.page("/static/", "".join(f'<link rel="{rel}" href="{url}">' for rel, url in links.items()))
+            html = "".join(f'<link rel="{rel}" href="{ADDRESS}{path}">' for rel, path in links.items())
+            me = site.page("/static/", html)
             shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
             assert shown.location == "/sign-in?" + urlencode({"me": me})
 
