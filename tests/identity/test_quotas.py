@@ -106,7 +106,7 @@ async def _played(limit: int, processes: int, turns: Iterable[tuple[int, int, fl
     assert all(count <= limit + slack for count in let_through.values())
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 60), st.integers(1, 4), TURNS)
 def test_never_less_than_the_limit_and_hardly_more(
     limit: int, processes: int, turns: list[tuple[int, int, float]]

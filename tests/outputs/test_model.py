@@ -148,7 +148,7 @@ _entries = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=examples(150), suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(st.lists(_entries, max_size=3), _text)
 def test_whatever_stands_in_posts_documents_are_valid(entries: list[Entry], title: str) -> None:
     """Controls, lone surrogates, markup, empty texts: well-formed in each format, with every entry."""

@@ -22,6 +22,7 @@ from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis.protocol import Redis
 from microsub.transfer import feed_lists
 from microsub.transfer.feed_lists import FeedLists
+from tests.support import examples
 from tests.support.readers import instance
 from tests.support.redis_wrappers import CountingRedis
 from tests.support.world import World
@@ -181,7 +182,7 @@ channels = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=channels)
 async def test_export_then_import_is_the_identity(real_redis: Redis, made: list[Any]) -> None:
     """Into nothing, and into what was exported: channels with order, uids, names, settings, feeds and their names."""

@@ -266,7 +266,7 @@ HOSTS = st.from_regex(r"([a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?\.){0,5}[a-z]{2,10}",
 PATHS = st.text(min_size=0, max_size=80)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(HOSTS, PATHS, st.sets(st.sampled_from(["a-bc", "user", "global-2"])))
 def test_every_person_has_a_name(host: str, path: str, taken: set[str]) -> None:
     """In the form that names have, free, without a meaning; and always the same ones in the same order."""
