@@ -376,9 +376,7 @@ class Storm:
     async def _started(self, trips: int) -> Process:
         self.started += 1
         log = self.folder / f"worker{self.started}.log"
-        with log.open("wb") as out:
-            arguments = (self.redis_url, str(trips))
-            process = fork_server().start("tests.chaos.worker_process", arguments, os.environ, out, out)
+        process = start_worker(log, self.redis_url, str(trips))
         self.workers[process] = log
         # To load it takes a while; what is to be killed is a worker.
         await wait_until(
@@ -502,6 +500,12 @@ class Storm:
         stored = Stream(self.it.redis, "stored")
         rebuilding = Rebuilding(self.it.redis, self.it.channels, self.it.items, stored)
         await rebuilding.rebuild(user, uid, self.it.clock())
+
+
+def start_worker(log: Path, *arguments: str) -> Process:
+    """A worker as `worker_process` has it, which logs into that file."""
+    with log.open("wb") as out:
+        return fork_server().start("tests.chaos.worker_process", arguments, os.environ, out, out)
 
 
 def _signal(process: Process, number: int) -> bool:

@@ -1,7 +1,7 @@
-"""A real worker that dies: `python -m tests.chaos.worker_process REDIS_URL [TRIPS]`.
+"""A real worker that dies: `python -m tests.chaos.worker_process REDIS_URL TRIPS [NAME]`.
 
-Before or after its TRIPS-th round trip to Redis it kills itself, so that every place between two commands of every
-stage has its turn. Leases and patience are short, for others to take over soon.
+Before or after its TRIPS-th round trip to Redis, of those of that NAME, it kills itself, so that every place between
+two commands of every stage has its turn. Leases and patience are short, for others to take over soon.
 """
 
 from __future__ import annotations
@@ -32,24 +32,28 @@ PATIENCE = Patience(idle=1.0, deliveries=20, tick=0.02, look_around=0.2, trouble
 class Mortal(Wrapped):
     """A connection whose process dies at its nth round trip: before Redis hears of it, or after Redis has done it."""
 
-    def __init__(self, redis: Redis, trips: int) -> None:
+    def __init__(self, redis: Redis, trips: int, counted: str = "") -> None:
         super().__init__(redis)
         self._left = abs(trips)
+        self._counted = counted
         self._after = trips % 2 == 0
 
     async def _trip(self, name: str, args: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        if self._counted not in {"", name}:
+            return await run()
         self._left -= 1
-        if self._left == 0 and not self._after:
+        is_last = self._left == 0
+        if is_last and not self._after:
             os.kill(os.getpid(), signal.SIGKILL)
         result = await run()
-        if self._left == 0:
+        if is_last:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
 
-async def main(url: str, trips: int) -> None:
+async def main(url: str, trips: int, counted: str) -> None:
     """Poll and run the stages until SIGTERM, or until the end comes."""
-    redis = Mortal(await connect(url), trips)
+    redis = Mortal(await connect(url), trips, counted)
     tracker = Tracker(url, keys.STREAM_PREFIX)
     async with world(redis, patience=PATIENCE, tracker=tracker, base_url=BASE) as it:
         it.completing = Completing(it.fetcher, PARSER, seconds=5.0)
@@ -63,4 +67,4 @@ async def main(url: str, trips: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), "".join(sys.argv[3:])))
