@@ -291,7 +291,9 @@ async def test_the_greeting_shows_a_token_to_this_machine_alone(
     for local in (Settings(), Settings(base_url="http://localhost:9000"), Settings(host="::1")):
         assert "Bearer alice." in (await greeted(local, capsys))["try"]
     for public in (Settings(host="0.0.0.0"), Settings(base_url="https://reader.example")):
-        assert (await greeted(public, capsys))["try"] == "microsub token create USER"
+        shown = await greeted(public, capsys)
+        assert shown["try"] == "microsub token create USER"
+        assert shown["read"].startswith("microsub user invite USER ")
 
 
 async def test_the_greeting_is_the_last_of_the_first_screen(folder: Path) -> None:
@@ -309,8 +311,8 @@ async def test_the_greeting_is_the_last_of_the_first_screen(folder: Path) -> Non
     finally:
         process.terminate()
         await asyncio.wait_for(process.wait(), 60)
-    logged, greeting = shown.splitlines()[:-6], shown.splitlines()[-6:]
-    assert [line.split()[0] for line in greeting] == ["Microsub", "endpoint", "data", "config", "now", "try"]
+    logged, greeting = shown.splitlines()[:-7], shown.splitlines()[-7:]
+    assert [line.split()[0] for line in greeting] == ["Microsub", "read", "endpoint", "data", "config", "now", "try"]
     assert "server started: 0 feeds, 1 user" in [json.loads(line)["event"] for line in logged]
 
 

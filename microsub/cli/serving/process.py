@@ -209,6 +209,7 @@ async def _greet(settings: Settings, stores: wiring.stores.Stores, sizes: str, *
             lines.insert(1, f"read       {settings.public_url}{link} (signs you in once, within five minutes)")
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
         elif any(user.disabled is None for user in await stores.accounts.users()):
+            lines.insert(1, "read       microsub user invite USER (prints a link to sign in by)")
             lines.append("try        microsub token create USER")
         else:
             lines.append(f"try        microsub user add NAME, or declare users in {backend}")
