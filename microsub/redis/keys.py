@@ -426,9 +426,9 @@ site, encrypted with that secret: endpoint and token. 10 browsers at most. Lifet
 `reader.answering.answers`.
 """
 
-answered = key_of("user:{<name>}:answered")
-"""Hash: digest of an answer → its address on the user's site, `-` while it is being published. Lifetime: 10 minutes.
-`reader.answering.answers`.
+answered = key_of_two("user:{<name>}:answered:<answer>")
+"""String: the address of an answer, by its digest, on the user's site, `-` while it is being published. Lifetime: 10
+minutes. `reader.answering.answers`.
 """
 
 devices_told = key_of("user:{<name>}:devices-told")

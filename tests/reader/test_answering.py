@@ -14,6 +14,7 @@ from microsub.reader.answering.answers import LONGEST_REPLY, MOST_BROWSERS, Answ
 from microsub.redis import keys
 from tests.reader.conftest import ADDRESS, ReadingVisitor, ids
 from tests.support import web
+from tests.support.invariants import all_keys
 from tests.support.micropub_site import MicropubSite, micropub_site
 from tests.support.provider import Fault, Provider, provider
 from tests.support.visitor import Shown, Visitor
@@ -163,6 +164,17 @@ async def test_the_same_answer_is_published_once(ann_answering: AnsweringVisitor
     first, second = await here.send("like"), await here.send("like")
     assert first.location == second.location
     assert len(here.site.taken) == 1
+
+
+async def test_each_answer_is_forgotten_by_itself(ann_answering: AnsweringVisitor) -> None:
+    """Who answered every few minutes had all answers kept for as long as they went on."""
+    here, redis = ann_answering, ann_answering.reading.server.redis
+    await here.allow()
+    first, second = await here.send("like"), await here.send("repost")
+    kept = [key for key in await all_keys(redis) if b":answered" in key]
+    assert len(kept) == 2
+    assert all(0 < life <= 600 for life in await redis.pipeline([("TTL", key) for key in kept]))
+    assert len({first.location, second.location}) == 2
 
 
 async def test_a_place_that_is_no_address_is_none(ann_answering: AnsweringVisitor) -> None:

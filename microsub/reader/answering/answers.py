@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ _UNDER_WAY = b"-"
 _NONCE = 12
 _LIMITS = SendLimits(total=20.0, redirects=-1)
 _DONE = frozenset({200, 201, 202, 204})
+_DIGEST = re.compile("[0-9a-f]{16}")
 _RELATIONS = {"reply": "in-reply-to", "like": "like-of", "repost": "repost-of", "bookmark": "bookmark-of"}
 
 
@@ -124,21 +126,20 @@ class Answers:
         form, access = answer.form(), await self.access(user, secret, now)
         if access is None:
             raise InvalidRequest(N_("This browser may not answer from your site, or not any more. Allow it first."))
-        key = keys.answered(user)
-        if not await self._redis.command("HSETNX", key, answer.digest, _UNDER_WAY):
+        key = keys.answered(user, answer.digest)
+        if await self._redis.command("SET", key, _UNDER_WAY, "NX", "EX", _REMEMBERED) is None:
             return await self._again(user, answer)
-        await self._redis.command("EXPIRE", key, _REMEMBERED)
         try:
             place = await self._send(user, secret, access, form, now)
         except (AnswerFailed, TooManyRequests):
-            await self._redis.command("HDEL", key, answer.digest)
+            await self._redis.command("DEL", key)
             raise
-        await self._redis.command("HSET", key, answer.digest, place)
+        await self._redis.command("SET", key, place, "EX", _REMEMBERED)
         return answer.digest
 
     async def published(self, user: str, digest: str) -> str | None:
         """Where that answer of the last ten minutes is, empty where the site didn't tell; None for none."""
-        found = await self._redis.command("HGET", keys.answered(user), digest) if digest else None
+        found = await self._redis.command("GET", keys.answered(user, digest)) if _DIGEST.fullmatch(digest) else None
         return found.decode() if found not in {None, _UNDER_WAY} else None
 
     async def _again(self, user: str, answer: Answer) -> str:
