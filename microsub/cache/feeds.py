@@ -217,9 +217,7 @@ class FeedCache:
             return kept
         body = await body_of(document)
         feed = await asyncio.to_thread(self._parse, body, document.final_url, document.content_type)
-        packed = pack(feed)
-        if packed is not None:
-            await self._desk.improve(url, document, packed)
+        await self._desk.improve(url, document, pack(feed))
         return feed
 
     def _result(self, url: str, found: CacheAnswer, feed: Feed, error: FetchError | ParseError | None) -> CachedFeed:
@@ -343,12 +341,9 @@ def _mark() -> bytes:
     return f"{__version__} {zlib.crc32(names.encode()):08x}\n".encode()
 
 
-def pack(feed: Feed) -> bytes | None:
-    """`feed` as bytes; None for text without a UTF-8 form (it is parsed again then)."""
-    try:
-        return zlib.compress(_mark() + orjson.dumps(feed), 1)
-    except orjson.JSONEncodeError:
-        return None
+def pack(feed: Feed) -> bytes:
+    """`feed` as bytes."""
+    return zlib.compress(_mark() + orjson.dumps(feed), 1)
 
 
 def unpack(packed: bytes) -> Feed | None:

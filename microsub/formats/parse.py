@@ -29,7 +29,7 @@ from microsub.errors import ParseError
 from microsub.formats import hfeed, jsonfeed
 from microsub.formats.encoding import DocumentText, after_prologue
 from microsub.formats.entry_id import identities, identity
-from microsub.formats.normalise import Finishing, RawEntry, RawFeed, body_size, normalise
+from microsub.formats.normalise import Finishing, RawFeed, body_size, normalise
 from microsub.model.jf2 import Entry, Feed
 
 _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
@@ -149,12 +149,12 @@ def reread(body: bytes, url: str, content_type: str | None, source: str, fingerp
 
 def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Reading:
     """What is known is passed over, unless entries turn out to share what they are known by."""
-    rows: list[tuple[bytes | None, bytes, int]] = []
+    rows: list[tuple[bytes, bytes, int]] = []
     listed: list[Listed] = []
     for raw in work.entries:
         work.shorten(raw)
-        fingerprint = _fingerprint_of(raw, context)
-        old = None if fingerprint is None else known.get(fingerprint)
+        fingerprint = hashlib.blake2b(orjson.dumps(raw), key=context, digest_size=_MARK).digest()
+        old = known.get(fingerprint)
         if old is None:
             entry = work.finish(raw)
             listed.append(Listed(entry.published, identity(entry), entry))
@@ -177,20 +177,12 @@ def _context(work: Finishing, source: str) -> bytes:
     return digest.digest()
 
 
-def _fingerprint_of(raw: RawEntry, context: bytes) -> bytes | None:
-    """None for text that has no UTF-8 form: such an entry is never known."""
-    try:
-        return hashlib.blake2b(orjson.dumps(raw), key=context, digest_size=_MARK).digest()
-    except orjson.JSONEncodeError:
-        return None
-
-
 def _guid(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_GUID).digest()
 
 
-def _packed(rows: Sequence[tuple[bytes | None, bytes, int]]) -> bytes:
-    return b"".join(_ROW.pack(fingerprint, guid, size) for fingerprint, guid, size in rows if fingerprint is not None)
+def _packed(rows: Sequence[tuple[bytes, bytes, int]]) -> bytes:
+    return b"".join(_ROW.pack(*row) for row in rows)
 
 
 def _unpacked(fingerprints: bytes) -> dict[bytes, _Known]:

@@ -103,12 +103,7 @@ def encode(entry: Entry, *, item_id: str, source: str) -> bytes:
 
 def dump(wire: Mapping[str, Any], *, sort: bool = False) -> bytes:
     """JSON-ready values as compact JSON, with sorted names where two are to be compared."""
-    option = orjson.OPT_SORT_KEYS if sort else None
-    try:
-        return orjson.dumps(wire, option=option)
-    except orjson.JSONEncodeError:
-        # Lone surrogates, which JSON escapes can smuggle in, have no UTF-8 form.
-        return orjson.dumps(_without_surrogates(wire), option=option)
+    return orjson.dumps(wire, option=orjson.OPT_SORT_KEYS if sort else None)
 
 
 def identified(data: bytes, item_id: str, source: str) -> bytes:
@@ -143,16 +138,6 @@ def _content(content: Content | None) -> dict[str, str] | None:
 def _enclosure(enclosure: Enclosure) -> dict[str, Any]:
     fields = ("url", "type", "length", "duration", "title")
     return {name: value for name in fields if (value := getattr(enclosure, name)) is not None}
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
-    return value
 
 
 # --- and back ------------------------------------------------------------------------------------------------------

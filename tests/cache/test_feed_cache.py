@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shelve
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -238,6 +240,41 @@ async def test_unchanged_bytes_are_not_parsed(place: Place) -> None:
     web.serve(document(9), etag='"3"')
     assert len((await cache.fetch(URL, force=True)).feed.entries) == 9
     assert len(parsed) == 2
+
+
+async def test_a_copy_that_another_version_has_parsed_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, without a request: whatever that version wrote is no feed of this one."""
+    parsed = []
+
+    def counting(body: bytes, url: str, content_type: str | None) -> object:
+        parsed.append(url)
+        return parse(body, url, content_type)
+
+    cache = FeedCache({}, fetcher=site(), clock=Clock(), parse=counting)
+    with monkeypatch.context() as before:
+        before.setattr(feeds, "_mark", lambda: b"0.1 of another version\n")
+        first = await cache.fetch(URL)
+    for _ in range(2):
+        assert (await cache.fetch(URL, offline=True)).feed == first.feed
+        assert len(parsed) == 2
+
+
+async def test_a_storage_that_is_opened_and_closed_in_its_own_thread(tmp_path: Path) -> None:
+    """By a function, for what may be used in the thread alone that has opened it."""
+    opened: list[tuple[shelve.Shelf[bytes], threading.Thread]] = []
+
+    def opening() -> shelve.Shelf[bytes]:
+        opened.append((shelve.open(str(tmp_path / "shelf")), threading.current_thread()))  # noqa: SIM115
+        return opened[-1][0]
+
+    for source in ("network", "cache"):
+        async with FeedCache(opening, fetcher=site(), clock=Clock()) as cache:
+            assert (await cache.fetch(URL)).source == source
+        shelf, thread = opened[-1]
+        assert thread is not threading.current_thread()
+        with pytest.raises(ValueError, match="closed shelf"):
+            list(shelf)
+    assert len(opened) == 2
 
 
 async def test_a_clock_that_jumps(place: Place) -> None:

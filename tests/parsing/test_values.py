@@ -32,6 +32,13 @@ def test_values_come_back_as_they_were() -> None:
     assert reader(PostsRead)(dumps(READ)) == READ
 
 
+def test_halves_of_characters_become_the_sign_for_what_is_none() -> None:
+    """Escapes of JSON can hold them, and nothing that is stored can."""
+    half, none = "a\ud800b", "a\ufffdb"
+    sent = Entry(name=half, category=(half,), refs={half: Card(name=half)})
+    assert reader(Entry)(dumps(sent)) == Entry(name=none, category=(none,), refs={none: Card(name=none)})
+
+
 WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
     "a number for text": (Feed, {"url": 1, "format": "rss"}),
     "true for a number": (Feed, {"url": "x", "format": "rss", "ttl": True}),
