@@ -305,10 +305,6 @@ class Worker:
         self._turn.stop()
         self._wake.set()
 
-    def wake(self) -> None:
-        """Something has become due: look at once instead of at the next tick."""
-        self._wake.set()
-
     @property
     def in_flight(self) -> int:
         """How many hosts have their turn right now."""

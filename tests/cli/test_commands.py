@@ -483,6 +483,14 @@ def test_an_entry_that_isnt_the_servers_to_take_out(run: Run, monkeypatch: pytes
         assert "disabled" not in run("user", "list").stdout
         assert declared() == {"alice": kept}
         monkeypatch.setenv("MICROSUB_WRITE_BACK", "off")
+    monkeypatch.delenv("MICROSUB_WRITE_BACK")
+    for written, name, why in (
+        (json.dumps({"Me": "https://alice.example/"}), "alice-example", "the old form of backend.json"),
+        ("{", "alice", "repair it first"),
+    ):
+        Path("backend.json").write_text(written)
+        refused = run("user", "remove", name)
+        assert (refused.exit_code, refused.stdout, why in refused.stderr) == (1, "", True), refused.stderr
 
 
 def test_who_is_disabled_comes_back_by_a_command(run: Run) -> None:

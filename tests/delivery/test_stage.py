@@ -192,6 +192,25 @@ async def test_a_slow_handler_keeps_its_message(real_redis):
     assert (slow.seen, hasty.seen) == (["long"], [])
 
 
+async def test_what_another_has_taken_over_is_given_up(real_redis: Redis) -> None:
+    """Nobody finishes a message that isn't theirs any more."""
+    begun, given_up = asyncio.Event(), asyncio.Event()
+
+    async def stuck(_message: Message) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    await add(real_redis, "long")
+    async with running(stage(real_redis, stuck, "frozen", patience=STEADY)):
+        await wait_until(begun.is_set)
+        await wait_until(lambda: Stream(real_redis, "stored").take_over("other", 0.001, 1))
+        await wait_until(given_up.is_set)
+        assert not await empty(real_redis)
+
+
 async def test_a_stopping_stage_hands_back_what_it_cannot_finish(real_redis):
     """Others take it over at once, as its first delivery."""
     stuck = Handler(lambda _: asyncio.Event().wait())

@@ -79,6 +79,7 @@ async def test_of_given_items_those_that_match(alice: Reader, server: World, rep
     search = server.services.post_search
     assert search is not None
     three, two, fog, one = await alice.ids("home")
+    assert await search.newest("alice", "home", "tide", server.now) == [three, two, one]
     found, is_whole = await search.matching("alice", "home", "tide", [one, fog, three, "987654"], server.now)
     assert (set(found), is_whole) == ({one, three}, True)
     assert await search.matching("alice", "later", "tide", [one, two], server.now) == ([], True)
