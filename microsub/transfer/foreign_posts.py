@@ -15,7 +15,6 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.html.sanitise import clean_html
 from microsub.formats.html.text import without_controls
@@ -38,12 +37,8 @@ _MOST_TEXTS = 4_000_000
 
 
 def exported_posts(body: bytes) -> list[Entry | None]:
-    """The posts in a JSON list, in its order; None for one that can't be used. Raises ParseError."""
-    try:
-        found = orjson.loads(body)
-    except ValueError as error:
-        raise ParseError("the export", f"its posts can't be read: {error}") from error
-    return [_post(one) for one in found]
+    """The posts in a JSON list, in its order; None for one that can't be used."""
+    return [_post(one) for one in orjson.loads(body)]
 
 
 _BODIES = ("html", "text")
@@ -148,12 +143,8 @@ class ReaderPost:
 
 
 def posts_of_reader(body: bytes) -> list[ReaderPost | None]:
-    """The posts in a JSON list, in its order; None for one that can't be used. Raises ParseError."""
-    try:
-        found = orjson.loads(body)
-    except ValueError as error:
-        raise ParseError("the file", f"its posts can't be read: {error}") from error
-    return [_reader_post(one) for one in found]
+    """The posts in a JSON list, in its order; None for one that can't be used."""
+    return [_reader_post(one) for one in orjson.loads(body)]
 
 
 def _reader_post(node: Any) -> ReaderPost | None:

@@ -204,6 +204,21 @@ async def test_export_then_import_is_the_identity(real_redis: Redis, made: list[
         assert await here.feed_lists.export("bob", here.now, masked=False) == body.replace(b"of ann<", b"of bob<")
 
 
+async def test_settings_that_no_channel_may_have_are_left_out(here: World) -> None:
+    """And named; their channel comes in without them. A feed that stands twice is followed once."""
+    await here.channels.create("ann", "News", here.now, "n1")
+    await here.channels.set_settings("ann", "n1", OwnChannelSettings(max_items=7), here.now)
+    await here.accounts.add_user("bob", "https://bob.example/", here.now)
+    body = (await here.feed_lists.export("ann", here.now, masked=False)).replace(b'"7"', b'"-7"')
+    body = body.replace(b"</body>", "".join(opml(feed(1), feed(1)).decode().splitlines()[1:3]).encode() + b"</body>")
+    report = await here.feed_lists.import_list("bob", body, here.now)
+    why = [one.why for one in report.problems]
+    assert "its settings can't be used, and are left out: max_items" in why[0]
+    assert "the same feed as in line" in why[1]
+    assert (await here.channels.get("bob", "n1")).settings == OwnChannelSettings()
+    assert "1 feed followed for bob" in report.as_text()
+
+
 async def everything(here: World, user: str) -> list[Any]:
     everywhere = await here.channels.all_subscriptions(user)
     return [(one, [(sub.url, sub.name) for sub in everywhere[one.uid]]) for one in await here.channels.list(user)]

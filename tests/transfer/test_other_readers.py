@@ -166,6 +166,13 @@ async def test_an_archive_that_unfolds_without_end(
             archive.writestr(f"../../{number}.json", b'{"items": []}' + b" " * 3000)
     with pytest.raises(InvalidRequest, match="in all its files"):
         await bring(here, "freshrss", path)
+    damaged = tmp_path / "damaged.zip"
+    damaged.write_bytes(path.read_bytes().replace(b"../../2.json", b"../../7.json", 1))
+    with pytest.raises(InvalidRequest, match=r"2\.json in damaged\.zip can't be read"):
+        await bring(here, "freshrss", damaged)
+    (tmp_path / "large.json").write_bytes(b" " * 10_001)
+    with pytest.raises(InvalidRequest, match=r"large\.json is too large"):
+        await bring(here, "freshrss", tmp_path / "large.json")
     (tmp_path / "values.json").write_bytes(b"[" + b"[]," * 2000 + b"[]]")
     with pytest.raises(InvalidRequest, match="too many values"):
         await bring(here, "freshrss", tmp_path / "values.json")

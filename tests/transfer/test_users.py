@@ -362,6 +362,8 @@ async def test_posts_that_were_deleted_here_come_back_for_their_user_alone(body:
         (lambda lines: [line for line in lines if b'"type":"post"' not in line], "that no line before it has"),
         (lambda lines: [line.replace(b'"max_items":7', b'"max_items":-7') for line in lines], "settings can't be used"),
         (lambda lines: [b'{"type":"user","version":99}', *lines[1:]], f"version 99, and this software reads {VERSION}"),
+        (lambda lines: [line.replace(b'"uid":', b'"id":') for line in lines], "'uid': Field required"),
+        (lambda lines: [x.replace(b"]]", b"9]]") if b'"type":"gone"' in x else x for x in lines], "unknown reason"),
         (lambda lines: [], "the file is empty: expected an export"),
     ],
 )  # fmt: skip
@@ -392,6 +394,15 @@ async def test_names_are_looked_at_before_the_first_change(body: bytes, here: Wo
     with pytest.raises(InvalidRequest, match=f"line {len(lines)}: .*{re.escape(why)}"):
         await bring(here, b"\n".join([*lines[:-1], orjson.dumps(odd), end, b""]))
     assert await here.accounts.users() == []
+
+
+async def test_who_is_disabled_gets_nothing(body: bytes, here: World) -> None:
+    """The command that brings them back is named."""
+    await here.accounts.add_user("ann", "", here.now)
+    await here.accounts.disable_user("ann", here.now)
+    with pytest.raises(InvalidRequest, match="microsub user restore ann"):
+        await bring(here, body)
+    assert await here.redis.command("KEYS", "item:*") == []
 
 
 async def test_sources_of_a_channel_that_is_left_out_are_left_out(body: bytes, here: World) -> None:
