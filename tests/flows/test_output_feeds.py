@@ -156,47 +156,6 @@ async def _is(count: Any, wanted: int) -> bool:
     return bool(await count() == wanted)
 
 
-async def test_the_commands(tmp_path: Path) -> None:
-    """What they print, and what stands in backend.json then."""
-    async with passing(tmp_path, rss(dated(2)), 2) as it:
-        printed = await it.command("create", "alice", "picks", "--title", "My picks", "--max-age", "24h", "--public")
-        assert [line.split()[0] for line in printed.splitlines()] == ["picks", "rss", "atom", "json", "html"]
-        assert "/feeds/alice/picks.rss" in printed
-        saved = json.loads(it.installed.backend.read_text())["users"]["alice"]["outputs"]
-        assert saved == {"picks": {"title": "My picks", "max_age": 86_400, "public": True}}
-        assert await it.command("add", "alice", "picks", *it.ids) == "2 items published\n"
-        assert "2 published, 0 imported" in await it.command("list", "alice")
-        assert await it.command("remove", "alice", "picks", it.ids[0]) == "1 item removed\n"
-        assert (await it.state("picks"))[it.ids[0]] == ("removed", 0)
-        assert "readable address of 'picks' stays" in await it.command("revoke", "alice", "picks")
-        assert "/feeds/alice/picks.rss" in await it.command("list", "alice")
-        first = json.loads(await it.command("renew", "alice", "picks", "--json"))
-        assert first["addresses"]["rss"].endswith("/feeds/alice/picks.rss")
-        for arguments, problem in (
-            (("add", "alice", "picks", "x"), "'x' is no id of an item"),
-            (("add", "alice", "picks", "99999"), "not found in the channels of alice: 99999"),
-            (("remove", "alice", "picks", "99999"), "not found in 'picks': 99999"),
-            (("list", "alice", "nothing"), "there is no output feed 'nothing'"),
-            (("create", "alice", "picks"), "there is an output feed 'picks' already"),
-            (("create", "alice", "all", "--channel", "nowhere"), "there is no channel 'nowhere'"),
-            (("create", "alice", "all", "--max-age", "soon"), "expected a number with s, m, h, d or w"),
-            (("create", "nobody", "all"), "there is no user 'nobody'"),
-        ):
-            code, _, err = await it.installed.run("output", *arguments)
-            assert code in {1, 2}
-            assert problem in err
-        await it.command("create", "alice", "kept", "--channel", "saved")
-        assert "the channel 'saved' has brought nothing yet" in await it.command("list", "alice", "kept")
-        await it.command("delete", "alice", "kept")
-        await it.command("create", "alice", "found", "--search", "nothing-of-the-kind")
-        assert "the search of 'found' has brought nothing yet" in await it.command("list", "alice", "found")
-        assert "the address of 'found' is revoked" in await it.command("revoke", "alice", "found")
-        await it.command("delete", "alice", "found")
-        assert await it.command("delete", "alice", "picks") == "output feed 'picks' deleted\n"
-        assert await it.command("list", "alice") == "no output feeds\n"
-        assert json.loads(it.installed.backend.read_text())["users"]["alice"].get("outputs", {}) == {}
-
-
 EPISODE = bytes(range(256)) * 64
 
 

@@ -59,24 +59,3 @@ async def test_a_user_comes_with_a_list_and_takes_everything_along(tmp_path: Pat
         taken.write_bytes(taken.read_bytes()[:-40])
         code, _, err = await new.run("user", "import", "ann", str(taken))
         assert (code, "line " in err) == (1, True)
-
-
-async def test_starred_posts_of_another_reader_come_in(tmp_path: Path) -> None:
-    """A dry run first, then the import, twice; the app shows what was starred."""
-    files = Path(__file__).parents[1] / "data" / "other_readers"
-    async with installation(tmp_path, {"users": {"ann": {}}}) as made:
-        endpoint = await made.serve()
-        for command in (("--dry-run",), (), ()):
-            code, out, err = await made.run("import", "starred", str(files / "takeout.json"), "ann", *command)
-            assert code == 0, err
-            assert "saved (Saved): 0 feeds, 0 unread, 3 read" in out
-            assert "2 skipped" in out
-        assert "3 posts (3 known already) taken over for ann" in out
-        code, out, err = await made.run("import", "miniflux", str(files / "miniflux.json"), "ann", "--json")
-        assert (code, json.loads(out)["posts"]["channels"][0]["read"]) == (0, 2), err
-        code, out, err = await made.run("import", "freshrss", str(files.parent / "opml" / "freshrss.opml"), "ann")
-        assert (code, "2 feeds followed for ann" in out) == (0, True), err
-        async with reader(endpoint, await made.token("ann")) as app:
-            assert len(await app.items("saved")) == 5
-        code, out, _ = await made.run("check")
-        assert code == 0, out

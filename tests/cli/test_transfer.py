@@ -1,0 +1,66 @@
+"""`microsub import` of what other readers have exported, and files that can't be read or written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from microsub import wiring
+from microsub.settings import read_settings
+from tests.cli.conftest import Run
+from tests.support.readers import instance
+
+FILES = Path(__file__).parents[1] / "data" / "other_readers"
+
+pytestmark = pytest.mark.usefixtures("data")
+
+
+def saved() -> int:
+    """How many items an app shows as saved."""
+
+    async def look() -> int:
+        async with (
+            wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores,
+            instance(stores.redis) as server,
+        ):
+            return len(await (await server.reader("alice")).items("saved"))
+
+    return asyncio.run(look())
+
+
+def test_starred_posts_of_another_reader_come_in(run: Run) -> None:
+    """A dry run first, then the import, twice; the app shows what was starred."""
+    for command in (("--dry-run",), (), ()):
+        brought = run("import", "starred", str(FILES / "takeout.json"), "alice", *command)
+        assert brought.exit_code == 0, brought.stderr
+        assert "saved (Saved): 0 feeds, 0 unread, 3 read" in brought.stdout
+        assert "2 skipped" in brought.stdout
+    assert "3 posts (3 known already) taken over for alice" in brought.stdout
+    brought = run("import", "miniflux", str(FILES / "miniflux.json"), "alice", "--json")
+    assert (brought.exit_code, json.loads(brought.stdout)["posts"]["channels"][0]["read"]) == (0, 2), brought.stderr
+    brought = run("import", "freshrss", str(FILES.parent / "opml" / "freshrss.opml"), "alice")
+    assert (brought.exit_code, "2 feeds followed for alice" in brought.stdout) == (0, True), brought.stderr
+    assert saved() == 5
+    assert run("check").exit_code == 0
+
+
+def test_what_a_user_has_goes_into_a_file_and_comes_back(run: Run, tmp_path: Path) -> None:
+    """The file is its owner's alone, and one that can't be written is named."""
+    run("import", "starred", str(FILES / "takeout.json"), "alice")
+    file = tmp_path / "alice.jsonl"
+    wrote = run("user", "export", "alice", str(file))
+    assert (wrote.exit_code, f"lines to {file}" in wrote.stdout) == (0, True), wrote.stderr
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert len(run("user", "export", "alice").stdout.splitlines()) == len(file.read_text("utf-8").splitlines())
+    refused = run("user", "export", "alice", str(tmp_path / "nowhere" / "alice.jsonl"))
+    assert (refused.exit_code, "no such file or directory" in refused.stderr) == (1, True)
+    for command in (("--dry-run",), ()):
+        brought = run("user", "import", "alice", str(file), *command)
+        assert (brought.exit_code, "for alice, 0 skipped" in brought.stdout) == (0, True), brought.stderr
+    file.write_text(run("opml", "export", "alice").stdout)
+    listed = run("opml", "import", "alice", str(file), "--dry-run")
+    assert "0 feeds would be followed for alice" in listed.stdout, listed.stderr
