@@ -605,3 +605,25 @@ def test_where_there_is_nothing_a_command_says_so(run: Run, command: str, code: 
     """And why."""
     result = run(*command.split())
     assert (result.exit_code, said in result.output) == (code, True), result.output
+
+
+def test_the_index_is_built_and_described(run: Run) -> None:
+    """Without a server too; where the search is off a command says so."""
+    assert "there is no readable index" in run("search", "status").stdout
+    built = run("search", "rebuild")
+    assert (built.exit_code, "built: 0 posts" in built.stdout) == (0, True), built.stderr
+    assert "no process follows the posts" in run("search", "status").stdout
+    described = json.loads(run("search", "status", "--json").stdout)
+    assert (described["usable"], described["followed"], described["posts"]) == (True, False, 0)
+    off = run("search", "status", "--search", "off")
+    assert (off.exit_code, "MICROSUB_SEARCH is off" in off.stderr) == (1, True)
+
+
+def test_followed_feeds_are_listed(run: Run) -> None:
+    """One that was never asked is neither good nor failing."""
+    run("token", "create", "alice")
+    (line,) = run("feed", "list").stdout.splitlines()
+    assert line.split()[1:4] == ["1", "follower", "https://blog.example/feed"]
+    (listed,) = json.loads(run("feed", "list", "--json").stdout)
+    assert (listed["url"], listed["followers"], listed["error"]) == ("https://blog.example/feed", 1, None)
+    assert run("feed", "list", "--failing").stderr == "no feed fails\n"
