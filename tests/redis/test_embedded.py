@@ -92,11 +92,11 @@ def test_it_keeps_data_from_one_start_to_the_next(data_dir):
 
 def test_many_processes_at_once_start_one_server(data_dir):
     """The lock file lets one start it, and the others wait and adopt."""
-    processes = [in_process(ATTACH, data_dir) for _ in range(5)]
+    processes = [in_process(ATTACH, data_dir) for _ in range(3)]
     answers = [said(process) for process in processes]
-    assert sorted(adopted for adopted, _ in answers) == ["False", "True", "True", "True", "True"]
+    assert sorted(adopted for adopted, _ in answers) == ["False", "True", "True"]
     assert len({pid for _, pid in answers}) == 1
-    assert sorted(let_go(process) for process in processes) == ["False", "False", "False", "False", "True"]
+    assert sorted(let_go(process) for process in processes) == ["False", "False", "True"]
 
 
 def test_the_server_outlives_kill_9_of_its_starter_and_is_adopted(data_dir):

@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from html.parser import HTMLParser
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx
+from selectolax.lexbor import LexborHTMLParser
 
 from tests.support.web import Answer, html_reply
 
@@ -235,10 +235,11 @@ async def fetched_client(client: str) -> Client:
         return Client(client)
     if reply.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
         return _from_document(client, reply.json())
-    links = _Links(client)
-    links.feed(reply.text)
-    linked = [urljoin(client, link["url"]) for link in reply.links.values() if link.get("rel") == "redirect_uri"]
-    return Client(client, links.title, (*linked, *links.found))
+    page = LexborHTMLParser(reply.text)
+    linked = [link["url"] for link in reply.links.values() if link.get("rel") == "redirect_uri"]
+    linked += [node.attributes.get("href") or "" for node in page.css('[rel~="redirect_uri"]')]
+    title = page.css_first("title")
+    return Client(client, title.text().strip() if title else "", tuple(urljoin(client, url) for url in linked))
 
 
 def _from_document(client: str, document: dict[str, Any]) -> Client:
@@ -246,25 +247,3 @@ def _from_document(client: str, document: dict[str, Any]) -> Client:
     if document.get("client_id") != client or not client.startswith(document.get("client_uri", "\n")):
         return Client(client)
     return Client(client, str(document.get("client_name", "")), tuple(document.get("redirect_uris", ())))
-
-
-class _Links(HTMLParser):
-    def __init__(self, base: str) -> None:
-        super().__init__()
-        self._base = base
-        self._in_title = False
-        self.title = ""
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self._in_title = tag == "title"
-        if tag in {"link", "a"} and "redirect_uri" in (values.get("rel") or "").split():
-            self.found.append(urljoin(self._base, values.get("href") or ""))
-
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title += data.strip()
-
-    def handle_endtag(self, _tag: str) -> None:
-        self._in_title = False

@@ -8,11 +8,11 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx
+from selectolax.lexbor import LexborHTMLParser
 
 Person = Callable[[str], Awaitable[str]]
 
@@ -201,21 +201,8 @@ def tags(reply: httpx.Response, *, exact: bool) -> list[tuple[str, str]]:
     """Pairs of rel and URL in document order; `exact` takes a rel of several values as one."""
     if reply.request.method == "HEAD":
         return []
-    parser = _Links(str(reply.url), exact)
-    parser.feed(reply.text)
-    return parser.found
-
-
-class _Links(HTMLParser):
-    def __init__(self, base: str, exact: bool) -> None:
-        super().__init__()
-        self._base, self._exact = base, exact
-        self.found: list[tuple[str, str]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        if tag not in {"link", "a"} or values.get("href") is None:
-            return
-        rel = values.get("rel") or ""
-        for name in [rel] if self._exact else rel.split():
-            self.found.append((name, urljoin(self._base, values["href"] or "")))
+    found = []
+    for node in LexborHTMLParser(reply.text).css("link[href], a[href]"):
+        rel, url = node.attributes.get("rel") or "", urljoin(str(reply.url), node.attributes["href"] or "")
+        found += [(name, url) for name in ([rel] if exact else rel.split())]
+    return found
