@@ -67,7 +67,7 @@ async def test_feeds(server: World, alice: Reader) -> None:
 async def test_who_follows_and_unfollows_without_end_is_stopped_without_a_quota(server: World, alice: Reader) -> None:
     """10,000 new feeds in a day for everybody. What is followed already may be again; the admin isn't limited.
 
-    Each leaves 5 KB for thirty days, which 600 requests a minute made 4 GiB a day. Now it is 50 MB.
+    Each leaves 5 KB for thirty days. Before: 600 requests a minute made that 4 GiB a day. Now: 10,000 make it 50 MB.
     """
     assert NEW_FOLLOWS.most == 10_000
     await server.channels.followed_on("alice", server.now, NEW_FOLLOWS.most - 5)

@@ -79,7 +79,7 @@ def _merged(file: tuple[ChannelConfig, ...], now: tuple[ChannelConfig, ...]) -> 
 def test_four_times_the_channels_are_four_times_the_work(work: Callable[..., int], case: str) -> None:
     """Channels made in apps, renamed there, or put into another order: a channel costs the same among many.
 
-    Where the work grew with the square, 2,500 held up everybody for 22.5 s.
+    Before: it grew with the square, and 2,500 held up everybody for 22.5 s. Now: 2,500 are less than a million steps.
     """
 
     def cost(count: int) -> int:
@@ -89,3 +89,4 @@ def test_four_times_the_channels_are_four_times_the_work(work: Callable[..., int
         return work(before, after if case != "turned round" else after[::-1])
 
     assert cost(400) < 5 * cost(100)
+    assert cost(2500) < 1_000_000

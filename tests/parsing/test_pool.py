@@ -124,7 +124,7 @@ async def test_the_quick_lane_stays_open_for_others() -> None:
 async def test_callers_take_turns_in_the_slow_lane() -> None:
     """A heavy document of one waits for one of another who has many, not for all.
 
-    Behind 60 previews another's took 38 s.
+    Before: behind sixty previews another's took 38 s. Now: it is the second at the latest.
     """
     pool = ParsePool(quick=0.05, seconds=0.2)
     pool._known_slow = {document(name=name).url: None for name in ("many0", "many1", "many2", "many3", "one0")}
