@@ -64,6 +64,7 @@ def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[...
             for sentence in misspelt_variables(os.environ):
                 say(f"warning: {sentence}", err=True)
             settings = read(flags)
+            _require_folder_of_metrics()
             from microsub.logs import set_up_logs  # with structlog: a page of help needs neither
 
             # What a command did is on standard output; its log is for trouble alone, unless more is asked for. Servers
@@ -84,6 +85,7 @@ def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[...
 
 SERVICE = Path("/etc/microsub.env")
 """Where the how-tos put the variables of a service: commands find the server's data by it."""
+_FOLDER_OF_METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def _load_env_file(otherwise: Path | None) -> None:
@@ -103,9 +105,16 @@ def _load_env_file(otherwise: Path | None) -> None:
         return
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
-    found.pop("PROMETHEUS_MULTIPROC_DIR", None)  # what a command counts isn't the service's
+    found.pop(_FOLDER_OF_METRICS, None)  # what a command counts isn't the service's
     for name, value in found.items():
         os.environ.setdefault(name, value)
+
+
+def _require_folder_of_metrics() -> None:
+    """The client library of Prometheus writes there as soon as it is loaded; exit code 2 where it can't."""
+    folder = os.environ.get(_FOLDER_OF_METRICS)
+    if folder and not os.access(folder, os.W_OK):
+        raise click.UsageError(f"{_FOLDER_OF_METRICS}: found '{folder}', expected a folder that can be written to")
 
 
 def is_log_level_chosen(flags: Mapping[str, object]) -> bool:

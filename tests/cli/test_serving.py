@@ -194,6 +194,14 @@ def test_a_command_beside_the_demo_alone_says_how_to_ask_that(folder: Path) -> N
     assert f"add --data-dir {demo}" in result.stderr
 
 
+def test_a_missing_folder_of_metrics_is_named(folder: Path) -> None:
+    """Which the client library of Prometheus would only be able to answer with a traceback."""
+    for command in ("serve", "web", "work", "poll"):
+        result = CliRunner().invoke(main, [command], env={"PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics")})
+        assert result.exit_code == 2
+        assert f"PROMETHEUS_MULTIPROC_DIR: found '{folder / 'metrics'}', expected a folder" in result.stderr
+
+
 async def test_a_program_that_needs_data_makes_none(folder: Path) -> None:
     """Nor does the post store as a library, unless it is asked to."""
     with pytest.raises(NotFound, match="there is no data of a server"):
