@@ -23,7 +23,7 @@ from microsub.feeds.events import announce
 from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import Reason
-from microsub.model.settings import USUAL, ChannelSettings, SettingsOf
+from microsub.model.settings import ChannelSettings, SettingsOf
 from microsub.posts.values import ItemsStored
 from microsub.timelines.add import Incoming, TimelineTarget, filtering_channels
 from microsub.timelines.backlog import MOST_ITEMS, TimelineBacklog, oldest
@@ -91,20 +91,6 @@ SettingsOfUsers = Callable[[], Awaitable[Callable[[str], ChannelSettings]]]
 """What holds for the users' channels that say nothing else: asked once per message, and then for every subscriber."""
 
 
-async def default_settings_of_users() -> Callable[[str], ChannelSettings]:
-    """The defaults for everybody."""
-    return lambda _user: USUAL
-
-
-@dataclass(frozen=True, slots=True)
-class Patient:
-    """What it takes to leave some timelines for later: when users were last seen, and where to note what waits."""
-
-    activity: Activity
-    backlog: TimelineBacklog
-    settings: Callable[[], DeliverySettings] = DeliverySettings
-
-
 Delivered = Callable[[str, Sequence[str]], Awaitable[object]]
 """Hears of which feed something came, and to which users, before the message is acknowledged."""
 
@@ -113,16 +99,19 @@ Delivered = Callable[[str, Sequence[str]], Awaitable[object]]
 class Delivery:
     """Puts items into timelines and applies edits there.
 
-    Without `patient` all get everything at once. `delivered` hears of it.
+    `limits` say whom `backlog` notes for later; by `activity` it is known when users were last seen. `delivered` hears
+    of what came.
     """
 
     redis: Redis
     feeds: Feeds
     items: Items
     adder: Adder
-    settings: SettingsOfUsers = default_settings_of_users
+    settings: SettingsOfUsers
+    activity: Activity
+    backlog: TimelineBacklog
+    limits: Callable[[], DeliverySettings]
     _: KW_ONLY
-    patient: Patient | None = None
     delivered: Delivered | None = None
     clock: Callable[[], float] = time.time
 
@@ -168,26 +157,23 @@ class Delivery:
             return 0
         chosen = await self._recipients(places, now)
         # What is left for later is noted first: after a crash in between it is noted once more, never forgotten.
-        if chosen.later and self.patient is not None:
+        if chosen.later:
             since = min((item.score for item in items), key=float)
-            backlog = self.patient.backlog
 
             async def note(batch: Sequence[Place]) -> int:
                 uids: dict[str, list[str]] = {}
                 for user, uid in batch:
                     uids.setdefault(user, []).append(uid)
-                return await backlog.note(feed_id, since, uids)
+                return await self.backlog.note(feed_id, since, uids)
 
             await _in_batches(chosen.later, note)
         return await self._add(feed_id, items, chosen.now, now)
 
     async def _recipients(self, places: Sequence[Place], now: float) -> Recipients:
-        if self.patient is None:
+        limits = self.limits()
+        if not chooses(limits, len(places)):
             return Recipients(places)
-        settings = self.patient.settings()
-        if not chooses(settings, len(places)):
-            return Recipients(places)
-        return recipients(places, await self.patient.activity.last_seen(user for user, _ in places), settings, now)
+        return recipients(places, await self.activity.last_seen(user for user, _ in places), limits, now)
 
     async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> int:
         if not items or not places:
@@ -264,11 +250,6 @@ async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], 
         raise
 
 
-async def usual_settings(_user: str, _uid: str) -> ChannelSettings:
-    """The defaults for every channel."""
-    return USUAL
-
-
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
     """What was sent on its way to one channel: posts of so many feeds.
@@ -291,8 +272,8 @@ class Rebuilding:
     channels: Channels
     items: Items
     stored: Stream
-    settings: Callable[[], InstanceSettings] = InstanceSettings
-    channel_settings: SettingsOf = usual_settings
+    settings: Callable[[], InstanceSettings]
+    channel_settings: SettingsOf
 
     async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
         """Rebuild one channel of a user, or all that follow feeds.

@@ -101,7 +101,7 @@ class CatchUp:
     items: Items
     adder: Adder
     channel_settings: SettingsOf
-    settings: Callable[[], InstanceSettings] = InstanceSettings
+    settings: Callable[[], InstanceSettings]
     _: KW_ONLY
     patience: float = PATIENCE
     _running: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)

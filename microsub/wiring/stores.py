@@ -270,20 +270,19 @@ def notifications(stores: Stores, taking_in: Ingest) -> Notifications:
 
 def delivery(stores: Stores, delivered: Delivered | None = None) -> Delivery:
     """What brings posts into timelines; `delivered` hears of it."""
-    from microsub.delivery.delivery import Delivery, Patient
+    from microsub.delivery.delivery import Delivery
     from microsub.identity.store.accounts import Activity
     from microsub.timelines.backlog import TimelineBacklog
 
-    patient = Patient(
-        Activity(stores.redis), TimelineBacklog(stores.redis), lambda: stores.in_force.instance_now().delivery
-    )
     return Delivery(
         stores.redis,
         stores.feeds,
         stores.items,
         stores.adder,
         stores.in_force.of_users,
-        patient=patient,
+        Activity(stores.redis),
+        TimelineBacklog(stores.redis),
+        lambda: stores.in_force.instance_now().delivery,
         delivered=delivered,
         clock=stores.clock,
     )

@@ -29,7 +29,6 @@ from pathlib import Path
 
 import httpx
 
-from microsub.delivery.delivery import Rebuilding
 from microsub.delivery.stage import STAGES
 from microsub.errors import StoreError
 from microsub.kit.urls import host_of
@@ -41,6 +40,7 @@ from microsub.push.store import callback_fields
 from microsub.redis.connect import connect
 from microsub.redis.streams import Stream, backlogs
 from microsub.upkeep.sweep import Sweeping
+from microsub.wiring.worker import rebuilding
 from tests.chaos.verdict import POISON, missing, outdated
 from tests.chaos.worker_process import BASE
 from tests.support.cluster import Node
@@ -497,9 +497,7 @@ class Storm:
             self.removed[item_id] = number
 
     async def _rebuild(self, user: str, uid: str | None) -> None:
-        stored = Stream(self.it.redis, "stored")
-        rebuilding = Rebuilding(self.it.redis, self.it.channels, self.it.items, stored)
-        await rebuilding.rebuild(user, uid, self.it.clock())
+        await rebuilding(self.it).rebuild(user, uid, self.it.clock())
 
 
 def start_worker(log: Path, *arguments: str) -> Process:

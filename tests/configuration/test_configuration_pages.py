@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from microsub.delivery.delivery import Delivery
 from microsub.polling.move import Mover
-from microsub.posts.items import Items
+from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
+from microsub.wiring.stores import Stores, delivery
 from tests.support.configured import NOW, Configured
-from tests.support.timelines import Timelines
 
 PAGE, FEED, OTHER = "https://blog.example/", "https://blog.example/feed", "https://other.example/feed"
 
@@ -31,10 +30,8 @@ class Site(Configured):
 
     async def leave_page(self) -> None:
         """What the first poll of the page comes to; polling it again does nothing more."""
-        items, timelines = Items(self.redis), Timelines(self.redis, Items(self.redis))
-        mover = Mover(
-            self.feeds, items, self.channels, self.schedule, Delivery(self.redis, self.feeds, items, timelines)
-        )
+        stores = Stores(self.redis, "", "", Watch())
+        mover = Mover(self.feeds, stores.items, self.channels, self.schedule, delivery(stores))
         for feed_id in await self.feeds.all_ids():
             record = await self.feeds.get(feed_id)
             if record and record.url == PAGE and await self.feeds.subscribers(feed_id):

@@ -8,6 +8,7 @@ in a channel, and nothing unread that was read, removed or cleaned up there, unl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from email.utils import formatdate
 from typing import TypeVar
 
@@ -18,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.delivery.delivery import Rebuilding
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
 from microsub.timelines.retention import Retention
 from microsub.upkeep.sweep import GRACE, Sweeping
+from microsub.wiring.worker import rebuilding
 from tests.support import examples
 from tests.support.histories import History, emptied, try_histories
 from tests.support.invariants import violations
@@ -175,7 +176,7 @@ class Machine(History):
 
     @rule(uid=st.sampled_from((*UIDS, None)))
     def rebuild(self, uid: str | None) -> None:
-        service = Rebuilding(self.it.redis, self.it.channels, self.it.items, self.it.stages.stored, lambda: AGELESS)
+        service = replace(rebuilding(self.it), settings=lambda: AGELESS)
         self.run(service.rebuild("alice", uid, self.it.clock()))
         self.run(self.it.stages.run_once())
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.delivery.delivery import Rebuilding
 from microsub.feeds.events import Event, Events
 from microsub.redis import keys
+from microsub.wiring.worker import rebuilding
 from tests.support.invariants import violations
 from tests.support.polling import World, dated, rss
 from tests.support.web import Publisher
@@ -145,7 +146,7 @@ async def test_a_rebuild_brings_nothing_back(it, site):
 
 async def rebuilt(it: World, uid: str | None = "home") -> dict[str, bool]:
     """Alice's timeline after a rebuild, of all her channels for None: whether each post is read, newest first."""
-    service = Rebuilding(it.redis, it.channels, it.items, it.stages.stored, lambda: AGELESS)
+    service = replace(rebuilding(it), settings=lambda: AGELESS)
     await service.rebuild("alice", uid, it.clock())
     await it.stages.run_once()
     return {row.id: row.is_read for row in await it.rows()}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from microsub.configuration.model import DeliverySettings, InstanceSettings
-from microsub.delivery.delivery import Delivery, Patient
 from microsub.errors import StoreUnavailable
 from microsub.identity.store.accounts import EVERY, Activity, ActivityNotes
 from microsub.redis.protocol import Redis
@@ -36,8 +35,9 @@ class Deferring:
     def __post_init__(self) -> None:
         it = self.it
         self.backlog, self.activity = TimelineBacklog(it.redis), Activity(it.redis)
-        patient = Patient(self.activity, self.backlog, lambda: self.delivery)
-        it.delivery = Delivery(it.redis, it.feeds, it.items, it.timelines, patient=patient, clock=lambda: it.now)
+        it.delivery = replace(
+            it.delivery, adder=it.timelines, activity=self.activity, backlog=self.backlog, limits=lambda: self.delivery
+        )
         self.catch_up = self.filling()
         self.seen = ActivityNotes(self.activity.note)
         cache = ItemCache(it.items, None, 0)

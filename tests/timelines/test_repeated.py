@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from microsub.delivery.delivery import Rebuilding
 from microsub.errors import NotFound
 from microsub.feeds.record import FeedRecord
 from microsub.kit.periodic import RoundTiming
 from microsub.posts.ingest import PostWriter
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Stream
+from microsub.wiring.worker import rebuilding
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 from tests.support.redis_wrappers import Killing, killed_anywhere
@@ -103,8 +102,7 @@ async def test_what_was_removed_before_a_move_stays_away_after_it(ann: Reader) -
     await ann.begin()
     await ann.following.move("ann", "later", URL, NOON)
     before = await ann.state()
-    stored = Stream(ann.it.redis, "stored")
-    await Rebuilding(ann.it.redis, ann.it.channels, ann.it.items, stored).rebuild("ann", "later", NOON + 1)
+    await rebuilding(ann.it).rebuild("ann", "later", NOON + 1)
     await ann.it.stages.run_once()
     assert await ann.state() == before
 
