@@ -14,7 +14,7 @@ from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 from tests.support.readers import instance
-from tests.support.visitor import PASSWORD, Visitor
+from tests.support.visitor import PASSWORD, Visitor, begin_session
 from tests.support.world import World
 
 ADDRESS = "https://reader.example"
@@ -54,10 +54,8 @@ def signed_in(server: World) -> SignIn:
     """`await signed_in(visitor)`: gives the browser a session of ann's, as a finished sign-in does."""
 
     async def sign_in(visitor: Visitor, name: str = "ann") -> SignedIn:
-        sessions, agent = server.identity.sessions, visitor.client.headers["user-agent"]
-        cookie = await sessions.begin(name, f"https://{name}.example/", "with ann.example", agent, server.now)
-        visitor.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
-        found = await sessions.find(cookie, server.now)
+        cookie = await begin_session(visitor, server, name)
+        found = await server.identity.sessions.find(cookie, server.now)
         assert found is not None
         return found
 

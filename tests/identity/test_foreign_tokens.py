@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from microsub.identity.foreign_tokens import (
 from microsub.identity.limits import UnknownTokens
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
+from microsub.metrics import TOKEN_CHECKS
 from microsub.model.reader import Credential, Grant
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
@@ -322,23 +323,17 @@ async def test_logs_tell_no_secrets(world: World) -> None:
     assert all(line["user"] == ANN for line in lines)
 
 
-async def test_outcomes_are_counted(world: World, counted: Callable[[str], float]) -> None:
+async def test_outcomes_are_counted(world: World) -> None:
     """Those that cost a question, and those that a memory of it spared."""
+
+    def counted() -> dict[str, float]:
+        outcomes = ("valid", "invalid", "remembered", "grace")
+        return {outcome: TOKEN_CHECKS.labels(outcome)._value.get() for outcome in outcomes}
+
+    before = counted()
     await world.check()
     world.provider.says = Denied("no")
     await world.refused(Unauthorized, NOW + 600)
     await world.refused(Unauthorized, NOW + 601)
-    assert {outcome: counted(outcome) for outcome in ("valid", "invalid", "remembered", "grace")} == {
-        **{"valid": 1, "invalid": 1, "remembered": 1, "grace": 0}
-    }
-
-
-@pytest.fixture
-def counted() -> Callable[[str], float]:
-    from microsub.metrics import TOKEN_CHECKS
-
-    def value(outcome: str) -> float:
-        return float(TOKEN_CHECKS.labels(outcome)._value.get())
-
-    before = {outcome: value(outcome) for outcome in ("valid", "invalid", "remembered", "grace")}
-    return lambda outcome: value(outcome) - before[outcome]
+    grown = {outcome: value - before[outcome] for outcome, value in counted().items()}
+    assert grown == {"valid": 1, "invalid": 1, "remembered": 1, "grace": 0}

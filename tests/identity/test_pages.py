@@ -22,7 +22,7 @@ from microsub.identity.pages.visit import PageCookies, PageSite, is_form, takes_
 from microsub.kit.http.display import Display
 from microsub.kit.http.headers import PublicAddress, is_loopback, origin, own_path, page_headers
 from tests.support.readers import instance
-from tests.support.visitor import PASSWORD, Visitor, fields_of, tried
+from tests.support.visitor import PASSWORD, Visitor, begin_session, fields_of, tried
 from tests.support.world import World
 
 SECRET = "s" * 43
@@ -270,9 +270,8 @@ async def test_under_a_path_links_and_forms_name_it(real_redis) -> None:
     """A proxy that serves the server under /reader strips that before it asks us."""
     async with instance(real_redis, base_url="https://a.example/reader") as made:
         await made.accounts.add_user("ann", "https://ann.example/", made.now)
-        cookie = await made.identity.sessions.begin("ann", "https://ann.example/", "here", "", made.now)
         visitor = Visitor(made.app, "https://a.example")
-        visitor.client.cookies.set("__Host-microsub-session", cookie, domain="a.example", path="/")
+        await begin_session(visitor, made)
         page = await visitor.get("/account")
         fields = fields_of(page.form("/reader/sign-out"))
         assert (await visitor.post("/sign-out", fields)).title == "You are signed out"

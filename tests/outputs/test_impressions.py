@@ -115,8 +115,6 @@ async def test_a_part_of_a_limited_feed_is_all_of_it_and_counts(alice: Publisher
 
 async def test_redis_that_goes_away_counts_nothing(alice: Publisher, redis: Redis) -> None:
     """An impression that can't be counted isn't given: the body stays unfinished."""
-    from microsub.errors import StoreUnavailable
-
     server = alice.server
     _, _, addresses = await one_item(alice)
     outputs = server.outputs

@@ -8,6 +8,8 @@ from microsub.configuration.model import Quotas, UserSettings
 from microsub.errors import SearchUnavailable
 from microsub.formats.parse import parse
 from microsub.outputs import OutputContents
+from microsub.posts.garbage import candidates
+from microsub.upkeep.sweep import Sweeping, erase
 from microsub.wiring.stores import output_contents, unlimited
 from tests.outputs.conftest import Publisher
 from tests.support.readers import FEED, OTHER, posts
@@ -151,8 +153,6 @@ async def test_hubs_are_named_where_subscribers_look(alice: Publisher) -> None:
 
 async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:
     """Whatever leaves the timelines: neither retention nor the sweep takes what was passed on."""
-    from microsub.upkeep.sweep import Sweeping
-
     addresses, ids = await alice.make(), await alice.items()
     await alice.add(ids["a"])
     await alice.reader.post(action="timeline", method="remove", channel="home", **{"entry[]": [ids["a"], ids["b"]]})
@@ -167,9 +167,6 @@ async def test_posts_stay_as_long_as_a_feed_has_them(alice: Publisher) -> None:
 
 async def test_a_post_that_is_deleted_leaves_the_feeds(alice: Publisher) -> None:
     """A program has withdrawn it."""
-    from microsub.posts.garbage import candidates
-    from microsub.upkeep.sweep import erase
-
     addresses, ids = await alice.make(), await alice.items()
     await alice.add(ids["a"], ids["b"])
     server = alice.server

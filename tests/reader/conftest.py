@@ -13,7 +13,7 @@ from microsub.model.jf2 import Entry
 from microsub.redis.protocol import Redis
 from tests.support.posts import NOON, candidate
 from tests.support.readers import FEED, Reader, instance, posts
-from tests.support.visitor import Shown, Visitor
+from tests.support.visitor import Shown, Visitor, begin_session, fields_of
 from tests.support.world import World
 
 ADDRESS = "https://reader.example"
@@ -32,8 +32,7 @@ class ReadingVisitor:
 
     async def change(self, page: Shown, name: str, value: str = "1", action: str = "/marks", **headers: str) -> Shown:
         """Press a button of the page's form: its name says what is to be done."""
-        form = {node.attributes["name"]: node.attributes.get("value") or "" for node in page.form(action).css("input")}
-        return await self.browser.post(action, {**form, name: value}, **headers)
+        return await self.browser.post(action, {**fields_of(page.form(action)), name: value}, **headers)
 
     async def mark_all(self, page: Shown) -> Shown:
         return await self.browser.submit(page, "/marks/all")
@@ -66,8 +65,7 @@ async def reading(server: World, name: str, *channels: str) -> ReadingVisitor:
     reader = await server.reader(name, *channels)
     await server.follow_unscheduled(FEED, name, channels[0])
     browser = Visitor(server.app, ADDRESS)
-    cookie = await server.identity.sessions.begin(name, f"https://{name}.example/", "tests", "", server.now)
-    browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+    await begin_session(browser, server, name)
     return ReadingVisitor(server, browser, reader)
 
 

@@ -17,7 +17,7 @@ from tests.support import web
 from tests.support.invariants import all_keys
 from tests.support.micropub_site import MicropubSite, micropub_site
 from tests.support.provider import Fault, Provider, provider
-from tests.support.visitor import Shown, Visitor
+from tests.support.visitor import Shown, Visitor, begin_session
 from tests.support.web import json_reply
 
 CALLBACK = f"{ADDRESS}/answer/callback"
@@ -64,15 +64,10 @@ async def ann_answering(ann: ReadingVisitor) -> AsyncIterator[AnsweringVisitor]:
     """Ann has a site of her own, which names her provider and her endpoint."""
     async with micropub_site("ann") as site:
         await ann.server.accounts.set_me("ann", site.owner.me)
-        await enter(ann.browser, ann, site.owner.me)
+        await begin_session(ann.browser, ann.server, "ann", site.owner.me)
         await ann.publish("a")
         (post,) = ids(await ann.get("/channel/home"))
         yield AnsweringVisitor(ann, site, f"/post/{post}")
-
-
-async def enter(browser: Visitor, ann: ReadingVisitor, me: str) -> None:
-    cookie = await ann.server.identity.sessions.begin("ann", me, "tests", "", ann.server.now)
-    browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
 
 
 async def test_all_four_kinds_are_published_on_ones_own_site(ann_answering: AnsweringVisitor) -> None:
@@ -114,7 +109,7 @@ async def test_the_token_is_readable_with_this_browsers_key_alone(ann_answering:
     assert kept
     assert token.encode() not in b"".join(bytes(part) for part in kept)
     other = Visitor(here.reading.server.app, ADDRESS)
-    await enter(other, here.reading, here.provider.people["ann"].me)
+    await begin_session(other, here.reading.server, "ann", here.provider.people["ann"].me)
     page = await other.get(here.path)
     assert page.tree.css_first(f"form[action='{here.path}/answer']") is None
 
@@ -196,12 +191,12 @@ async def test_who_has_no_site_is_told_what_it_takes(ann: ReadingVisitor) -> Non
     (post,) = ids(await ann.get("/channel/home"))
     lent = Visitor(ann.server.app, ADDRESS)
     await ann.server.accounts.set_me("ann", f"{ADDRESS}/u/ann")
-    await enter(lent, ann, f"{ADDRESS}/u/ann")
+    await begin_session(lent, ann.server, "ann", f"{ADDRESS}/u/ann")
     assert "Answer from your own site" not in (await lent.get(f"/post/{post}")).text
     assert "a website of your own" in (await lent.get("/answer")).text
     async with provider() as people:
         await ann.server.accounts.set_me("ann", people.person("ann").me)
-        await enter(ann.browser, ann, people.people["ann"].me)
+        await begin_session(ann.browser, ann.server, "ann", people.people["ann"].me)
         refused = await ann.browser.submit(await ann.get("/answer"), "/answer")
         assert (refused.status, "names no micropub endpoint" in refused.text) == (400, True)
 

@@ -204,9 +204,8 @@ async def test_a_filter_has_few_words_and_no_expressions(ann: ReadingVisitor) ->
 async def test_of_deleted_channels_the_last_ones_are_kept(ann: ReadingVisitor) -> None:
     """The twenty that were deleted last can be restored."""
     for number in range(22):
-        await ann.browser.submit(await ann.get("/channels"), "/channels", name=f"Number {number}")
-        uid = f"number-{number}"
-        await ann.browser.submit(await ann.get(f"/channels/{uid}"), f"/channels/{uid}/delete")
+        await ann.server.channels.create("ann", f"Number {number}", ann.server.now, f"n{number}")
+        await ann.browser.submit(await ann.get(f"/channels/n{number}"), f"/channels/n{number}/delete")
         ann.server.clock.advance(1)
     removed = await ann.server.channels.removed_names("ann")
     assert list(removed.values()) == [f"Number {number}" for number in range(2, 22)]

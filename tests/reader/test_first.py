@@ -11,7 +11,7 @@ from microsub.errors import ConfigError
 from microsub.reader.first.pages import StarterFeed, starter_feeds
 from tests.reader.conftest import ADDRESS, ReadingVisitor
 from tests.support.readers import posts
-from tests.support.visitor import Visitor
+from tests.support.visitor import Visitor, begin_session
 from tests.support.world import World
 
 BLOG, NEWS = "https://blog.example/first", "https://news.example/feed"
@@ -23,8 +23,7 @@ async def new(server: World) -> Visitor:
     """A browser in which somebody is signed in who follows nothing."""
     await server.reader("new")
     browser = Visitor(create_app(server.services, base_url=ADDRESS, starters=STARTERS), ADDRESS)
-    cookie = await server.identity.sessions.begin("new", "https://new.example/", "tests", "", server.now)
-    browser.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+    await begin_session(browser, server, "new")
     return browser
 
 

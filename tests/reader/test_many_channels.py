@@ -18,9 +18,8 @@ UNREAD = range(20, 220)
 async def ann(server: World) -> ReadingVisitor:
     """Ann has 250 channels, of which 200 hold one unread post each; she follows a blog in the first."""
     made = await reading(server, "ann", *[f"c{number}" for number in range(MANY)])
-    for number in UNREAD:
-        for key in (keys.posts, keys.unread):
-            await server.redis.command("ZADD", key("ann", f"c{number}"), number, str(number + 1))
+    rows = [(key("ann", f"c{n}"), n, str(n + 1)) for n in UNREAD for key in (keys.posts, keys.unread)]
+    await server.redis.pipeline([("ZADD", *row) for row in rows])
     return made
 
 

@@ -10,6 +10,7 @@ from microsub.model.jf2 import Content, Entry
 from microsub.reader.reading import undo
 from tests.reader.conftest import ReadingVisitor, ids, reading, titles
 from tests.support.posts import NOON
+from tests.support.visitor import fields_of
 
 JSON = "application/json"
 
@@ -104,16 +105,13 @@ async def test_undo_belongs_to_its_user_and_ends(ann: ReadingVisitor) -> None:
     bob = await reading(ann.server, "bob", "mine")
     await bob.publish("c", at=NOON + 50)
     bobs = await bob.get("/channel/mine")
-    form = {node.attributes["name"]: node.attributes.get("value") for node in bobs.form("/marks/undo").css("input")}
-    await bob.browser.post("/marks/undo", {**form, "undo": name})
+    await bob.browser.post("/marks/undo", {**fields_of(bobs.form("/marks/undo")), "undo": name})
     assert await unread(ann) == 1
     await ann.mark_all(await ann.get("/channel/home"))
-    await ann.browser.post("/marks/undo", {**fields(await ann.get("/channel/home"), "/marks/undo"), "undo": name})
+    await ann.browser.post(
+        "/marks/undo", {**fields_of((await ann.get("/channel/home")).form("/marks/undo")), "undo": name}
+    )
     assert await unread(ann) == 0
-
-
-def fields(page: object, action: str) -> dict[str, str]:
-    return {n.attributes["name"]: n.attributes.get("value") or "" for n in page.form(action).css("input")}  # type: ignore[attr-defined]
 
 
 async def test_a_script_gets_what_has_changed(ann: ReadingVisitor) -> None:
@@ -147,7 +145,7 @@ async def test_forms_lead_to_pages_of_ours_alone(ann: ReadingVisitor) -> None:
     await ann.publish("a")
     page = await ann.get("/channel/home")
     for back in ("https://evil.example/", "//evil.example/", "/\\evil.example"):
-        form = {**fields(page, "/marks"), "read": ids(page)[0], "back": back}
+        form = {**fields_of(page.form("/marks")), "read": ids(page)[0], "back": back}
         assert (await ann.browser.post("/marks", form)).location == "/"
 
 
@@ -155,8 +153,8 @@ async def test_forms_that_say_nothing_or_too_much(ann: ReadingVisitor) -> None:
     """Refused with a sentence; malformed ids are passed over."""
     await ann.publish_entry(Entry(content=Content(text="words")))
     page = await ann.get("/channel/home")
-    assert (await ann.browser.post("/marks", fields(page, "/marks"))).status == 400
-    many = {**fields(page, "/marks"), "all": "1", "page": ",".join(map(str, range(1, 1100)))}
+    assert (await ann.browser.post("/marks", fields_of(page.form("/marks")))).status == 400
+    many = {**fields_of(page.form("/marks")), "all": "1", "page": ",".join(map(str, range(1, 1100)))}
     assert (await ann.browser.post("/marks", many)).status == 400
-    assert (await ann.browser.post("/marks", {**fields(page, "/marks"), "read": "1,x,-5,0"})).status == 303
+    assert (await ann.browser.post("/marks", {**fields_of(page.form("/marks")), "read": "1,x,-5,0"})).status == 303
     assert await unread(ann) in {0, 1}

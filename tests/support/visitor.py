@@ -120,6 +120,14 @@ PASSWORD = "correct horse battery"
 SESSION, DEVICES = "__Host-microsub-session", "__Host-microsub-devices"
 
 
+async def begin_session(visitor: Visitor, server: World, name: str = "ann", me: str | None = None) -> str:
+    """Give the browser a session, as a finished sign-in does; its cookie."""
+    me, agent = f"https://{name}.example/" if me is None else me, visitor.client.headers["user-agent"]
+    cookie = await server.identity.sessions.begin(name, me, f"with {name}.example", agent, server.now)
+    visitor.client.cookies.set(SESSION, cookie, domain=urlsplit(visitor.address).hostname or "", path="/")
+    return cookie
+
+
 async def tried(visitor: Visitor, who: str = "ann", password: str = PASSWORD, path: str = SIGN_IN) -> Shown:
     """Send the form with name and password."""
     return await visitor.submit(await visitor.get(path), BY_PASSWORD, who=who, password=password)

@@ -16,7 +16,7 @@ from microsub.identity.store.accounts import ActivityNotes, TokenUse
 from microsub.identity.store.grants import Codes
 from microsub.kit.http.pages import moment
 from tests.support.apps import Apps
-from tests.support.visitor import Shown, Visitor
+from tests.support.visitor import Shown, Visitor, begin_session, fields_of
 from tests.support.world import World
 
 APP, BACK = "https://app.example/", "https://app.example/back"
@@ -295,8 +295,7 @@ class TestWhoIsThere:
     ) -> None:
         """Which is what the app is told, and what it may have asked for."""
         await server.accounts.add_user("bob", "", server.now)
-        cookie = await server.identity.sessions.begin("bob", "", "by password", "", server.now)
-        other.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+        await begin_session(other, server, "bob", "")
         page = await other.get(address(me="https://reader.example/u/bob/"))
         assert "It will know you as https://reader.example/u/bob" in page.text
         assert "The app asked for" not in page.text
@@ -324,7 +323,7 @@ class TestChoosing:
         """And no token."""
         await signed_in(ann)
         page = await ann.get(address())
-        fields = {key: value for key, value in page_fields(page).items() if key != "grant"}
+        fields = {key: value for key, value in fields_of(page.form(CONSENT)).items() if key != "grant"}
         told = answer(await ann.post(CONSENT, {**fields, "decision": "allow"}))
         assert (await redeem(server, told["code"]))["error"] == "invalid_grant"
         assert await redeem(server, told["code"], "/auth") == {"me": "https://ann.example/"}
@@ -351,12 +350,6 @@ class TestChoosing:
         page = await ann.get(address(response_type=None))
         told = answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
         assert (await redeem(server, told["code"]))["scope"] == "read"
-
-
-def page_fields(page: Shown) -> dict[str, str]:
-    from tests.support.visitor import fields_of
-
-    return fields_of(page.form(CONSENT))
 
 
 class TestWhereOneIsSent:

@@ -11,6 +11,8 @@ import pytest
 
 from microsub.identity.limits import ACCESS_TOKEN, CODE
 from microsub.identity.store.grants import Codes, Consent
+from microsub.kit.digests import sha256_hex
+from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 from tests.support.world import World
@@ -267,9 +269,6 @@ class TestChecking:
 
     async def test_tokens_of_other_providers_are_not_ours_to_vouch_for(self, server: World) -> None:
         """Though what they allow here is remembered in the same place."""
-        from microsub.kit.digests import sha256_hex
-        from microsub.redis import keys
-
         token = "ann.of-another-provider"
         key = keys.token("ann", sha256_hex(token))
         record = ("scope", "read profile", "client", APP, "expires", server.now + 600, "foreign", 1)
