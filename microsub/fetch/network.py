@@ -361,7 +361,8 @@ def _no_address(reason: Reason, host: str) -> HopError:
     They are shown to the user who gave the URL, who must not learn which names there are.
     """
     found = "is no public address" if parse_address(host) is not None else "isn't known, or has no public address"
-    return HopError(reason, f"{host} {found}; MICROSUB_ALLOW_PRIVATE_NETWORKS can allow a private one")
+    listed = "MICROSUB_ALLOW_PRIVATE_NETWORKS (in a program: FetchSettings.allow_private_networks)"
+    return HopError(reason, f"{host} {found}; {listed} can allow a private one")
 
 
 def _seen(looking: asyncio.Future[Sequence[str]]) -> None:
