@@ -23,6 +23,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     yield from _place(request.param, request, tmp_path)
 
 
+@pytest.fixture
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """An empty dict, for what is the same on every storage."""
+    yield from _place("dict", request, tmp_path)
+
+
 @pytest.fixture(params=SHARED)
 def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """An empty storage of each kind that several processes may use."""

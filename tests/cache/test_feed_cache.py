@@ -56,15 +56,15 @@ async def test_the_feed_comes_parsed(place: Place) -> None:
     assert len(web.asked) == 1
 
 
-async def test_nothing_is_requested_within_the_time_to_live(place: Place) -> None:
+async def test_nothing_is_requested_within_the_time_to_live(memory: Place) -> None:
     """300 seconds by default, or as the cache, a single URL or a call says."""
     web, clock = site(etag=None), Clock()
-    cache = place.cache(fetcher=web, clock=clock)
+    cache = memory.cache(fetcher=web, clock=clock)
     for after, requests in ((0, 1), (299, 1), (300, 2)):
         clock.now = NOON + after
         await cache.fetch(URL)
         assert len(web.asked) == requests
-    own = place.cache(fetcher=web, clock=clock, ttl=50, ttls={"https://BLOG.example/feed#x": 1000})
+    own = memory.cache(fetcher=web, clock=clock, ttl=50, ttls={"https://BLOG.example/feed#x": 1000})
     clock.now += 999
     assert (await own.fetch(URL)).source == "cache"
     assert (await own.fetch(URL, ttl=999)).source == "network"
@@ -86,22 +86,22 @@ async def test_both_validators_go_back_byte_for_byte(place: Place) -> None:
     assert len(web.asked) == 2
 
 
-async def test_one_validator_goes_back_alone(place: Place) -> None:
+async def test_one_validator_goes_back_alone(memory: Place) -> None:
     """Nothing is invented where the publisher gave only one."""
     for tag, date in (('"1"', None), (None, "Mon, 01 Jan 2024 00:00:00 GMT")):
         web, clock = site(etag=tag, last_modified=date), Clock()
-        cache = place.cache(fetcher=web, clock=clock)
+        cache = memory.cache(fetcher=web, clock=clock)
         await cache.remove(URL)
         await cache.fetch(URL)
         await cache.fetch(URL, force=True)
         assert [(request.etag, request.last_modified) for request in web.asked] == [(None, None), (tag, date)]
 
 
-async def test_what_the_publisher_calls_fresh_is_fresh(place: Place) -> None:
+async def test_what_the_publisher_calls_fresh_is_fresh(memory: Place) -> None:
     """`max-age` and `Expires` lengthen the time to live, up to two days; they never shorten it. Also on a 304."""
     for max_age, fresh, stale in ((1000.0, 999, 1000), (9e9, 48 * HOUR - 1, 48 * HOUR), (0.0, 299, 300)):
         web, clock = site(max_age=max_age), Clock()
-        cache = place.cache(fetcher=web, clock=clock)
+        cache = memory.cache(fetcher=web, clock=clock)
         await cache.remove(URL)
         for source in ("network", "not_modified"):
             assert (await cache.fetch(URL)).source == source
@@ -110,10 +110,10 @@ async def test_what_the_publisher_calls_fresh_is_fresh(place: Place) -> None:
             clock.now += stale - fresh
 
 
-async def test_a_304_that_says_nothing_of_freshness_keeps_what_was_said(place: Place) -> None:
+async def test_a_304_that_says_nothing_of_freshness_keeps_what_was_said(memory: Place) -> None:
     """RFC 9111, 4.3.4: what the 304 doesn't have stays."""
     web, clock = site(max_age=1000.0), Clock()
-    cache = place.cache(fetcher=web, clock=clock)
+    cache = memory.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
     web.answer = lambda request: NotModified(request.url, request.etag, request.last_modified, None)
     clock.now += 1001
@@ -122,10 +122,10 @@ async def test_a_304_that_says_nothing_of_freshness_keeps_what_was_said(place: P
     assert (await cache.fetch(URL)).source == "cache"
 
 
-async def test_no_store_is_kept_for_the_time_to_live(place: Place) -> None:
+async def test_no_store_is_kept_for_the_time_to_live(memory: Place) -> None:
     """And no longer: not beside an error, not offline, not for its validators."""
     web, clock = site(cache_control="private, No-Store, max-age=9999", max_age=0.0), Clock()
-    cache = place.cache(fetcher=web, clock=clock)
+    cache = memory.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
     clock.now += 299
     assert (await cache.fetch(URL, offline=True)).source == "cache"
@@ -140,10 +140,10 @@ async def test_no_store_is_kept_for_the_time_to_live(place: Place) -> None:
         await cache.fetch(URL)
 
 
-async def test_a_failure_leaves_the_copy(place: Place) -> None:
+async def test_a_failure_leaves_the_copy(memory: Place) -> None:
     """It comes back with the error beside it and its true age, and its validators are sent next time."""
     web, clock = site(), Clock()
-    cache = place.cache(fetcher=web, clock=clock)
+    cache = memory.cache(fetcher=web, clock=clock)
     first = await cache.fetch(URL)
     web.fail("timeout")
     clock.now += 400
@@ -157,10 +157,10 @@ async def test_a_failure_leaves_the_copy(place: Place) -> None:
     assert (again.source, again.error, web.asked[-1].etag) == ("not_modified", None, '"1"')
 
 
-async def test_a_broken_document_leaves_the_copy(place: Place) -> None:
+async def test_a_broken_document_leaves_the_copy(memory: Place) -> None:
     """With its validators; a later good one replaces it."""
     web, clock = site(), Clock()
-    cache = place.cache(fetcher=web, clock=clock)
+    cache = memory.cache(fetcher=web, clock=clock)
     first = await cache.fetch(URL)
     web.serve(b"Maintenance", etag='"bad"')
     found = await cache.fetch(URL, force=True)
@@ -172,10 +172,10 @@ async def test_a_broken_document_leaves_the_copy(place: Place) -> None:
     assert [request.etag for request in web.asked] == [None, '"1"', '"1"']
 
 
-async def test_errors_are_raised_where_there_is_no_copy(place: Place) -> None:
+async def test_errors_are_raised_where_there_is_no_copy(memory: Place) -> None:
     """FetchError, ParseError, and FetchError when nobody may be asked; credentials are masked."""
     web = site()
-    cache = place.cache(fetcher=web, clock=Clock())
+    cache = memory.cache(fetcher=web, clock=Clock())
     with pytest.raises(FetchError) as offline:
         await cache.fetch("https://ann:sesame@blog.example/feed", offline=True)
     assert offline.value.reason == "offline"
@@ -190,10 +190,10 @@ async def test_errors_are_raised_where_there_is_no_copy(place: Place) -> None:
         await cache.fetch(URL)
 
 
-async def test_a_pause_that_the_publisher_asked_for_is_kept(place: Place) -> None:
+async def test_a_pause_that_the_publisher_asked_for_is_kept(memory: Place) -> None:
     """`Retry-After` holds for everybody and for `force`; it is over when it is over, or when the clock goes back."""
     web, clock = site(), Clock()
-    cache = place.cache(fetcher=web, clock=clock)
+    cache = memory.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
     web.fail("throttled", status=429, retry_after=1000)
     clock.now += 300
@@ -209,11 +209,11 @@ async def test_a_pause_that_the_publisher_asked_for_is_kept(place: Place) -> Non
     assert len(web.asked) == 4
 
 
-async def test_what_is_gone_is_not_asked_again(place: Place) -> None:
+async def test_what_is_gone_is_not_asked_again(memory: Place) -> None:
     """A 410 holds until somebody insists."""
     web = site()
     web.fail("gone", status=410)
-    cache = place.cache(fetcher=web, clock=Clock())
+    cache = memory.cache(fetcher=web, clock=Clock())
     for _ in range(2):
         with pytest.raises(FetchError, match="gone"):
             await cache.fetch(URL)
@@ -222,7 +222,7 @@ async def test_what_is_gone_is_not_asked_again(place: Place) -> None:
     assert (await cache.fetch(URL, force=True)).source == "network"
 
 
-async def test_unchanged_bytes_are_not_parsed(place: Place) -> None:
+async def test_unchanged_bytes_are_not_parsed(memory: Place) -> None:
     """A 200 with the same body costs a hash; validators and age are new."""
     parsed = []
 
@@ -231,7 +231,7 @@ async def test_unchanged_bytes_are_not_parsed(place: Place) -> None:
         return parse(body, url, content_type)
 
     web, clock = site(etag='"1"'), Clock()
-    cache = place.cache(fetcher=web, clock=clock, parse=counting)
+    cache = memory.cache(fetcher=web, clock=clock, parse=counting)
     await cache.fetch(URL)
     web.serve(document(), etag='"2"')
     clock.now += 301
@@ -277,10 +277,10 @@ async def test_a_storage_that_is_opened_and_closed_in_its_own_thread(tmp_path: P
     assert len(opened) == 2
 
 
-async def test_a_clock_that_jumps(place: Place) -> None:
+async def test_a_clock_that_jumps(memory: Place) -> None:
     """Back or forth: at most one conditional request more, and no copy is fresh for ever."""
     web, clock = site(), Clock()
-    cache = place.cache(fetcher=web, clock=clock)
+    cache = memory.cache(fetcher=web, clock=clock)
     await cache.fetch(URL)
     clock.now -= 30 * 86400
     assert (await cache.fetch(URL)).source == "not_modified"
@@ -466,7 +466,7 @@ def test_threads_with_different_feeds(place: Place) -> None:
         assert {cache.fetch(url).source for url in urls} == {"cache"}
 
 
-async def test_many_at_once_but_one_per_host(place: Place) -> None:
+async def test_many_at_once_but_one_per_host(memory: Place) -> None:
     """`fetch_many` yields feeds and errors as they come, and each host has one request at a time."""
     web = site()
     busy: dict[str, int] = {}
@@ -483,7 +483,7 @@ async def test_many_at_once_but_one_per_host(place: Place) -> None:
                 return Fetched(request.url, request.url, 200, {}, b"?", None, None, None, None)
             return good(request)
 
-    cache = place.cache(fetcher=Watching(), clock=Clock())
+    cache = memory.cache(fetcher=Watching(), clock=Clock())
     urls = [f"https://{host}.example/{path}" for host in "abc" for path in ("1", "2", "bad")]
     outcomes = {url: outcome async for url, outcome in cache.fetch_many(urls, at_once=3)}
     assert {url for url, outcome in outcomes.items() if isinstance(outcome, ParseError)} == {

@@ -63,7 +63,7 @@ async def test_a_field_may_come_twice_and_a_form_may_be_empty(site: Publisher) -
     assert site.asked[1].headers["content-length"] == "0"
 
 
-@pytest.mark.parametrize("status", [200, 204, 400, 401, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [200, 204, 401, 503])
 async def test_every_status_is_an_answer_with_its_body(site: Publisher, status: int) -> None:
     """What a server says of an error stands in the body."""
     body = b"" if status == 204 else b'{"error":"invalid_grant"}'
@@ -110,7 +110,7 @@ async def test_redirects_are_told_one_by_one(site: Publisher) -> None:
 # --- what never leaves ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [302, 308])
 async def test_a_post_follows_no_redirect(site: Publisher, status: int) -> None:
     """A form with a secret isn't sent along; the redirect is the answer."""
     site.serve("/token", Answer(status=status, headers=[("Location", "/elsewhere")]))

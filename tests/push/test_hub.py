@@ -378,7 +378,7 @@ async def test_the_end_of_a_topic_is_a_denial(client: HubClient, end: str) -> No
 # --- delivery (7)
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+@pytest.mark.parametrize("status", [200, 299])
 async def test_2xx_is_success(client: HubClient, status: int) -> None:
     app = await client.subscribe()
     app.answer = Answer(status=status)
@@ -387,7 +387,7 @@ async def test_2xx_is_success(client: HubClient, status: int) -> None:
     assert len(app.deliveries) == 1
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 404, 500, 503])
+@pytest.mark.parametrize("status", [302, 308, 404, 503])
 async def test_anything_else_is_tried_again(client: HubClient, status: int) -> None:
     """A redirect too, which nobody follows; what is delivered then is what the topic has by that time."""
     app = await client.subscribe()

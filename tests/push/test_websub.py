@@ -138,7 +138,7 @@ async def test_redirects_are_followed_with_the_post(push: Push, status: str) -> 
     assert await push.deliver(push.document("second")) == [202]
 
 
-@pytest.mark.parametrize("status", [301, 302, 303])
+@pytest.mark.parametrize("status", [301, 303])
 async def test_other_redirects_are_refusals(push: Push, status: int) -> None:
     """5.1: a redirect that may lose the form is not followed."""
     push.hub.answer = lambda asked, form: Answer(status=status, headers=[("Location", "/elsewhere")])
@@ -364,9 +364,7 @@ async def test_a_delivery_is_known_by_its_callback_alone(push: Push) -> None:
     assert (record.hub, record.self_url) == (push.hub.url, push.topic)
 
 
-@pytest.mark.parametrize(
-    "content_type", ["text/html", "application/octet-stream", "", "text/plain; charset=latin-1", "application/atom+xml"]
-)
+@pytest.mark.parametrize("content_type", ["text/html", "", "text/plain; charset=latin-1"])
 async def test_the_content_type_may_be_wrong(push: Push, content_type: str) -> None:
     """7: hubs send Atom as text/html."""
     await push.subscribe()
