@@ -55,6 +55,7 @@ SECONDS = 10.0
 """
 _LONGEST_WAIT = 300
 _NOBODY = "the user's page names no provider that can be asked; 'microsub doctor' or /check says what is missing"
+_REFUSED = "neither this server nor the user's provider accepts the token: it is unknown, expired or revoked"
 _TRY_OTHERWISE = frozenset({400, 401, 403, 404, 405, 501})
 _NOT_CHECKED = frozenset({404, 405, 501})
 _NO = frozenset({400, 401, 403})
@@ -148,7 +149,7 @@ class Introspection:
         if isinstance(said, Silent):
             return said
         if not said.active or said.me is None:
-            return Denied("the user's provider says that the token is unknown, expired or revoked")
+            return Denied(_REFUSED)
         if not (_is_called(who.me, said.me) if profile is None else profile.is_known_as(said.me)):
             return Another(said.me)
         return Vouched(understood(said.scopes), said.client or "", now, said.expires)
@@ -372,7 +373,7 @@ def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError 
     if reason.startswith(_SILENT):
         until, _, why = reason.removeprefix(_SILENT).partition(" ")
         return ProviderUnavailable(why, max(1, math.ceil(float(until) - now)))
-    return Unauthorized("the user's provider says that the token is unknown, expired or revoked")
+    return Unauthorized(_REFUSED)
 
 
 def grace_until(vouched: Vouched, settings: IdentitySettings, now: float, step: float) -> float | None:
