@@ -66,6 +66,29 @@ async def test_an_app_is_given_a_channel_that_is_there_or_made(
     assert refused.status_code == 403
 
 
+async def test_an_app_does_what_it_was_granted_and_no_more(
+    server: World, ann: Visitor, apps: Apps, signed_in: Any
+) -> None:
+    """One that may make posts changes and deletes none, its own neither."""
+    await signed_in(ann)
+    apps.say(APP, b"<title>x</title>")
+    given = await let_in(server, ann, scope="create", channel="+", new_channel="From my app")
+    address = await post(server, given["access_token"], "one")
+    headers = {"Authorization": f"Bearer {given['access_token']}"}
+    picture = {"file": ("a.jpg", b"\xff\xd8\xff\xe0j", "image/jpeg")}
+    for scope, path, request in (
+        ("delete", "/micropub", {"data": {"action": "delete", "url": address}}),
+        ("undelete", "/micropub", {"data": {"action": "undelete", "url": address}}),
+        ("update", "/micropub", {"json": {"action": "update", "url": address, "replace": {"content": ["two"]}}}),
+        ("delete", "/media", {"data": {"action": "delete", "url": address}}),
+    ):
+        refused = await server.client.post(path, headers=headers, **request)
+        assert (refused.status_code, refused.json()["error"]) == (401, "insufficient_scope"), (scope, refused.text)
+    assert (await server.client.post("/media", headers=headers, files=picture)).status_code == 201
+    assert (await server.client.put("/micropub", headers=headers)).status_code == 405
+    assert await texts(server, "from-my-app") == ["one"]
+
+
 async def test_without_a_channel_it_may_not_post(server: World, ann: Visitor, apps: Apps, signed_in: Any) -> None:
     """Though its token says `create`, which IndiePass for iOS wants to hear; and it reads, if that was ticked."""
     await signed_in(ann)
