@@ -35,6 +35,8 @@ def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
     assert [(row["client"], row["scope"], row["expires"]) for row in listed] == [("phone", "follow read", None)]
     assert abs(datetime.now(UTC) - datetime.fromisoformat(listed[0]["created"])) < timedelta(minutes=5)
     assert token not in run("token", "list", "alice").stdout
+    vague = run("token", "revoke", "alice", "")
+    assert (vague.exit_code, "give more of it" in vague.stderr) == (1, True)
     assert run("token", "revoke", "alice", listed[0]["id"]).exit_code == 0
     assert json.loads(run("token", "list", "alice", "--json").stdout) == []
     again = run("token", "revoke", "alice", listed[0]["id"])

@@ -148,8 +148,11 @@ def test_pictures_and_answered_posts_exist() -> None:
 
 
 def test_front_pages_lead_to_their_feeds() -> None:
-    """Each front page that is no h-feed itself links its feed by rel=alternate."""
+    """Each front page that is no h-feed itself links its feed by rel=alternate; a list leads to all of them."""
+    listed = document("/", NOW, BASE)
+    assert listed is not None
     for blog in BLOGS:
+        assert f'<a href="/{blog.slug}/">'.encode() in listed.body
         found = document(f"/{blog.slug}/", NOW, BASE)
         assert found is not None
         rels = mf2py.parse(doc=found.body.decode(), url=BASE + f"/{blog.slug}/")["rels"]
