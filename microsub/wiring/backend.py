@@ -244,19 +244,18 @@ async def examine(settings: Settings, address: str) -> PageReport:
     from microsub.parsing.pool import ParsePool
     from microsub.wiring.fetching import open_fetcher
 
-    here = CheckedAgainst(settings.base_url)
-    with contextlib.suppress(NotFound):
-        async with open_stores(settings) as stores:
+    here, stores = CheckedAgainst(settings.base_url), None
+    async with contextlib.AsyncExitStack() as stack:
+        with contextlib.suppress(NotFound):
+            stores = await stack.enter_async_context(open_stores(settings))
             users = [user for user in await stores.accounts.users() if user.disabled is None]
-        known = {user.name: user.me or profile_page(settings.public_url, user.name) for user in users}
-        here = CheckedAgainst(settings.public_url, known, everybody=True)
-    parser = ParsePool()
-    try:
-        async with open_fetcher(settings) as fetcher:
-            doctor = PageDoctor(fetcher, parser, private=bool(settings.allow_private_networks), asks_itself=True)
-            return await doctor.examine(address, here)
-    finally:
-        parser.close()
+            known = {user.name: user.me or profile_page(settings.public_url, user.name) for user in users}
+            here = CheckedAgainst(settings.public_url, known, everybody=True)
+        parser = ParsePool()
+        stack.callback(parser.close)
+        fetcher = await stack.enter_async_context(open_fetcher(settings, stores))
+        doctor = PageDoctor(fetcher, parser, private=bool(settings.allow_private_networks), asks_itself=True)
+        return await doctor.examine(address, here)
 
 
 async def import_user(

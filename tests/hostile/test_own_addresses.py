@@ -10,9 +10,11 @@ import pytest
 
 from microsub.fetch import Answered, Fetched, FetchRequest, Sending, network
 from microsub.identity.limits import USER_ADDRESSES
+from microsub.identity.store.accounts import Accounts
 from microsub.redis.embedded.server import Watch
 from microsub.redis.protocol import Redis
 from microsub.settings import Settings
+from microsub.wiring.backend import examine
 from microsub.wiring.fetching import open_fetcher
 from microsub.wiring.stores import Stores
 from tests.support.web import Answer, Publisher, publisher
@@ -68,6 +70,17 @@ async def test_pages_of_the_servers_people_are_read_on_its_machine(site: Publish
         assert not program.asked
     await stores.accounts.disable_user("ann", 2.0)
     assert "own machine" in await answer(Settings(), mine, Stores(stores.redis, "", "", Watch()))
+
+
+async def test_the_doctor_reads_what_the_server_reads(site: Publisher, real_redis: Redis, redis_url: str) -> None:
+    """A user's page on this machine, and nobody else's."""
+    another = ip_network("192.0.2.0/24")  # with one that is listed, addresses of people may have a port
+    settings, page = Settings(redis_url=redis_url, allow_private_networks=(another,)), site.url("/", "localhost")
+    assert "on this server's own machine" in str(await examine(settings, page))
+    assert not site.asked
+    await Accounts(real_redis).add_user("ann", page, 1.0)
+    assert "on this server's own machine" not in str(await examine(settings, page))
+    assert site.asked
 
 
 async def test_who_registers_opens_no_address_of_this_machine(site: Publisher, stores: Stores) -> None:
