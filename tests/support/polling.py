@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from microsub.feeds.events import Events
 from microsub.library.post_store import PostStore
-from microsub.posts.ingest import Ingest
+from microsub.library.post_store import post_store as of_stores
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.upkeep.sweep import Sweeping
 from tests.support.world import FAST, Clock, World, world
 
 __all__ = ["FAST", "Clock", "World", "dated", "follow", "next_time", "post_store", "rss", "unschedule", "world"]
@@ -41,10 +39,7 @@ FEED = "https://service.test/feed"
 
 def post_store(it: World) -> PostStore:
     """As another program has it: with listeners and locks of its own."""
-    events = Events(it.redis)
-    ingest = Ingest(it.redis, it.feeds, it.items, events, clock=it.clock)
-    sweeping = Sweeping(it.redis, it.accounts, it.feeds)
-    return PostStore(it.redis, it.feeds, it.items, it.accounts, ingest, events, sweeping, clock=it.clock)
+    return of_stores(it.through(it.redis))
 
 
 async def follow(it: World, url: str = FEED, user: str = "alice", uid: str = "home") -> str:
