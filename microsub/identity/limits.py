@@ -32,7 +32,8 @@ PASSWORDS_OF_NETWORK = GrowingPauses("attempts to sign in here", "network", free
 PASSWORDS_OF_WIDE_NETWORK = GrowingPauses("attempts to sign in here", "/48 of IPv6", free=100, first=1, longest=30)
 PASSWORDS_OF_BROWSER = GrowingPauses("attempts to sign in here", "known browser", free=10, first=1, longest=300)
 CHALLENGES = GrowingPauses("challenges for a passkey", "network", free=60, first=1, longest=1)
-"""Each challenge is kept for five minutes."""
+CHALLENGES_OF_WIDE_NETWORK = GrowingPauses("challenges for a passkey", "/48 of IPv6", free=600, first=0.1, longest=0.1)
+"""Each challenge is kept for five minutes, and so are these counts."""
 HASHES = RateLimit("right and new passwords", "account", 60)
 """Counted in Redis. Hashing takes time even for a right password."""
 PASSWORDS_WAITING = RateLimit("passwords that wait to be checked", "all together", 500, AT_ONCE)

@@ -23,9 +23,12 @@ import structlog
 
 from microsub.errors import RequestError, TooManyRequests, Unauthorized
 from microsub.identity.limits import (
+    ATTEMPTS,
     CHALLENGES,
+    CHALLENGES_OF_WIDE_NETWORK,
     CONFIRMATION,
     HASHES,
+    PASSKEY_CHALLENGE,
     PASSWORDS_OF_BROWSER,
     PASSWORDS_OF_NETWORK,
     PASSWORDS_OF_WIDE_NETWORK,
@@ -312,20 +315,20 @@ class LoginAttempts:
 
     async def begin_anonymous(self, address: str, now: float) -> LoginAttempt:
         """An attempt that is counted by address alone, as with what can't be guessed."""
-        asked = [(f"address {network_of(address)}", PASSWORDS_OF_NETWORK)]
-        if (wide := wide_network_of(address)) is not None:
-            asked.append((f"address {wide}", PASSWORDS_OF_WIDE_NETWORK))
-        return await self._begin(asked, now)
+        return await self._begin(_of_network("address", address, PASSWORDS_OF_NETWORK, PASSWORDS_OF_WIDE_NETWORK), now)
 
     async def begin_challenge(self, address: str, now: float) -> None:
         """Somebody who isn't known yet asks for a challenge."""
-        await self._begin([(f"challenges {network_of(address)}", CHALLENGES)], now)
+        asked = _of_network("challenges", address, CHALLENGES, CHALLENGES_OF_WIDE_NETWORK)
+        await self._begin(asked, now, kept=PASSKEY_CHALLENGE)
 
-    async def _begin(self, asked: Sequence[tuple[str, GrowingPauses]], now: float) -> LoginAttempt:
+    async def _begin(
+        self, asked: Sequence[tuple[str, GrowingPauses]], now: float, kept: int = ATTEMPTS
+    ) -> LoginAttempt:
         taken: list[str] = []
         turn = 0
         for subject, allowance in asked:
-            wait, count = await self._counts.take(subject, allowance.pauses(), now)
+            wait, count = await self._counts.take(subject, allowance.pauses(), now, kept)
             if wait:
                 await self.undecided(LoginAttempt(tuple(taken)))
                 raise _too_many(wait)
@@ -349,6 +352,12 @@ class LoginAttempts:
         """The attempt came to nothing for a reason that lies with us: it doesn't count."""
         for subject in attempt.subjects:
             await self._counts.give_back(subject)
+
+
+def _of_network(what: str, address: str, narrow: GrowingPauses, wide: GrowingPauses) -> list[tuple[str, GrowingPauses]]:
+    """What is counted for an address: its network, and in IPv6 the /48 as well."""
+    around = wide_network_of(address)
+    return [(f"{what} {network_of(address)}", narrow), *([(f"{what} {around}", wide)] if around is not None else [])]
 
 
 def _too_many(wait: float) -> TooManyRequests:

@@ -589,7 +589,8 @@ with it; or for whom the sign-in link is that the server shows at its start. Lif
 
 attempts = key_of("identity:attempts:<digest>")
 """Hash: `count` of attempts that failed or are under way, `until` (Unix time of the next that is let through); by
-SHA-256 of what is counted: a network, a device. Lifetime: 24 hours after the last. `identity.store.credentials`.
+SHA-256 of what is counted: a network, a device. Lifetime: 24 hours after the last; of challenges for passkeys five
+minutes. `identity.store.credentials`.
 """
 
 in_minute = key_of_two("identity:minute:<digest>:<minute>")

@@ -313,14 +313,15 @@ class AttemptCounts:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def take(self, subject: str, pauses: Sequence[float], now: float) -> tuple[int, int]:
+    async def take(self, subject: str, pauses: Sequence[float], now: float, kept: int = ATTEMPTS) -> tuple[int, int]:
         """The seconds to wait, 0 where the attempt may go on, and how many attempts count by then.
 
         An attempt counts as failed until `give_back` or `forget`. `pauses` are the seconds that must pass after the
-        first attempt, the second and so on; the last one holds for all later ones. `now` is Unix time.
+        first attempt, the second and so on; the last one holds for all later ones. `now` is Unix time, `kept` how
+        long the count lasts.
         """
         script = load("attempts")
-        wait, count = await self._redis.script(script, [_key(subject)], [now, ATTEMPTS, *pauses])
+        wait, count = await self._redis.script(script, [_key(subject)], [now, kept, *pauses])
         return int(wait), int(count)
 
     async def give_back(self, subject: str) -> None:

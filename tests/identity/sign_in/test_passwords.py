@@ -11,7 +11,9 @@ import pytest
 
 from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.identity.limits import (
+    CHALLENGES_OF_WIDE_NETWORK,
     HASHES,
+    PASSKEY_CHALLENGE,
     PASSWORDS_OF_BROWSER,
     PASSWORDS_OF_NETWORK,
     PASSWORDS_OF_WIDE_NETWORK,
@@ -31,6 +33,7 @@ from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import AttemptCounts, LocalCredentials
 from microsub.kit.rate_limits import GrowingPauses, network_of
 from microsub.redis.protocol import Redis
+from tests.support.invariants import all_keys
 from tests.support.one_reader import ANN, NOW
 
 CHEAP = Cost(passes=1, memory_kib=64)
@@ -356,6 +359,19 @@ async def test_right_passwords_are_counted_too(redis: Redis) -> None:
         await attempts.hashed(ANN, NOW)
     await attempts.begin("other", "192.0.2.7", NOW)
     await attempts.begin(ANN, "192.0.2.8", NOW + 60)
+
+
+async def test_challenges_for_a_whole_site_have_an_end_too(redis: Redis) -> None:
+    """Each of its 65,536 networks had its own allowance, and a count for each stayed for a day."""
+    attempts, most = LoginAttempts(AttemptCounts(redis)), CHALLENGES_OF_WIDE_NETWORK.free + 1
+    for number in range(most):
+        await attempts.begin_challenge(f"2001:db8:1:{number:x}::1", NOW)
+    with pytest.raises(TooManyRequests):
+        await attempts.begin_challenge("2001:db8:1:ffff::1", NOW)
+    await attempts.begin_challenge("2001:db8:2::1", NOW)
+    counts = await all_keys(redis)
+    assert len(counts) == most + 3
+    assert max(await redis.pipeline([("TTL", key) for key in counts])) <= PASSKEY_CHALLENGE
 
 
 async def test_a_site_with_65536_networks_is_slowed_too(redis: Redis) -> None:
