@@ -34,7 +34,7 @@ _ENTRIES = {
     SOURCES: (N_("Sources"), N_("Let scripts and apps post into a channel.")),
     MENTIONS: (N_("Webmentions"), N_("Hear of answers to your own pages.")),
     DEVICES: (N_("New posts on your devices"), N_("Let this browser say what is new while no page is open.")),
-    f"{SETTINGS}/lists": (N_("Feeds in and out"), N_("Bring lists of feeds, take them or everything along.")),
+    f"{SETTINGS}/lists": (N_("Feeds in and out"), N_("Import and export lists of feeds, or everything that is yours.")),
     DISPLAY: (N_("Display and language"), N_("Colours, size of text, reading by scrolling.")),
     "/answer": (N_("Answer from your site"), N_("Replies, likes, reposts and bookmarks by Micropub.")),
     "/account": (N_("Account"), N_("Apps, tokens, browsers, password and passkeys.")),
