@@ -40,19 +40,15 @@ UNFILTERED = b"*"
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of the items given to one timeline, as ids.
+    """What came of the items given to one timeline into it, as ids.
 
-    An item that it knew already is in none of these. `added` came in unread, `read` as read (found older than the
-    follow), `hidden` muted; `suppressed` stays out (blocked, left before, or a duplicate stands); `evicted`
-    left to make room. What the channel filters out is in none of these either. `subscribed` is False where the channel
-    doesn't follow the feed (any more), or doesn't exist (any more): then nothing happened.
+    `added` are unread, `read` read (found older than the follow), `hidden` muted. `subscribed` is False where the
+    channel doesn't follow the feed (any more), or doesn't exist (any more): then nothing happened.
     """
 
     added: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    suppressed: tuple[str, ...] = ()
-    evicted: tuple[str, ...] = ()
     subscribed: bool = True
 
     @property
@@ -313,14 +309,13 @@ def added(reply: list[bytes]) -> Added:
     """The script's reply as a value; `{'channel'}` and `{'feed'}` mean: not followed."""
     if reply[0]:
         return Added(subscribed=False)
-    came, read, hidden, suppressed, evicted = (split(ids) if ids else () for ids in reply[1:6])
-    return Added(came, read, hidden, suppressed, evicted)
+    came, read, hidden = (split(ids) if ids else () for ids in reply[1:])
+    return Added(came, read, hidden)
 
 
 def together(parts: Sequence[Added]) -> Added:
     """Several batches for one timeline as one result."""
     if len(parts) == 1:
         return parts[0]
-    states = ("added", "read", "hidden", "suppressed", "evicted")
-    ids = {state: tuple(item for one in parts for item in getattr(one, state)) for state in states}
+    ids = {state: tuple(item for one in parts for item in getattr(one, state)) for state in ("added", "read", "hidden")}
     return Added(**ids, subscribed=all(one.subscribed for one in parts))

@@ -20,6 +20,7 @@ from microsub.model.settings import USUAL
 from microsub.redis import keys
 from microsub.redis.due import SHARDS
 from microsub.redis.protocol import Redis
+from microsub.timelines.add import Added
 from microsub.timelines.retention import DAY, RESTORABLE, SOONEST, Retention, is_overdue
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.waiting import wait_until
@@ -86,7 +87,7 @@ async def test_read_items_leave_some_days_after_reading(world: Cleaned) -> None:
     await world.rules.mute(ANN, "home", "https://a.example/", NOW)
     assert await world.clean(NOW + 7 * DAY) == {"read": 2, "unread": 0, "over_limit": 0}
     assert await world.ids("home") == ["5", "3", "2"]
-    assert (await world.add("home", item(1, NOW), item(4, NOW))).suppressed == ("4", "1")
+    assert await world.add("home", item(1, NOW), item(4, NOW)) == Added()
 
 
 async def test_by_default_read_items_stay_for_thirty_days(world: Cleaned) -> None:
@@ -111,7 +112,7 @@ async def test_unread_items_leave_when_old_in_every_respect(world: Cleaned) -> N
     await world.timelines.mark_read(ANN, "home", ["4"], NOW)
     assert await world.clean(NOW) == {"read": 0, "unread": 1, "over_limit": 0}
     assert await world.ids("home") == ["3", "5", "4", "2"]
-    assert (await world.add("home", aged(1, 190))).suppressed == ("1",)
+    assert await world.add("home", aged(1, 190)) == Added()
 
 
 async def test_the_oldest_beyond_the_limit_leave(world: Cleaned) -> None:

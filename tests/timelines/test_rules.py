@@ -12,6 +12,7 @@ import pytest
 from microsub.errors import QuotaReached
 from microsub.model.reader import Duplicate, TimelineItem
 from microsub.redis import keys
+from microsub.timelines.add import Added
 from microsub.timelines.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -36,7 +37,7 @@ async def test_a_copy_takes_over_only_as_the_rules_allow(world: OneReader) -> No
             number + 1, sources=(source,) if source else (), duplicates=(Duplicate(str(number), "1", wins=True),)
         )
         await world.add("home", item(number, duplicates=(Duplicate(copy.id, "2", wins=False),)))
-        assert (await world.add("home", copy, feed="2")).suppressed == (copy.id,)
+        assert await world.add("home", copy, feed="2") == Added()
     await world.rules.block(ANN, "home", ALICE, NOW)
     await world.rules.mute(ANN, "home", BOB, NOW)
     await world.channels.unfollow(ANN, "home", "1")

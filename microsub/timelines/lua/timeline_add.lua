@@ -32,7 +32,7 @@
 --       8.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
 --       duplicates, 1 where that one wins
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
---       {'', added, read, hidden, suppressed, evicted}, lists of ids as 'id id …'
+--       {'', added, read, hidden}, lists of ids as 'id id …'
 -- include: reasons
 -- include: timeline
 local FIRST_ITEM, FIELDS, AT_ONCE = 8, 4, 100
@@ -57,7 +57,7 @@ if call('EXISTS', unpack(KEYS, 7, 12)) > 0 then
   is_hiding = call('EXISTS', KEYS[7], KEYS[8]) > 0
   mutes, blocks = some({ KEYS[9], KEYS[10] }), some({ KEYS[11], KEYS[12] })
 end
-local added, read, hidden, suppressed, evicted = {}, {}, {}, {}, {}
+local added, read, hidden = {}, {}, {}
 
 -- The score of the n-th newest item that is shown, of the oldest one where there are fewer.
 local function nth_score()
@@ -131,7 +131,6 @@ local function fits(id)
     changed(sets)
     if call('ZREM', unread, out) == 0 then call('ZREM', sets.read, out) end
     call('ZADD', gone, gone_at(math.floor(tonumber(now)), EVICTED), out)
-    evicted[#evicted + 1] = out
   end
   return true
 end
@@ -150,10 +149,7 @@ end
 local function take(id, score, lines, duplicates)
   local left = call('ZSCORE', gone, id)
   local left_as = left and reason_of(left)
-  if left and not MAY_RETURN[left_as] then
-    suppressed[#suppressed + 1] = id
-    return
-  end
+  if left and not MAY_RETURN[left_as] then return end
   if (mutes or left or duplicates ~= '') and stands(id) then
     unite(id, duplicates)
     return
@@ -163,17 +159,13 @@ local function take(id, score, lines, duplicates)
     reason, over, heard = yields(duplicates)
     if reason or (left_as == DUPLICATE and not heard) then
       if reason then leave(sets, id, math.floor(tonumber(now)), reason) end
-      suppressed[#suppressed + 1] = id
       return
     end
   end
   local is_muted = false
   if mutes then
     local urls = urls_of(lines)
-    if ruled(blocks, urls) then
-      suppressed[#suppressed + 1] = id
-      return
-    end
+    if ruled(blocks, urls) then return end
     is_muted = ruled(mutes, urls)
   end
   local hands_over = over and #over > 0
@@ -213,4 +205,4 @@ for at = FIRST_ITEM, #ARGV, FIELDS do
 end
 note_all(13, now)
 local function joined(ids) return table.concat(ids, ' ') end
-return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted) }
+return { '', joined(added), joined(read), joined(hidden) }
