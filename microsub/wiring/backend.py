@@ -197,7 +197,7 @@ async def end_sessions(stores: Stores, name: str) -> None:
     await Sessions(stores.redis).end_all(name)
 
 
-GREETING = "shown at start"
+GREETING = "shown at the server's start"
 """The client name of the token in the greeting. Tokens by that name can be made by hand, so it isn't known by it."""
 
 _MARK = "greeting"

@@ -77,7 +77,7 @@ async def test_the_tutorial_from_an_empty_page_to_reading(here: Tab, world: Inst
     write(*lines)
     second = await checked()
     assert "Nothing is missing" in second
-    assert f"the user sue of this server is {me}, which is this page" in second
+    assert f"this page is that of the user sue here, whose address is {me}" in second
     assert "Concerns IndiePass iOS" in second
     write(*lines, f'<link rel="micropub" href="{me}">')
     assert "IndiePass iOS" not in await checked()

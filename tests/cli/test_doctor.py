@@ -109,4 +109,4 @@ def test_the_page_is_compared_with_the_users(run: Run, site: Publisher, redis_ur
     assert run("token", "create", "alice", "--redis-url", redis_url).exit_code == 0
     other = run("doctor", url, *base)
     assert other.exit_code == 1
-    assert "the user alice is https://alice.example/ here" in " ".join(other.stdout.split())
+    assert "the address of the user alice here is https://alice.example/" in " ".join(other.stdout.split())
