@@ -143,31 +143,30 @@ class Delivery:
         if self.delivered is not None:
             await self.delivered(feed_id, [user for user, _ in places])
 
-    async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
-        """Add `items` to one timeline; how many it took in.
+    async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> None:
+        """Add `items` to one timeline.
 
         All of them go in one call: how many of a first fill stay unread is decided there.
         """
-        taken = await self._add(feed_id, items, [(user, uid)], now)
+        await self._add(feed_id, items, [(user, uid)], now)
         await self._take_back([item.id for item in items], [(user, uid)], now)
-        return taken
 
-    async def _deliver(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> int:
+    async def _deliver(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> None:
         if not items:
-            return 0
+            return
         chosen = await self._recipients(places, now)
         # What is left for later is noted first: after a crash in between it is noted once more, never forgotten.
         if chosen.later:
             since = min((item.score for item in items), key=float)
 
-            async def note(batch: Sequence[Place]) -> int:
+            async def note(batch: Sequence[Place]) -> None:
                 uids: dict[str, list[str]] = {}
                 for user, uid in batch:
                     uids.setdefault(user, []).append(uid)
-                return await self.backlog.note(feed_id, since, uids)
+                await self.backlog.note(feed_id, since, uids)
 
             await _in_batches(chosen.later, note)
-        return await self._add(feed_id, items, chosen.now, now)
+        await self._add(feed_id, items, chosen.now, now)
 
     async def _recipients(self, places: Sequence[Place], now: float) -> Recipients:
         limits = self.limits()
@@ -175,35 +174,32 @@ class Delivery:
             return Recipients(places)
         return recipients(places, await self.activity.last_seen(user for user, _ in places), limits, now)
 
-    async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> int:
+    async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> None:
         if not items or not places:
-            return 0
+            return
         settings = await self.settings()
         incoming = Incoming(self.items, feed_id, items, now)
 
-        async def add(batch: Sequence[Place]) -> int:
+        async def add(batch: Sequence[Place]) -> None:
             targets = []
             for user, uid in batch:
                 own = settings(user)
                 targets.append(TimelineTarget(user, uid, own.max_items or 0, own.first_fetch_unread or 0))
-            return sum(added.taken for added in await self.adder.add_to(targets, incoming))
+            ITEMS_DELIVERED.inc(sum(added.taken for added in await self.adder.add_to(targets, incoming)))
 
-        taken = await _in_batches(places, add)
-        ITEMS_DELIVERED.inc(taken)
-        return taken
+        await _in_batches(places, add)
 
     async def _take_back(self, ids: Sequence[str], places: Sequence[Place], now: float) -> None:
         """Withdraw posts that were deleted while they were delivered."""
         rows = await self.items.fields(ids, ("score",))
         dead = [item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None]
 
-        async def withdraw(user: str, uid: str) -> int:
+        async def withdraw(user: str, uid: str) -> None:
             with contextlib.suppress(NotFound):
-                return len(await take_out(self.redis, user, uid, dead, Leaving(Reason.SWEPT), now))
-            return 0
+                await take_out(self.redis, user, uid, dead, Leaving(Reason.SWEPT), now)
 
-        async def withdraw_all(batch: Sequence[Place]) -> int:
-            return sum(await asyncio.gather(*(withdraw(*place) for place in batch)))
+        async def withdraw_all(batch: Sequence[Place]) -> None:
+            await asyncio.gather(*(withdraw(*place) for place in batch))
 
         if dead:
             await _in_batches(places, withdraw_all)
@@ -211,8 +207,8 @@ class Delivery:
     async def _recheck(self, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> None:
         if items:
 
-            async def recheck(batch: Sequence[Place]) -> int:
-                return sum(map(len, await settle_in(self.redis, batch, items, now)))
+            async def recheck(batch: Sequence[Place]) -> None:
+                await settle_in(self.redis, batch, items, now)
 
             await _in_batches(places, recheck)
 
@@ -223,8 +219,8 @@ class Delivery:
         if not items:
             return
 
-        async def offer(batch: Sequence[Place]) -> int:
-            return await self._add(feed_id, items, await filtering_channels(self.redis, batch), now)
+        async def offer(batch: Sequence[Place]) -> None:
+            await self._add(feed_id, items, await filtering_channels(self.redis, batch), now)
 
         await _in_batches(places, offer)
 
@@ -233,16 +229,16 @@ def _of(items: dict[str, TimelineItem], ids: Sequence[str]) -> list[TimelineItem
     return [items[item_id] for item_id in dict.fromkeys(ids) if item_id in items]
 
 
-async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], Awaitable[int]]) -> int:
-    """Act on `AT_ONCE` places after the other, one batch ahead of Redis; the sum of what that returns."""
-    total = 0
-    ahead: asyncio.Future[int] | None = None
+async def _in_batches(places: Sequence[Place], act: Callable[[Sequence[Place]], Awaitable[None]]) -> None:
+    """Act on `AT_ONCE` places after the other, one batch ahead of Redis."""
+    ahead: asyncio.Future[None] | None = None
     try:
         for start in range(0, len(places), AT_ONCE):
             behind, ahead = ahead, asyncio.ensure_future(act(places[start : start + AT_ONCE]))
             if behind is not None:
-                total += await behind
-        return total + (await ahead if ahead is not None else 0)
+                await behind
+        if ahead is not None:
+            await ahead
     except BaseException:
         if ahead is not None:
             ahead.cancel()

@@ -134,18 +134,16 @@ async def move_items(
             return count
 
 
-async def take_out_feed(redis: Redis, items: Items, user: str, uid: str, feed_id: str, now: float) -> int:
-    """Take out the unread items of a feed that the channel no longer follows; how many.
+async def take_out_feed(redis: Redis, items: Items, user: str, uid: str, feed_id: str, now: float) -> None:
+    """Take out the unread items of a feed that the channel no longer follows.
 
     Where another feed of the channel has the same post, that duplicate replaces it. Takes nothing while the channel
     follows the feed.
     """
-    count = 0
     async for ids in _unread(redis, user, uid):
         mine = await items.in_feed(feed_id, ids)
         if mine:
-            count += await _replace_feed(redis, items, user, uid, feed_id, [one for one in ids if one in mine], now)
-    return count
+            await _replace_feed(redis, items, user, uid, feed_id, [one for one in ids if one in mine], now)
 
 
 async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[str]]:
@@ -158,14 +156,13 @@ async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[s
 
 async def _replace_feed(
     redis: Redis, items: Items, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float
-) -> int:
+) -> None:
     """Take out unread items of the feed; a duplicate comes in with the same step."""
     duplicates = {
         item.id: [other for other in item.duplicates if other.feed != feed_id]
         for item in await items.timeline_items(ids)
         if item.duplicates
     }
-    left: list[str] = []
     if duplicates:
         wanted = [other.item for several in duplicates.values() for other in several]
         others = {item.id: item for item in await items.timeline_items(wanted)}
@@ -176,11 +173,13 @@ async def _replace_feed(
             for one, feed in found:
                 args += [one.id, one.score, feed, url_lines(one)]
         script_keys = [keys.channel_feeds(user, uid), *timeline_keys(user, uid)]
-        left += split(await redis.script(load("timeline_swap"), script_keys, args))
+        await redis.script(load("timeline_swap"), script_keys, args)
         await take_back(redis, items, user, uid, list(others), now)
     rest = [item_id for item_id in ids if item_id not in duplicates]
-    how = Leaving(Reason.UNFOLLOWED, only_unread=True, unless_followed=feed_id)
-    return len(left) + (len(await take_out(redis, user, uid, rest, how, now)) if rest else 0)
+    if rest:
+        await take_out(
+            redis, user, uid, rest, Leaving(Reason.UNFOLLOWED, only_unread=True, unless_followed=feed_id), now
+        )
 
 
 # --- by age and by number: `timelines.retention` decides the limits. None of these raises for a missing channel. -----
@@ -301,9 +300,8 @@ async def left_of(redis: Redis, user: str, uid: str) -> Left:
     return Left.ENOUGH if any(others) else Left.UNREAD if unread else Left.BLANK
 
 
-async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> int:
-    """Show again what is read or unread but neither shown nor hidden; how many. Rules hold."""
-    restored = 0
+async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: float) -> None:
+    """Show again what is read or unread but neither shown nor hidden. Rules hold."""
     for key in (keys.unread(user, uid), keys.read(user, uid)):
         async for ids in members(redis, key):
             for batch in batches(ids):
@@ -312,5 +310,5 @@ async def restore_lost(redis: Redis, items: Items, user: str, uid: str, now: flo
                 )
                 stands = zip(batch, shown, hidden, strict=True)
                 lost = await items.timeline_items([one for one, *scores in stands if scores == [None, None]])
-                restored += len(await settle(redis, user, uid, lost, now, lost=True)) if lost else 0
-    return restored
+                if lost:
+                    await settle(redis, user, uid, lost, now, lost=True)

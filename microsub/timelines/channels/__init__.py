@@ -173,10 +173,9 @@ class Channels(Follows):
         await self._change(user, uid, "set", "name", _checked(name), "changed", now)
         return await self.get(user, uid)
 
-    async def set_settings(self, user: str, uid: str, settings: OwnChannelSettings, now: float) -> Channel:
+    async def set_settings(self, user: str, uid: str, settings: OwnChannelSettings, now: float) -> None:
         """Replace the channel's settings."""
         await self._change(user, uid, "set", *write_settings(settings), "changed", now)
-        return await self.get(user, uid)
 
     async def unread_from(self, user: str, uid: str) -> dict[str, float]:
         """The scores below which items come into the channel as read, by feed."""

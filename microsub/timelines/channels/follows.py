@@ -90,8 +90,8 @@ class Follows:
         count, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 2 * _DAY)])
         return int(count)
 
-    async def move_subscription(self, user: str, move: FeedMove) -> bool:
-        """Let another channel follow a feed; False when the former one doesn't.
+    async def move_subscription(self, user: str, move: FeedMove) -> None:
+        """Let another channel follow a feed that the former one follows.
 
         Raises NotFound for the other one, and InvalidRequest where that is `saved`. It is noted in the same step that
         the feed's items are to follow, until `moved`, or until the former channel follows the feed again.
@@ -99,7 +99,7 @@ class Follows:
         refuse_saved(move.target)
         target, note = move.target, f"{move.target} {move.begun:.3f}"
         other = [keys.channel(user, target), keys.channel_feeds(user, target)]
-        return bool(await self._write(user, move.source, move.feed, "move", target, note, other=other, absentee=target))
+        await self._write(user, move.source, move.feed, "move", target, note, other=other, absentee=target)
 
     async def moves(self, user: str) -> list[FeedMove]:
         """The moves of feeds between channels that have begun and not ended."""

@@ -8,15 +8,14 @@
 --       12, 13 arrivals  14 events
 -- ARGV  1 now in whole seconds  2 feed that was unfollowed  3 uid  4.. per item: id that leaves, k, k times a duplicate: its id,
 --       score, feed, lines of URLs (author, sources)
--- reply 'id id …' that left
+-- reply nothing
 -- include: reasons
 -- include: timeline
 
 local sets = sets_at(2, ARGV[3])
 local mutes, blocks = rules_at(8)
 local seconds = tonumber(ARGV[1])
-if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then return '' end
-local out = {}
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then return end
 
 local function arrive(duplicate)
   local left = redis.call('ZSCORE', sets.gone, duplicate.id)
@@ -40,11 +39,9 @@ while at <= #ARGV do
   local read = redis.call('ZSCORE', shown and sets.read or sets.hidden_read, id)
   if (shown or hidden) and not read then
     leave(sets, id, seconds, UNFOLLOWED)
-    out[#out + 1] = id
     for _, duplicate in ipairs(duplicates) do
       if arrive(duplicate) then break end
     end
   end
 end
 note_all(12, seconds)
-return table.concat(out, ' ')
