@@ -58,7 +58,7 @@ coverage: $(VENV)/.dev programs ## test, and say which lines and branches have n
 	@rm -f .coverage*
 	@TEST_FILES=1 $(BIN)/coverage run -m pytest $(ARGS)
 	@$(BIN)/coverage combine --quiet 2>/dev/null; rm -f .coverage.* # what was killed as it saved can't be read
-	@$(BIN)/coverage report --fail-under=85
+	@$(BIN)/coverage report --fail-under=96
 
 fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and keep what teaches something in tests/data/fuzz
 	@$(BIN)/python -W ignore -m tests.fuzz.fuzzer $(or $(SECONDS),600)
