@@ -54,11 +54,12 @@ check-fast: $(VENV)/.dev ## format, lint, types, layers: a minute, without the t
 check: $(VENV)/.dev ## format, lint, types, layers, tests: what CI runs
 	@scripts/check
 
+# What was killed as it saved its counts can't be read.
 coverage: $(VENV)/.dev programs ## test, and say which lines and branches have not run, in the tests or in processes that they start
 	@rm -f .coverage*
-	@TEST_FILES=1 $(BIN)/coverage run -m pytest $(ARGS)
-	@$(BIN)/coverage combine --quiet 2>/dev/null; rm -f .coverage.* # what was killed as it saved can't be read
-	@$(BIN)/coverage report --fail-under=96
+	@TEST_FILES=1 $(BIN)/coverage run -m pytest $(ARGS); ended=$$?; \
+	$(BIN)/coverage combine --quiet 2>/dev/null; rm -f .coverage.*; \
+	$(BIN)/coverage report --fail-under=96 && exit $$ended
 
 fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and keep what teaches something in tests/data/fuzz
 	@$(BIN)/python -W ignore -m tests.fuzz.fuzzer $(or $(SECONDS),600)
