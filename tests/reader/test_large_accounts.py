@@ -148,21 +148,43 @@ async def nothing_found(*_: Any) -> SearchAnswer:
 
 
 @pytest.mark.parametrize(
-    ("path", "name", "status"),
-    [("/channels", "", 200), ("/follow?q=https://slow.example/", "", 200), ("/channels", "x" * 1000, 400)],
+    ("path", "action", "status"),
+    [
+        ("/channels", "", 200),
+        ("/follow?q=https://slow.example/", "", 200),
+        ("/channels", "/channels", 400),
+        ("/channels", "/channels/order", 303),
+        ("/settings/devices", "/settings/devices", 404),
+    ],
 )
 async def test_few_pages_of_a_user_are_made_at_a_time(
-    ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch, path: str, name: str, status: int
+    real_redis: Redis, monkeypatch: pytest.MonkeyPatch, path: str, action: str, status: int
 ) -> None:
-    """Sixteen at once, with four thousand channels each, held up everybody for seconds; `name` is sent by a form."""
+    """Sixteen with four thousand channels each held up everybody for seconds; `action` is where a form leads."""
     monkeypatch.setattr(Search, "feeds", nothing_found)
-    page = await ann.get(path)
-    seen = CountsTogether(monkeypatch)
-    replies = await asyncio.gather(
-        *(ann.browser.submit(page, path, name=name) if name else ann.get(path) for _ in range(16))
-    )
+    async with instance(real_redis, base_url=ADDRESS) as server:
+        ann = await reading(server, "ann", "home", "work")
+        page = await ann.get(path)
+        seen = CountsTogether(monkeypatch)
+        sent = {"name": "x" * 1000, "also": "no such channel"}
+        replies = await asyncio.gather(
+            *(ann.browser.submit(page, action, **sent) if action else ann.get(path) for _ in range(16))
+        )
+        await ann.browser.aclose()
     assert [reply.status for reply in replies] == [status] * 16
     assert seen.together == 2
+
+
+async def test_an_order_names_each_channel_once(real_redis: Redis) -> None:
+    """However often a form names it, and with others that aren't there."""
+    async with instance(real_redis, base_url=ADDRESS) as server:
+        ann = await reading(server, "ann", "home", "work", "last")
+        page = await ann.get("/channels")
+        wished = ",".join(["last", "none", *["work"] * 9000])
+        assert (await ann.browser.submit(page, "/channels/order", order=wished)).status == 303
+        listed = await server.channels.list("ann")
+        await ann.browser.aclose()
+    assert [one.uid for one in listed if one.uid in {"home", "work", "last"}] == ["home", "last", "work"]
 
 
 async def test_slow_feeds_leave_a_user_their_other_pages(ann: ReadingVisitor, monkeypatch: pytest.MonkeyPatch) -> None:

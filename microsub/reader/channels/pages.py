@@ -97,9 +97,10 @@ async def _order(visit: PageVisit) -> Response:
     """The order of all, or one channel a place up or down."""
     user, services = await reader_of(visit), visit.site.services
     uids = [one.uid for one in (await links(visit)).own]
-    wished = [uid for uid in visit.form.text("order").split(",") if uid in uids]
+    known = set(uids)
+    wished = [uid for uid in dict.fromkeys(visit.form.text("order").split(",")) if uid in known]
     for name, step in (("up", -1), ("down", 1)):
-        if (uid := visit.form.text(name)) in uids:
+        if (uid := visit.form.text(name)) in known:
             wished = _moved(uids, uid, step)
     if wished:
         await services.channels.order(user, wished)

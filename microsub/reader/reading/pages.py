@@ -300,7 +300,9 @@ def change(site: PageSite, path: str, handler: Handler, again: Handler | None = 
     """A form that changes what backend.json declares, or what topics of the hub show."""
 
     async def handle(visit: PageVisit) -> Response:
-        response, services = await handler(visit), visit.site.services
+        services = visit.site.services
+        async with visit.turn():
+            response = await handler(visit)
         services.changed()
         await services.topics_changed(visit.require_session().user, visit.now)
         return response

@@ -80,7 +80,8 @@ def _names(device: Device, places: list[ChannelLink]) -> str:
 async def _tell(visit: PageVisit) -> Response:
     """Let this browser hear of channels: with the address that it got from its push service, or as before."""
     user, session, devices = await reader_of(visit), visit.require_session(), visit.site.services.devices
-    channels, address = _chosen(visit, await links(visit)), visit.form.text("address")
+    async with visit.turn():
+        channels, address = _chosen(visit, await links(visit)), visit.form.text("address")
     if not address:
         await devices.choose(user, session.id, channels, visit.language)
         return visit.go(DEVICES, done="chosen")
