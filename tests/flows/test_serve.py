@@ -201,10 +201,10 @@ async def test_web_and_worker_as_the_procfile_starts_them(tmp_path: Path) -> Non
 
                 async def shown() -> str | None:
                     text = (await alice.client.get(f"{url}/metrics")).text
-                    return text if 'microsub_polls_total{outcome="changed"} 1.0' in text else None
+                    polled = (f'microsub_polls_total{{outcome="{one}"}} 1.0' in text for one in ("changed", "http"))
+                    return text if all(polled) else None
 
                 text: str = await wait_until(shown)
-                assert 'microsub_polls_total{outcome="http"} 1.0' in text
                 assert "microsub_fetch_seconds_count 2.0" in text
                 assert "microsub_users 2.0" in text
                 assert "microsub_requests_total" in text
