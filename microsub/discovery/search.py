@@ -19,7 +19,7 @@ import structlog
 from microsub.discovery.directory import Directory, ListedFeed
 from microsub.discovery.feedlinks import MAX_QUERY, addresses, is_account, is_unusable_url
 from microsub.discovery.links import FeedLink, common_paths, feeds_by_address
-from microsub.errors import InvalidRequest, ParseError, ParsingStopped, TooManyRequests
+from microsub.errors import InvalidRequest, ParseError, ParserUnavailable, ParsingStopped, TooManyRequests
 from microsub.fetch import Fetched, FetchFailed, Fetching, FetchRequest, FetchResult, who_asks
 from microsub.formats.entry_id import identities
 from microsub.formats.wire import timestamp, to_wire
@@ -195,7 +195,7 @@ class Search:
 
     async def _own_title(self, url: str) -> str | None:
         """What a feed calls itself; None where it doesn't say so soon, since a search goes without."""
-        with suppress(TimeoutError, TooManyRequests, ParsingStopped):
+        with suppress(TimeoutError, TooManyRequests, ParsingStopped, ParserUnavailable):
             async with asyncio.timeout(TITLE_SECONDS):
                 document = await self._get(url)
                 feed = await self._parsed(document) if isinstance(document, Fetched) else None

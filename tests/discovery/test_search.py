@@ -13,10 +13,11 @@ from microsub.discovery import search
 from microsub.discovery.directory import Directory
 from microsub.discovery.feedlinks import addresses, profile_in
 from microsub.discovery.search import Search
-from microsub.errors import InvalidRequest
-from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
+from microsub.errors import InvalidRequest, ParserUnavailable
+from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.fetch.values import Reason
 from microsub.kit.urls import mask_credentials
+from microsub.model.jf2 import Feed
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import assert_no_null, instance, posts
@@ -304,6 +305,21 @@ async def test_a_search_goes_without_the_title_of_a_slow_feed(server: World, mon
 
     monkeypatch.setattr(server.web, "fetch", slow)
     alice = await server.reader("alice")
+    (result,) = (await alice.get(action="search", query=SITE))["results"]
+    assert result["name"] == "Blog » feed"
+
+
+async def test_a_search_goes_without_titles_when_parsers_are_busy(
+    server: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found is there; that nothing can be read any more is no reason to show nothing."""
+    server.web.documents |= {SITE: linking("feed"), f"{SITE}feed": DOCUMENT}
+    alice = await server.reader("alice")
+
+    async def busy(_document: Fetched) -> Feed:
+        raise ParserUnavailable("all are busy")
+
+    monkeypatch.setattr(server.parser, "parse", busy)
     (result,) = (await alice.get(action="search", query=SITE))["results"]
     assert result["name"] == "Blog » feed"
 
