@@ -3,7 +3,6 @@ import { atPosts, prepareFeed } from "./feed.js";
 import { listen } from "./keys.js";
 import { feed, prepareForms } from "./marks.js";
 import { watchNews } from "./news.js";
-import { preparePlayers } from "./play.js";
 import { atPost, preparePost } from "./post.js";
 
 // A picture that can't be had takes no room.
@@ -22,7 +21,9 @@ for (const image of document.querySelectorAll(".post img")) {
 prepareForms();
 prepareFeed();
 preparePost();
-preparePlayers();
+if (document.querySelector("[data-player]")) {
+  import("./play.js").then(({ preparePlayers }) => preparePlayers());
+}
 watchNews();
 listen(feed ? atPosts : { ...atPosts, ...atPost });
 const worker = new URL("service-worker.js", document.querySelector("link[rel=manifest]").href);
