@@ -22,11 +22,13 @@ from microsub.fetch import (
     FetchRequest,
     FetchSettings,
     NotModified,
+    network,
 )
 from microsub.fetch.body import Room
 from microsub.fetch.fetcher import Answered, Sending
-from microsub.fetch.network import ThreadedResolver
+from microsub.fetch.network import Guard, ThreadedResolver
 from microsub.fetch.transport import Wire
+from microsub.fetch.values import HopError
 from tests.support.web import Answer, Asked, Publisher, certificate, publisher
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -220,6 +222,27 @@ async def test_ports_of_services_are_asked_at_no_hop(site: Publisher, port: int)
         result = await failed(url)
         assert result.reason == "blocked"
         assert f"port {port} can't be used" in result.detail
+
+
+async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A public address of this machine: 80 and 443 for hosts of its people, all else only where the admin lists it."""
+    mine = "8.8.4.4"
+    monkeypatch.setattr(network, "is_own", lambda address: str(address) == mine)
+
+    async def public(host: str, _port: int) -> Sequence[str]:
+        return [mine] if host.endswith("me.test") else ["8.8.8.8"]
+
+    async def is_ours(host: str) -> bool:
+        return host == "me.test"
+
+    guard = Guard(public, (), is_ours)
+    for port in (80, 443):
+        assert [str(address) for address in await guard.addresses("me.test", port)] == [mine]
+    for host, port in (("me.test", 8080), ("other.me.test", 80), (mine, 443)):
+        with pytest.raises(HopError, match="is on this server's own machine"):
+            await guard.addresses(host, port)
+    assert await guard.addresses("public.test", 8080), "others' are asked"
+    assert await Guard(public, (ip_network("8.8.4.0/24"),)).addresses("other.me.test", 8080)
 
 
 async def test_strangers_have_the_ports_of_websites_asked_alone(site: Publisher) -> None:

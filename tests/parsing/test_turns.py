@@ -17,8 +17,8 @@ def order(turns: Turns[str], seconds: float = 1.0) -> list[str]:
 
 
 @pytest.mark.parametrize("many", [30, 60])
-def test_one_document_does_not_wait_for_those_of_another(many: int) -> None:
-    """Of thirty heavy feeds, or sixty previews.
+def test_one_document_does_not_wait_for_thirty_of_another(many: int) -> None:
+    """Of thirty heavy feeds; nor for sixty previews.
 
     Before: behind thirty a new feed hadn't come after 150 s, in place of 1.5; behind sixty a preview took 38 s. Now: it
     comes second, after the one that is being read.
