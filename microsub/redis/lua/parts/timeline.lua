@@ -10,9 +10,10 @@ end
 -- The order of arrival: the items that a user's channels show, removed channels included, each once.
 --
 -- arrives(id), departs(id): one channel shows the item from now on, or no longer. note_arrivals(arrivals, more, now) writes
--- what came of that: an item that no channel showed gets the next place, one that no channel shows any more loses its place, and one that went from channel to channel
--- keeps it. A place is a Unix time in microseconds, but behind all places given out before, whatever the clock says.
--- Of several items those that the script has named last come first, since the newest are named first.
+-- what came of that: an item that no channel showed gets the next place, one that none shows any more loses its place, and
+-- one that went from channel to channel keeps it. A place is a Unix time in microseconds, but behind all places given out
+-- before, whatever the clock says. Of several items those that the script has named last come first, since the newest are
+-- named first.
 -- An item that had its place when a channel began to show it gets a second one from the same counter, in `arrivals:again`:
 -- so what came into a channel is found behind a place, though it came to the user long before.
 local balance, named, came = {}, {}, {}
@@ -97,9 +98,10 @@ end
 -- there exactly if its change is.
 --
 -- changed(sets): items of that channel came, left, or changed their state; came_unread(sets, id): this one came as unread.
--- note_changes(events) writes one entry for each such channel, with the items that came as unread, the newest first. note_channel(events, what, uid, …) writes one for a channel itself. How much
--- is unread is asked by who reads the entry, so it is true at that time, and costs nothing here.
--- The stream is there only while an app listens, or did so in the last hours (lua/events_read.lua): all others pay for one EXISTS.
+-- note_changes(events) writes one entry for each such channel, with the items that came as unread, the newest first.
+-- note_channel(events, what, uid, …) writes one for a channel itself. How much is unread is asked by who reads the entry, so
+-- it is true at that time, and costs nothing here. The stream is there only while an app listens, or did so in the last hours
+-- (lua/events_read.lua): all others pay for one EXISTS.
 local KEPT, MOST_CAME = 500, 100
 local changed_channels, came_to = {}, {}
 
