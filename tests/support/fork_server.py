@@ -9,6 +9,7 @@ processes in which it reads documents, are forked the same way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -339,7 +340,7 @@ class _Parser:
             time.sleep(0.002)
 
     def _send(self, number: int) -> None:
-        with self._one:
+        with self._one, contextlib.suppress(ProcessLookupError):  # it has ended, and nobody has said so yet
             if self._poll() is None:
                 os.kill(self.pid, number)
 
